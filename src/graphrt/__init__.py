@@ -4,7 +4,7 @@ The floors, and the rooms on each. Imports go down only (decisions 0002 and 0100
 
     8 doors     testing
     7 wings     nodes
-    6 face      graph, _runs, runtime
+    6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows
     3 records   _journal, stores, audit

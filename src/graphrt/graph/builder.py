@@ -21,7 +21,7 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
 from graphrt.errors import Problem, _foreign
-from graphrt.errors._codes.findings import BAD_GRAPH_NAME, SCHEMA_LACKS_FIELDS
+from graphrt.errors._codes.findings import BAD_GRAPH_NAME
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
@@ -29,9 +29,11 @@ from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, f
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
 from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
+from graphrt.graph.schemas import is_name, schema_names
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
+    from graphrt import specs
     from graphrt.harness import AgentHarness
 
 X = TypeVar("X")
@@ -122,10 +124,13 @@ class GraphBuilder(Generic[S, U]):
         self._input = input
         self._output = output
         self._inline = inline
-        if not _is_name(name):
+        if not is_name(name):
             self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
+        self._limits: Limits | None = None
+        self._allow: tuple[str, ...] = ()
         self._names = {
-            option: self._schema_names(option, schema) for option, schema in (("input", input), ("output", output))
+            option: schema_names(option, schema, self._state, self._localns, self._where, self._problems)
+            for option, schema in (("input", input), ("output", output))
         }
 
     @staticmethod
@@ -135,20 +140,30 @@ class GraphBuilder(Generic[S, U]):
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
-    def _schema_names(self, option: str, schema: Any) -> frozenset[str] | None:
-        """Return the field names of an input or output schema, and note problems; None without a schema."""
-        if schema is None:
-            return None
-        read = StateSchema(schema, self._localns)
-        unknown = [field for field in read.fields if field not in self._state.fields]
-        self._problems += read.problems
-        if unknown:
-            self._problems.append(
-                SCHEMA_LACKS_FIELDS(
-                    option=option, schema=schema.__name__, unknown=unknown, fields=self._state.fields, where=self._where
-                )
-            )
-        return frozenset(read.fields)
+    @staticmethod
+    def from_spec(
+        spec: specs.GraphSpec | Mapping[str, Any] | str | bytes,
+        registry: specs.Registry | None = None,
+        *,
+        state: type[Any] | None = None,
+        limits: specs.SpecLimits | None = None,
+    ) -> GraphBuilder[Any, Any]:
+        """Return a builder with what a manifest declares, its limits for `compile()` included. Nothing is executed.
+
+        Args:
+            spec: What `graph.to_spec()` returned, or the same as JSON text or a mapping.
+            registry: What the names in it mean. `graphrt.nodes.registry(...)` also knows the ready-made nodes.
+            state: The state class; None takes the one of the manifest.
+            limits: How large the manifest may be; None takes the defaults.
+
+        Raises:
+            InputError: It is not JSON, or too large (`bad-spec-text`).
+            DefinitionError: It has problems; `.problems` has all of them, each with its path as `where`.
+        """
+        from graphrt.graph.from_spec import declared_builder  # few programs read manifests
+
+        kind: type[GraphBuilder[Any, Any]] = GraphBuilder
+        return declared_builder(kind, spec, registry, state, limits)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -357,8 +372,8 @@ class GraphBuilder(Generic[S, U]):
         Raises:
             DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
         """
-        limits = limits if limits is not None else Limits()
-        accepted = frozenset((allow,) if isinstance(allow, str) else allow)
+        limits = limits if limits is not None else self._limits or Limits()
+        accepted = frozenset((*self._allow, *((allow,) if isinstance(allow, str) else allow)))
         spec = GraphSpec(
             name=self._name,
             state=self._state,
@@ -383,7 +398,3 @@ class GraphBuilder(Generic[S, U]):
 
     def __repr__(self) -> str:
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and bool(name.strip())

@@ -20,6 +20,7 @@ from graphrt._flows.live import Live
 from graphrt._observers import observed
 from graphrt._plan import render
 from graphrt._plan.callables import node_shape
+from graphrt._plan.node_forms import MadeOf
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import async_streaming, run_to_end, streaming
@@ -35,6 +36,9 @@ from graphrt.events import Entry
 from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
+if TYPE_CHECKING:
+    from graphrt.specs import GraphDiff, GraphSpec, Registry
+
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 """A replacement for a node's function. Its result is checked at run time only, since type checkers cannot infer the
 result of a lambda in such a union."""
@@ -44,13 +48,16 @@ result of a lambda in such a union."""
 class CompiledGraph(Generic[S, U]):
     """An immutable graph, made by `GraphBuilder.compile()`. Runtimes and worker threads may share it."""
 
-    __slots__ = ("__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
+    __slots__ = ("__graphrt_form__", "__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
+    __graphrt_form__: MadeOf | None
+    """How a factory made the graph; None for any other graph."""
     __graphrt_plan__: Plan
     _allow: frozenset[str]
     """Judgements that `compile` was told to accept; `rewired` accepts them too."""
     _fingerprint: str | None
 
     def __init__(self, plan: Plan, allow: frozenset[str] = frozenset()) -> None:
+        object.__setattr__(self, "__graphrt_form__", None)
         object.__setattr__(self, "__graphrt_plan__", plan)
         object.__setattr__(self, "_allow", allow)
         object.__setattr__(self, "_fingerprint", None)
@@ -128,6 +135,32 @@ class CompiledGraph(Generic[S, U]):
     def to_json(self) -> str:
         """Return the topology as JSON text."""
         return render.to_json(self.__graphrt_plan__)
+
+    def to_spec(self, registry: Registry | None = None) -> GraphSpec:
+        """Return the graph as a manifest, which `GraphBuilder.from_spec` reads back.
+
+        Args:
+            registry: What has names. None makes names of the functions' own; `graphrt.nodes.registry_of(graph)` has
+                what they mean.
+
+        Raises:
+            DefinitionError: Something is not in the registry (`unknown-part`), or cannot be data (`bad-spec`).
+        """
+        from graphrt.specs.writing import write  # few programs write manifests
+
+        return write(self, registry)
+
+    def diff(self, other: CompiledGraph[Any, Any]) -> GraphDiff:
+        """Return what *other* has that this graph has not, and the other way round: `print(old.diff(new))`.
+
+        Manifests are compared, so functions and models are known by their names alone.
+
+        Raises:
+            DefinitionError: One of the graphs cannot be written as a manifest.
+        """
+        from graphrt.specs.differences import diff
+
+        return diff(self.to_spec(), other.to_spec())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
         """Return Mermaid and plain text for notebooks. JupyterLab draws Mermaid itself, without a network."""

@@ -14,6 +14,7 @@ from graphrt import reducers
 from graphrt._drivers.context import Context
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.node_fields import declare_fields
+from graphrt._plan.node_forms import declare_form
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import (
@@ -76,6 +77,7 @@ def harness_node(
         reply: AgentReply = await ctx.bind(harness, tools=None if tools is None else list(tools)).run(prompt)
         return {field: _part(reply, part, is_chat=field == chat) for field, part in wrote.items()}
 
+    declare_form(node, "agent", {"agent": harness, "input": given.get("input"), "output": given.get("output")})
     return declare_fields(node, reads=reads, writes=wrote), policy, problem
 
 

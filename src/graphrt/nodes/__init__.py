@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from graphrt.nodes._batch import ItemFailure, OnFailure, batch
 from graphrt.nodes._human import Decision, human
+from graphrt.nodes._kinds import registry, registry_of
 from graphrt.nodes._model_call import ModelOptions
 from graphrt.nodes._model_nodes import llm, subagent
 from graphrt.nodes._reduce import reduce
@@ -32,6 +33,8 @@ __all__ = [
     "llm",
     "record_error",
     "reduce",
+    "registry",
+    "registry_of",
     "router",
     "set_value",
     "subagent",

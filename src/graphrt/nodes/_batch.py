@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
@@ -40,6 +40,8 @@ from graphrt.graph.policies import GraphPolicy
 from graphrt.limits import Limits
 from graphrt.nodes._state_access import checked_names, is_iterable, is_mapping, read
 from graphrt.nodes._values import ErrorRecord, error_record
+from graphrt.specs import Form, FunctionRef, NodeSpec, Parts, PolicySpec, Writer, declare_form
+from graphrt.specs.manifest import Name
 
 S = TypeVar("S")
 OnFailure: TypeAlias = Literal["raise", "collect", "best_effort", "quorum"]
@@ -132,7 +134,57 @@ def batch(
         builder.add_node(_SETTLE, settle)
     builder.add_edge(START, _SPLIT)
     room = max(1, max_items * len(nodes))
-    return builder.compile(limits=Limits(max_tasks=room, max_concurrency=max_concurrency))
+    made = builder.compile(limits=Limits(max_tasks=room, max_concurrency=max_concurrency))
+    told = {"over": over, "item": item, "on_failure": on_failure, "quorum": quorum, "failures": failures}
+    told |= {"max_concurrency": max_concurrency, "max_items": max_items, "name": name}
+    return declare_form(made, BatchForm, {"work": nodes, "policy": policy, **told})
+
+
+class BatchForm(Form):
+    """Runs nodes side by side: each once, or each once per item."""
+
+    kind: Literal["batch"] = "batch"
+    work: list[NodeSpec]
+    """What runs: 1..n nodes. Their policy is `each`."""
+    over: Name | FunctionRef | None = None
+    """The field with the items, or a function of the registry; null runs each node once."""
+    item: Name | None = None
+    """For nested graphs: their field that gets the item."""
+    on_failure: OnFailure = "raise"
+    quorum: int | None = None
+    failures: Name | None = None
+    """A list field with an appending reducer, for the failures."""
+    max_concurrency: int | None = None
+    max_items: int = 10_000
+    batch_name: Name = "batch"
+    each: PolicySpec | None = None
+    """How every node of the batch is run."""
+
+    factory: ClassVar[Any] = staticmethod(batch)
+    renamed: ClassVar[Mapping[str, str]] = {"batch_name": "name"}
+
+    def make(self, parts: Parts) -> Any:
+        """Return the nested graph."""
+        nodes = {node.name: parts.node(node, f"work[{at}]") for at, node in enumerate(self.work)}
+        if len(nodes) < len(self.work):
+            parts.problem("Two nodes have the same name", "work")
+        for at, node in enumerate(self.work):
+            if "policy" in node.model_fields_set:
+                parts.problem("A node of a batch has no policy of its own: use each", f"work[{at}].policy")
+        policy = {} if self.each is None else parts.policy(self.each, "each")
+        given = self.arguments(parts)
+        given = {name: value for name, value in given.items() if name not in ("work", "each")}
+        return None if parts.failed else batch(parts.state, nodes, **given, **policy)
+
+    @classmethod
+    def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
+        """Return the arguments with the nodes as data."""
+        plain = {name: value for name, value in arguments.items() if name not in ("work", "policy")}
+        nodes = arguments["work"].items()
+        found = {"work": [writer.item(name, fn, f"work[{at}]") for at, (name, fn) in enumerate(nodes)]}
+        found |= super().written(plain, writer)
+        each = writer.policy(arguments["policy"], "each")
+        return {**found, "each": each} if each else found
 
 
 def _check(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from graphrt._drivers.context import Context
@@ -15,6 +16,8 @@ from graphrt.harness import Template
 from graphrt.nodes._decision import Rules, decision_type
 from graphrt.nodes._state_access import SyncNode, checked_names, is_mapping, read
 from graphrt.nodes._terminal import ReadLine, ask_at_terminal, line_reader
+from graphrt.specs import Form, FunctionRef, TemplateText, declare_form
+from graphrt.specs.manifest import Name, Number
 
 EDIT: Final = "edit"
 
@@ -108,7 +111,52 @@ def human(
         return wrote
 
     reads = dict.fromkeys((*text.fields, *shown))
+    declare_form(
+        ask,
+        HumanForm,
+        {
+            "question": question,
+            "into": into,
+            "choices": choices,
+            "record": record,
+            "show": show,
+            "roles": roles,
+            "rationale": rationale,
+            "edit": edit,
+            "timeout_s": timeout_s,
+            "on_timeout": on_timeout,
+            "terminal": terminal,
+        },
+    )
     return declare_fields(ask, reads=reads, writes=dict.fromkeys((*targets, *rules.edit)))
+
+
+class HumanForm(Form):
+    """Asks a person, and writes the choice into a field."""
+
+    kind: Literal["human"] = "human"
+    question: TemplateText
+    """Text with fields of the state in braces."""
+    into: Name
+    """The field for the choice."""
+    choices: list[Name] = Field(default=["approve", "reject"])
+    record: Name | None = None
+    """The field for the whole decision."""
+    show: Name | list[Name] = Field(default=[])
+    """Fields that the question shows."""
+    roles: list[Name] | dict[Name, list[Name]] | None = None
+    """Roles that may decide; or by choice."""
+    rationale: bool = False
+    """Whether a reason must be given."""
+    edit: Name | list[Name] = Field(default=[])
+    """Fields that the person may replace."""
+    timeout_s: Number | None = None
+    on_timeout: Name = "timeout"
+    """The choice after a timeout."""
+    terminal: bool | FunctionRef = False
+
+    factory: ClassVar[Any] = staticmethod(human)
+    texts: ClassVar[frozenset[str]] = frozenset({"question"})
 
 
 def _rules(choices: Any, roles: Any, *, rationale: bool, edit: Any) -> Rules:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import typing_extensions as te
+from pydantic import Field
 
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import (
@@ -22,6 +23,8 @@ from graphrt.errors._codes.ready_nodes import (
 )
 from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
 from graphrt.harness.request import ReasoningEffort
+from graphrt.specs import Form, FunctionRef, Section, TemplateRef, TemplateText
+from graphrt.specs.manifest import Name
 
 PromptSource: TypeAlias = str | Template | Callable[[Any], Prompt]
 """The text of a Template, a Template, or a function of the state that returns a prompt."""
@@ -49,6 +52,39 @@ class ModelOptions(te.TypedDict, total=False):
     temperature: float | None
     options: Mapping[str, Any] | None
     """Further options that only this provider understands."""
+
+
+class ModelForm(Form):
+    """The fields of all kinds that ask a model. Without model and harness the run's harness answers."""
+
+    model: Name | None = None
+    """A model of the registry."""
+    harness: Name | None = None
+    """An agent or harness of the registry, in place of a model."""
+    fallbacks: list[Name] = Field(default=[])
+    """Models of the registry that are called in turn when the model has failed for good."""
+    agent_name: Name | None = None
+    """Name of the agent that calls the model, for events."""
+    system: str | TemplateRef | None = None
+    """Instructions."""
+    reasoning: ReasoningEffort | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    options: dict[str, Any] | None = None
+    """Options that only this provider understands."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"agent_name": "name"}
+    names: ClassVar[Mapping[str, Section]] = {
+        "model": "models",
+        "harness": "agents",
+        "fallbacks": "models",
+        "output": "types",
+    }
+    texts: ClassVar[frozenset[str]] = frozenset({"prompt"})
+
+
+PromptField: TypeAlias = TemplateText | FunctionRef
+"""A prompt in a form: the text of a Template, or a function of the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import Unpack
 
@@ -11,8 +11,10 @@ from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import NO_AGENT, PARTS_OF_TEXT, TWO_RESULTS_IN_ONE_FIELD
 from graphrt.graph import declare_fields
 from graphrt.harness import Agent, AgentReply, Budget
-from graphrt.nodes._model_call import ModelCall, ModelOptions, PromptSource, model_call
+from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, PromptField, PromptSource, model_call
 from graphrt.nodes._state_access import AsyncNode, Into, checked_into, fields_in, update_of
+from graphrt.specs import BudgetSpec, Form, Section, declare_form
+from graphrt.specs.manifest import Name
 
 
 def llm(
@@ -49,7 +51,31 @@ def llm(
     call = model_call(prompt, options, of="llm", output=output, item=item)
     if isinstance(into, Mapping) and output is None:
         raise PARTS_OF_TEXT()
-    return _node(call, into, of="llm()", thinking=thinking, messages=messages, as_list=as_list)
+    node = _node(call, into, of="llm()", thinking=thinking, messages=messages, as_list=as_list)
+    shared = {"thinking": thinking, "messages": messages, "item": item, "as_list": as_list}
+    return declare_form(node, LlmForm, {"prompt": prompt, "into": into, "output": output, **shared, **options})
+
+
+class LlmForm(ModelForm):
+    """Asks a model, and writes its answer into a field."""
+
+    kind: Literal["llm"] = "llm"
+    prompt: PromptField
+    """Text with fields of the state in braces, such as {topic}; or a function of the registry."""
+    into: Name | dict[Name, str]
+    """The field for the answer, or fields to parts of the output."""
+    output: Name | None = None
+    """Type of the answer, of the registry; null for text."""
+    thinking: Name | None = None
+    """The field for the model's thinking."""
+    messages: Name | None = None
+    """The field to which the new messages go."""
+    item: Name | None = None
+    """Name in the prompt for the item of a batch."""
+    as_list: bool = False
+    """Write a list of the one value, for a field whose reducer appends."""
+
+    factory: ClassVar[Any] = staticmethod(llm)
 
 
 def subagent(
@@ -87,7 +113,34 @@ def subagent(
     if not isinstance(given, Agent):
         raise NO_AGENT(given=given)
     call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
-    return _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
+    node = _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
+    shared = {"thinking": thinking, "messages": messages, "item": item, "as_list": as_list}
+    given_here = {"agent": agent, "prompt": prompt, "into": into, "budget": budget, "tools": tools, **shared}
+    return declare_form(node, SubagentForm, given_here)
+
+
+class SubagentForm(Form):
+    """Gives a task to an agent, which works with its own instructions and tools."""
+
+    kind: Literal["subagent"] = "subagent"
+    agent: Name
+    """An agent of the registry."""
+    prompt: PromptField
+    """The task: text with fields of the state in braces, or a function of the registry."""
+    into: Name | dict[Name, str]
+    """The field for the answer, or fields to parts of the output."""
+    thinking: Name | None = None
+    messages: Name | None = None
+    budget: BudgetSpec | None = None
+    """Budget of each run of the node."""
+    tools: list[Name] | None = None
+    """Tools of the agent that it may use here; null for all."""
+    item: Name | None = None
+    as_list: bool = False
+
+    factory: ClassVar[Any] = staticmethod(subagent)
+    names: ClassVar[Mapping[str, Section]] = {"agent": "agents"}
+    texts: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
 
 def _node(

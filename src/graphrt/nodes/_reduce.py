@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
@@ -19,9 +20,11 @@ from graphrt.errors._codes.ready_nodes import (
 )
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
-from graphrt.nodes._model_call import ModelOptions, PromptSource, model_call
+from graphrt.nodes._model_call import ModelForm, ModelOptions, PromptField, PromptSource, model_call
 from graphrt.nodes._model_nodes import answer_of
 from graphrt.nodes._state_access import AsyncNode, SyncNode, checked_names, read
+from graphrt.specs import Section, declare_form
+from graphrt.specs.manifest import Name
 
 
 def reduce(
@@ -52,6 +55,33 @@ def reduce(
     Raises:
         InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
     """
+    given = {"sources": sources, "into": into, "prompt": prompt, "function": function, "output": output, "keep": keep}
+    node = _reduced(sources, into, prompt, function, output, keep, options)
+    return declare_form(node, ReduceForm, {**given, **options})
+
+
+class ReduceForm(ModelForm):
+    """Compresses fields into one by a model or a function, and deletes them."""
+
+    kind: Literal["reduce"] = "reduce"
+    sources: Name | list[Name]
+    into: Name
+    """The field for the result."""
+    prompt: PromptField | None = None
+    """The question to a model; it must use every source."""
+    function: Name | None = None
+    """In place of the prompt: a function of the registry, which gets the values of the sources."""
+    output: Name | None = None
+    keep: Name | list[Name] = Field(default=[])
+    """Sources that are not deleted."""
+
+    factory: ClassVar[Any] = staticmethod(reduce)
+    names: ClassVar[Mapping[str, Section]] = {**ModelForm.names, "function": "functions"}
+
+
+def _reduced(
+    sources: Any, into: Any, prompt: Any, function: Any, output: Any, keep: Any, options: ModelOptions
+) -> AsyncNode | SyncNode:
     read_ones = checked_names("sources", sources, "reduce()", least=1)
     kept = checked_names("keep", keep, "reduce()")
     checked_names("into", into, "reduce()", least=1)

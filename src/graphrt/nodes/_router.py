@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
+from graphrt.commands import END
 from graphrt.errors._codes.ready_nodes import BAD_ROUTER_FIELD
 from graphrt.graph.handles import RouterResult, Target
 from graphrt.nodes._state_access import read
+from graphrt.specs import Form, Parts, declare_form
+from graphrt.specs.manifest import Name
 
 NOTHING: Final = "(nothing)"
 """Label for a field that is None; only the default takes it."""
@@ -53,4 +56,18 @@ def router(
         label = read(state, by)
         return NOTHING if label is None and default is not None else label
 
-    return Routes(choose, routes, default)
+    return Routes(declare_form(choose, FieldRouterForm, {"field": by}), routes, default)
+
+
+class FieldRouterForm(Form):
+    """Goes where a field says."""
+
+    kind: Literal["field"] = "field"
+    field: Name
+    """The field whose value is the label."""
+
+    is_router: ClassVar[bool] = True
+
+    def make(self, parts: Parts) -> Any:
+        """Return the router."""
+        return router(self.field, {}, default=END if parts.has_default else None).router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import (
@@ -27,6 +27,8 @@ from graphrt.nodes._state_access import (
     read,
     update_of,
 )
+from graphrt.specs import Form, Section, declare_form
+from graphrt.specs.manifest import Name
 
 
 def tool(
@@ -57,6 +59,33 @@ def tool(
     Raises:
         InputError: An argument is wrong (`bad-ready-node`).
     """
+    node = _node(fn, inputs, into, item, effect, as_list=as_list)
+    shared = {"inputs": inputs, "into": into, "item": item, "as_list": as_list, "effect": effect}
+    return declare_form(node, ToolForm, {"fn": fn, **shared})
+
+
+class ToolForm(Form):
+    """Calls a function with fields of the state."""
+
+    kind: Literal["tool"] = "tool"
+    function: Name
+    """A tool of the registry."""
+    inputs: Name | list[Name] | dict[Name, Name] | None = None
+    """Fields for its parameters in order, or parameter to field; null takes the fields of the parameters' names."""
+    into: Name | dict[Name, str] | None = None
+    """The field for the result, or fields to its parts; null if the result is a mapping of fields itself."""
+    item: Name | None = None
+    """The parameter that gets the item of a batch."""
+    as_list: bool = False
+    """Write a list of the one value, for a field whose reducer appends."""
+    effect: Literal["pure", "idempotent", "once"] | None = "idempotent"
+
+    factory: ClassVar[Any] = staticmethod(tool)
+    names: ClassVar[Mapping[str, Section]] = {"function": "tools"}
+    renamed: ClassVar[Mapping[str, str]] = {"function": "fn"}
+
+
+def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: bool) -> AsyncNode | SyncNode:
     given: Any = fn
     if not callable(given):
         raise NO_TOOL_FUNCTION(given=fn)

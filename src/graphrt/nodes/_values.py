@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from graphrt._drivers.context import Context
@@ -15,6 +17,8 @@ from graphrt.errors._codes.ready_nodes import NOTHING_TO_SET
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._state_access import SyncNode, checked_names, read
+from graphrt.specs import Entry, Form, FunctionRef, Parts, TemplateRef, Writer, declare_form
+from graphrt.specs.manifest import Name, Number
 
 
 class ErrorRecord(TypedDict):
@@ -67,7 +71,64 @@ def set_value(**values: Any) -> SyncNode:
 
     reads = [value.name for value in values.values() if isinstance(value, FieldCopy)]
     reads += [field for value in values.values() if isinstance(value, Template) for field in value.fields]
+    declare_form(write, SetValueForm, values)
     return declare_fields(write, reads=dict.fromkeys(reads), writes=values)
+
+
+class CopyRef(Entry):
+    """A copy of another field."""
+
+    copy_of: Name
+
+
+class DataValue(Entry):
+    """Any data."""
+
+    value: Any
+
+
+class Deleted(Entry):
+    """Deletes the field, which then has its default again."""
+
+    delete: Literal[True]
+
+
+class SetValueForm(Form):
+    """Writes values into fields."""
+
+    kind: Literal["set_value"] = "set_value"
+    values: dict[Name, str | bool | Number | DataValue | TemplateRef | CopyRef | FunctionRef | Deleted | None]
+    """Field to value. Lists and objects stand as {"value": ...}."""
+
+    def make(self, parts: Parts) -> Any:
+        """Return the node."""
+        found = {field: self._value(value, parts, field) for field, value in self.values.items()}
+        return None if parts.failed else set_value(**found)
+
+    def _value(self, value: Any, parts: Parts, field: str) -> Any:
+        match value:
+            case CopyRef(copy_of=name):
+                return copy_of(name)
+            case Deleted():
+                return DELETE
+            case DataValue(value=data):
+                return data
+            case _:
+                return parts.value(value, None, f"values.{field}")
+
+    @classmethod
+    def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
+        """Return the values as data."""
+        found: dict[str, Any] = {}
+        for field, value in arguments.items():
+            if isinstance(value, FieldCopy):
+                found[field] = {"copy_of": value.name}
+            elif value is DELETE:
+                found[field] = {"delete": True}
+            else:
+                data = writer.value(value, None, f"values.{field}")
+                found[field] = {"value": data} if isinstance(value, (list, tuple, dict)) else data
+        return {"values": found}
 
 
 def _made(value: Any, state: Any) -> Any:
@@ -96,7 +157,20 @@ def clear_error(*fields: str) -> SyncNode:
     def clear(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
         return dict.fromkeys(gone, DELETE)
 
+    declare_form(clear, ClearErrorForm, {"fields": fields})
     return declare_fields(clear, writes=gone)
+
+
+class ClearErrorForm(Form):
+    """Deletes fields, such as the one with a handled error."""
+
+    kind: Literal["clear_error"] = "clear_error"
+    fields: list[Name] = Field(default=[])
+    """The fields; "error" if there are none."""
+
+    def make(self, parts: Parts) -> Any:  # noqa: ARG002 - it needs no names
+        """Return the node."""
+        return clear_error(*self.fields)
 
 
 def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
@@ -123,7 +197,18 @@ def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
             first["message"] += f" (and {len(records) - 1} more)"
         return {field: first}
 
+    declare_form(keep, RecordErrorForm, {"into": into, "as_list": as_list})
     return declare_fields(keep, writes=(field,))
+
+
+class RecordErrorForm(Form):
+    """For `on_error`: writes what failed into a field, as data."""
+
+    kind: Literal["record_error"] = "record_error"
+    into: Name = "error"
+    as_list: bool = False
+
+    factory: ClassVar[Any] = staticmethod(record_error)
 
 
 def error_record(error: BaseException, node: str, task_id: str, item: Any) -> ErrorRecord:

@@ -1,0 +1,56 @@
+"""Errors of manifests: graphs as data that cannot be read, or graphs that cannot be written as data."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._codes.findings import INVALID_GRAPH
+from graphrt.errors._error_code import ErrorCode, Finding
+
+BAD_TEXT = ErrorCode(
+    "bad-spec-text",
+    InputError,
+    "The manifest cannot be read: {problem}.",
+    fix="Give JSON as graph.to_spec() writes it. For a larger manifest that you trust: limits=SpecLimits(...).",
+    carries=("path",),
+)
+NOT_A_SPEC = BAD_TEXT.variant(
+    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned."
+)
+
+INVALID_SPEC = INVALID_GRAPH.variant("The manifest of graph {name!r} has {count}.", carries=("problems",))
+UNWRITABLE_GRAPH = INVALID_SPEC.variant("Graph {name!r} cannot be written as a manifest.", carries=("problems",))
+
+BAD_ENTRY = Finding("bad-spec", "{problem}.")
+MISSING_STATE = BAD_ENTRY.variant(
+    "No state is given.", fix="Name a class of the registry, describe the fields, or pass state=."
+)
+UNKNOWN_KIND = BAD_ENTRY.variant("There is no kind of node {kind!r}.", fix="Known: {kinds:names}.")
+OTHER_STATE = BAD_ENTRY.variant(
+    "Field {field!r} is {told} in the manifest and {found} in {cls}.", fix="Correct one of the two."
+)
+BAD_FIELD_TYPE = BAD_ENTRY.variant(
+    "The type {text!r} of field {field!r} cannot be used: {problem}.",
+    fix="Use str, int, float, bool, None, Any, list[...], dict[str, ...], Literal[...], |, or a class of the registry.",
+)
+FIELD_OF_CODE = BAD_ENTRY.variant(
+    "The default of field {field!r} is not data.", fix="Register the state class, or give a default."
+)
+UNKNOWN_LABEL = BAD_ENTRY.variant(
+    "The label {label!r} is a member of no enum that router {router!r} or the registry names.",
+    fix="Annotate the router with the enum, or register it as a type.",
+)
+UNWRITABLE_VALUE = BAD_ENTRY.variant(
+    "{value} cannot be written as data.", fix="Give the node data, or make it by a function of your own."
+)
+
+UNKNOWN_PART = Finding("unknown-part", "The registry has no {section} named {name!r}.", fix="Known: {known_names}.")
+UNREGISTERED = UNKNOWN_PART.variant(
+    "{value} is not in the registry's {section}.", fix="Register it, or write without a registry."
+)
+
+BAD_SECTION = ErrorCode(
+    "bad-registry",
+    InputError,
+    "Section {section!r} of the registry has {problem}.",
+    fix="Give a mapping of names, or a list of what has a name of its own, each name once.",
+)

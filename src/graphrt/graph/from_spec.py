@@ -1,0 +1,54 @@
+"""From a manifest to a builder: the entries of a manifest become the declarations that the builder's methods make.
+
+Reading the manifest belongs to `specs`. Paths in the manifest stand in place of source lines, so that `compile()` says
+where in the manifest a problem is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graphrt._plan.specs import EdgeSpec
+from graphrt.specs.reading import ReadGraph, read_graph
+
+if TYPE_CHECKING:
+    from graphrt.specs import Registry, SpecLimits
+
+B = TypeVar("B")
+"""`GraphBuilder`."""
+
+
+def declared_builder(
+    builder: type[B], spec: Any, registry: Registry | None, state: Any, limits: SpecLimits | None
+) -> B:
+    """Return a builder with what a manifest declares; see `GraphBuilder.from_spec`.
+
+    Args:
+        builder: The class `GraphBuilder`, which imports this module.
+        spec: The manifest.
+        registry: What its names mean.
+        state: The state class; None takes the one of the manifest.
+        limits: How large the manifest may be.
+    """
+
+    def compiled(found: ReadGraph) -> Any:
+        return _declared(builder, found).compile()
+
+    made: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))
+    return made
+
+
+def _declared(builder: Any, found: ReadGraph) -> Any:
+    if found.overwrite:
+        made = builder.overwrite(found.state, name=found.name)
+    else:
+        made = builder(found.state, found.update, name=found.name, **found.schemas)
+    made._limits, made._allow = found.limits, found.allow
+    calls: Mapping[str, Callable[..., None]] = {"node": made._add, "branch": made._branch, "join": made._join}
+    for method, args, where in found.calls:
+        if method == "edge":
+            made._declared.append(EdgeSpec(args[0], args[1], where))
+        else:
+            calls[method](*args, where)
+    return made

@@ -1,0 +1,42 @@
+"""Arguments of a builder: its name, and the `input=` and `output=` classes with some of the state's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphrt._plan.state import StateSchema
+from graphrt.errors import Problem
+from graphrt.errors._codes.findings import SCHEMA_LACKS_FIELDS
+
+
+def is_name(name: object) -> bool:
+    """Return True if *name* can be the name of a graph."""
+    return isinstance(name, str) and bool(name.strip())
+
+
+def schema_names(
+    option: str, schema: Any, state: StateSchema, localns: Mapping[str, Any], where: str, problems: list[Problem]
+) -> frozenset[str] | None:
+    """Return the field names of an input or output schema; None without a schema.
+
+    Args:
+        option: `input` or `output`.
+        schema: The class.
+        state: The schema of the state, which must have its fields.
+        localns: Local names around the builder, for annotations.
+        where: `file:line` of the builder.
+        problems: Gets what is wrong.
+    """
+    if schema is None:
+        return None
+    read = StateSchema(schema, localns)
+    unknown = [field for field in read.fields if field not in state.fields]
+    problems += read.problems
+    if unknown:
+        problems.append(
+            SCHEMA_LACKS_FIELDS(
+                option=option, schema=schema.__name__, unknown=unknown, fields=state.fields, where=where
+            )
+        )
+    return frozenset(read.fields)

@@ -1,0 +1,59 @@
+"""Graphs as data: the manifest of a graph, what its names mean, and how two graphs differ (floor 6).
+
+`graph.to_spec()` writes a manifest, `GraphBuilder.from_spec()` reads one, and `graph.diff()` compares two graphs.
+"""
+
+from __future__ import annotations
+
+from graphrt._plan.node_forms import declare_form
+from graphrt.specs.differences import Change, GraphDiff
+from graphrt.specs.forms import Form, TemplateRef, TemplateText
+from graphrt.specs.manifest import (
+    BudgetSpec,
+    ConditionalSpec,
+    EdgeSpec,
+    Entry,
+    EnumLabel,
+    FieldSpec,
+    FunctionRef,
+    GraphSpec,
+    JoinSpec,
+    LimitsSpec,
+    NodeSpec,
+    PolicySpec,
+    RetrySpec,
+    RouteSpec,
+    StateSpec,
+)
+from graphrt.specs.plain_data import SpecLimits
+from graphrt.specs.registry import Registry
+from graphrt.specs.services import Parts, Section, Writer
+
+__all__ = [
+    "BudgetSpec",
+    "Change",
+    "ConditionalSpec",
+    "EdgeSpec",
+    "Entry",
+    "EnumLabel",
+    "FieldSpec",
+    "Form",
+    "FunctionRef",
+    "GraphDiff",
+    "GraphSpec",
+    "JoinSpec",
+    "LimitsSpec",
+    "NodeSpec",
+    "Parts",
+    "PolicySpec",
+    "Registry",
+    "RetrySpec",
+    "RouteSpec",
+    "Section",
+    "SpecLimits",
+    "StateSpec",
+    "TemplateRef",
+    "TemplateText",
+    "Writer",
+    "declare_form",
+]

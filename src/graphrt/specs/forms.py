@@ -1,0 +1,175 @@
+"""`Form`: the fields of one kind of node in a manifest, and how they become the arguments of its factory and back.
+
+The forms of the ready-made nodes stand beside their factories. Here are the base, and the three kinds that need no
+factory: a function, a compiled graph, and an agent or harness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from graphrt.errors import InputError
+from graphrt.harness import Template
+from graphrt.specs.manifest import Entry, FunctionRef, Name
+from graphrt.specs.plain_data import is_list
+from graphrt.specs.services import Parts, Section, Writer
+
+
+def _template(text: str) -> str:
+    try:
+        Template(text)
+    except InputError as error:
+        raise ValueError(error.what.rstrip(".")) from None
+    return text
+
+
+TemplateText = Annotated[str, AfterValidator(_template)]
+"""The text of a Template."""
+
+
+class TemplateRef(Entry):
+    """A Template over fields of the state, where a plain text could stand too."""
+
+    template: TemplateText
+    """Its text, with fields in braces."""
+
+
+class Form(Entry):
+    """Base of the forms. A form of your own needs `kind`, the fields, and `factory`.
+
+    The factory declares what it made with `declare_form(node, MyForm, arguments)`, and the registry has the form in
+    `kinds=`.
+    """
+
+    names: ClassVar[Mapping[str, Section]] = {}
+    """Fields with names of the registry, and its section: a name, or a list of names."""
+    texts: ClassVar[frozenset[str]] = frozenset()
+    """Fields in which a string is the text of a Template."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Fields whose argument has another name, which would not be clear or free in a manifest."""
+    is_router: ClassVar[bool] = False
+    """Whether it is the form of a router, and not of a node."""
+    factory: ClassVar[Any] = None
+    """Called with the fields that are set."""
+
+    def make(self, parts: Parts) -> Any:
+        """Return the node: what `add_node` takes.
+
+        Args:
+            parts: Looks names up. What it does not find is reported by it, and the result of this call is not used.
+        """
+        found = self.arguments(parts)
+        return None if parts.failed else type(self).factory(**found)
+
+    def arguments(self, parts: Parts) -> dict[str, Any]:
+        """Return the fields that are set as arguments of the factory."""
+        return {
+            self.renamed.get(name, name): parts.value(getattr(self, name), self.names.get(name), name)
+            for name in type(self).model_fields
+            if name in self.model_fields_set and name != "kind"
+        }
+
+    def policy(self, parts: Parts) -> dict[str, Any]:  # noqa: ARG002 - for forms that have one
+        """Return policy arguments of `add_node` that belong to the kind."""
+        return {}
+
+    @classmethod
+    def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
+        """Return the arguments of the factory as data, without those that have their default."""
+        fields = {argument: field for field, argument in cls.renamed.items()}
+        found: dict[str, Any] = {}
+        for argument, value in arguments.items():
+            name = fields.get(argument, argument)
+            known = cls.model_fields.get(name)
+            if (
+                known is not None
+                and not known.is_required()
+                and _same(value, known.get_default(call_default_factory=True))
+            ):
+                continue
+            found[name] = writer.value(value, cls.names.get(name), name, is_text=name in cls.texts)
+        return found
+
+
+def _same(value: Any, default: Any) -> bool:
+    if is_list(value):  # defaults of factories are tuples, and those of forms are lists
+        value = list(value)
+    return type(value) is type(default) and bool(value == default)
+
+
+def kind_of(form: type[Form]) -> str:
+    """Return the kind that a form describes."""
+    return str(form.model_fields["kind"].default)
+
+
+class FunctionForm(Form):
+    """A function of the registry."""
+
+    kind: Literal["function"] = "function"
+    function: Name
+    """Its name in the registry."""
+
+    names: ClassVar[Mapping[str, Section]] = {"function": "functions"}
+
+    def make(self, parts: Parts) -> Any:
+        """Return the function."""
+        return parts.value(self.function, "functions", "function")
+
+
+MANIFEST: Final = {"type": "object", "title": "GraphSpec"}
+"""Schema of a nested manifest, which `schema` replaces by a reference to the whole: pydantic cannot see that far."""
+Nested = Annotated[str | dict[str, Any], WithJsonSchema({"anyOf": [{"type": "string"}, MANIFEST]})]
+"""A compiled graph of the registry, or a manifest."""
+
+
+class GraphForm(Form):
+    """A nested graph."""
+
+    kind: Literal["graph"] = "graph"
+    graph: Nested
+    """A graph of the registry, or a manifest."""
+
+    def make(self, parts: Parts) -> Any:
+        """Return the compiled graph."""
+        if isinstance(self.graph, str):
+            return parts.value(self.graph, "graphs", "graph")
+        return parts.graph(self.graph, "graph")
+
+    @classmethod
+    def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
+        """Return the name of a registered graph, else its manifest."""
+        graph = arguments["graph"]
+        known = writer.registered("graphs", graph)
+        return {"graph": known if known is not None else writer.inside("graph", graph)}
+
+
+class AgentForm(Form):
+    """An agent or harness of the registry, as `add_node` takes it."""
+
+    kind: Literal["agent"] = "agent"
+    agent: Name
+    """Its name in the registry."""
+    input: Name | TemplateRef | FunctionRef | None = None
+    """The field that is the prompt, a template, or a function; null continues the conversation."""
+    output: Name | dict[Name, str] | None = None
+    """The field for the answer, or fields to attributes of the reply."""
+
+    names: ClassVar[Mapping[str, Section]] = {"agent": "agents"}
+
+    def make(self, parts: Parts) -> Any:
+        """Return the agent."""
+        return parts.value(self.agent, "agents", "agent")
+
+    def policy(self, parts: Parts) -> dict[str, Any]:
+        """Return where its prompt comes from, and where its reply goes."""
+        return {
+            name: parts.value(getattr(self, name), None, name)
+            for name in ("input", "output")
+            if getattr(self, name) is not None
+        }
+
+
+PLAIN_KINDS: Final[tuple[type[Form], ...]] = (FunctionForm, GraphForm, AgentForm)

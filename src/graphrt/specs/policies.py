@@ -1,0 +1,84 @@
+"""Policies of nodes: from the entries of a manifest to arguments of `add_node`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from graphrt.commands import END, START
+from graphrt.errors import InputError, Problem
+from graphrt.limits import RetryPolicy
+from graphrt.specs.manifest import BudgetSpec, FunctionRef, PolicySpec, RetrySpec
+from graphrt.specs.problems import problems_of_error
+from graphrt.specs.registry import Registry
+from graphrt.specs.services import Section
+
+if TYPE_CHECKING:
+    from graphrt.harness import Budget
+
+GONE: Final = object()
+"""In place of what the registry does not have."""
+
+
+class Looks(Protocol):
+    """What looks names up, and collects problems."""
+
+    registry: Registry
+    problems: list[Problem]
+
+    def named(self, section: Section, name: str, path: str) -> Any:
+        """Return what a name means; `GONE`, and a problem, if nothing."""
+        ...
+
+
+def ref(name: str) -> Any:
+    """Return a node, START or END by its name."""
+    return START if name == "START" else END if name == "END" else name
+
+
+def policy_of(look: Looks, spec: PolicySpec, where: str) -> dict[str, Any]:
+    """Return the policy of a node as arguments of `add_node`."""
+    given = {name: getattr(spec, name) for name in spec.model_fields_set}
+    for name in ("on_error", "on_fatigue"):
+        if given.get(name) is not None:
+            given[name] = ref(given[name])
+    if spec.goto is not None:
+        given["goto"] = [ref(target) for target in spec.goto]
+    if isinstance(spec.retry, RetrySpec):
+        given["retry"] = retry_of(look, spec.retry, f"{where}.retry")
+    if spec.budget is not None:
+        given["budget"] = budget_of(look, spec.budget, f"{where}.budget")
+    if spec.key is not None:
+        given["key"] = look.named("functions", spec.key, f"{where}.key")
+    for name in ("input", "output"):
+        if isinstance(given.get(name), FunctionRef):
+            given[name] = look.named("functions", given[name].function, f"{where}.{name}.function")
+    return {name: value for name, value in given.items() if value is not GONE}
+
+
+def retry_of(look: Looks, spec: RetrySpec, path: str) -> RetryPolicy:
+    """Return a retry policy."""
+    given: dict[str, Any] = {name: getattr(spec, name) for name in spec.model_fields_set}
+    on = spec.retry_on
+    if isinstance(on, str):
+        cls = look.registry.exception(on)
+        given["retry_on"] = cls if cls is not None else look.named("functions", on, f"{path}.retry_on")
+    elif on is not None:
+        found = [
+            look.registry.exception(name) or look.named("types", name, f"{path}.retry_on[{at}]")
+            for at, name in enumerate(on)
+        ]
+        given["retry_on"] = tuple(found)
+    if given.get("retry_on") is GONE or (isinstance(on, list) and GONE in given["retry_on"]):
+        del given["retry_on"]
+    return RetryPolicy(**given)
+
+
+def budget_of(look: Looks, spec: BudgetSpec, path: str) -> Budget | None:
+    """Return a budget; None, and a problem, if it is not valid."""
+    from graphrt.harness import Budget
+
+    try:
+        return Budget(**spec.model_dump(exclude_unset=True))
+    except InputError as error:
+        look.problems += problems_of_error(error, path, None)
+    return None

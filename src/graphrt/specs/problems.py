@@ -1,0 +1,58 @@
+"""Problems of a manifest: from errors of pydantic and of factories, each with its path in the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
+from graphrt.errors._codes.specs import BAD_ENTRY
+from graphrt.specs.plain_data import is_list, is_mapping, joined
+
+
+def problems_of_error(error: GraphrtError, path: str, node: str | None) -> list[Problem]:
+    """Return what *error* says about the entry at *path*, which describes *node*."""
+    if isinstance(error, DefinitionError):
+        return [*error.problems]
+    return [Problem(code=error.code, message=error.what, node=node, hint=error.fix, where=path)]
+
+
+def problems_of_validation(error: ValidationError, data: Any, path: str, form: type[BaseModel]) -> list[Problem]:
+    """Return the problems that pydantic found, one for each path."""
+    found: dict[str, list[str]] = {}
+    hints: dict[str, str] = {}
+    for one in error.errors(include_url=False, include_context=False, include_input=False):
+        where = _path(one["loc"], data, path, is_missing=one["type"] == "missing")
+        text = one["msg"].removeprefix("Value error, ").rstrip(".")
+        if one["type"] == "extra_forbidden":
+            name = str(one["loc"][-1])
+            text = f"There is no field {name!r} here"
+            guess = closest(name, _field_names(form)) if len(one["loc"]) == 1 else ""
+            hints[where] = f"Did you mean {guess!r}?" if guess else "Remove it."
+        texts = found.setdefault(where, [])
+        if text not in texts:
+            texts.append(text)
+    return [
+        BAD_ENTRY(problem=", or: ".join(texts), where=where, fix=hints.get(where, "Correct it."))
+        for where, texts in found.items()
+        # A union names the branches that do not fit at all, too: what is wrong inside says more.
+        if not any(other.startswith((f"{where}.", f"{where}[")) for other in found)
+    ]
+
+
+def _field_names(form: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in form.model_fields.items()]
+
+
+def _path(loc: Sequence[str | int], data: Any, path: str, *, is_missing: bool) -> str:
+    """Return pydantic's location as a path in *data*, without the branches of unions that pydantic names too."""
+    at: Any = data
+    for n, part in enumerate(loc):
+        is_last = n == len(loc) - 1
+        if isinstance(part, int) and is_list(at):
+            path, at = f"{path}[{part}]", at[part] if part < len(at) else None
+        elif isinstance(part, str) and is_mapping(at) and (part in at or (is_last and is_missing)):
+            path, at = joined(path, part), at.get(part)
+    return path

@@ -1,0 +1,150 @@
+"""`Registry`: what the names in a manifest mean. Only what it has can become part of a graph that is read.
+
+It holds objects, and judges none of them; `compile()` does.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, final
+
+from graphrt import errors
+from graphrt.errors import names
+from graphrt.errors._codes.specs import BAD_SECTION
+from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
+from graphrt.specs.plain_data import is_iterable, is_mapping
+from graphrt.specs.schema import json_schema
+from graphrt.specs.services import SECTIONS, Section
+
+Named: TypeAlias = Mapping[str, Any] | Iterable[Any]
+"""Names to objects, or objects that have a name: functions, classes, agents."""
+
+
+@final
+class Registry:
+    """The parts that manifests may name. Immutable.
+
+    Each section is a mapping of names, or a list of what has a name of its own.
+
+    Args:
+        functions: Functions of nodes, prompts, cache keys, and of the mappings of nested graphs.
+        routers: Routers.
+        reducers: Reducers that are not built in.
+        tools: Functions for nodes of the kind `tool`.
+        models: Models, or their names as strings.
+        agents: Agents and harnesses.
+        graphs: Compiled graphs.
+        types: Classes: states, updates, outputs of models, enums of labels, exceptions.
+        kinds: Forms of nodes and routers, beside "function", "graph" and "agent". `graphrt.nodes.registry` has those of
+            the ready-made nodes.
+
+    Raises:
+        InputError: A section is neither, or has a name twice (`bad-registry`).
+    """
+
+    __slots__ = ("_sections", "kinds")
+
+    def __init__(
+        self,
+        *,
+        functions: Named = (),
+        routers: Named = (),
+        reducers: Named = (),
+        tools: Named = (),
+        models: Named = (),
+        agents: Named = (),
+        graphs: Named = (),
+        types: Named = (),
+        kinds: Iterable[type[Form]] = (),
+    ) -> None:
+        given = (functions, routers, reducers, tools, models, agents, graphs, types)
+        self._sections: dict[str, dict[str, Any]] = {
+            section: _by_name(section, one) for section, one in zip(SECTIONS, given, strict=True)
+        }
+        self.kinds: Mapping[str, type[Form]] = {kind_of(form): form for form in (*PLAIN_KINDS, *kinds)}
+        """Forms by kind."""
+
+    def section(self, section: Section) -> Mapping[str, Any]:
+        """Return the names of a section with what they mean."""
+        return dict(self._sections[section])
+
+    def find(self, section: Section, name: str) -> Any:
+        """Return what *name* means.
+
+        Raises:
+            KeyError: The section does not have it.
+        """
+        return self._sections[section][name]
+
+    def name_of(self, section: Section, value: Any) -> str | None:
+        """Return the name of *value*; None if the section does not have it."""
+        for name, known in self._sections[section].items():
+            if known is value or (isinstance(value, str) and known == value):
+                return name
+        return None
+
+    def exception(self, name: str) -> Any:
+        """Return an exception class: one of the section `types`, of Python or of graphrt; None if there is none."""
+        for found in (self._sections["types"].get(name), getattr(builtins, name, None), getattr(errors, name, None)):
+            if isinstance(found, type) and issubclass(found, Exception):
+                return found
+        return None
+
+    def only(self, *, kinds: Iterable[str] | None = None, **allowed: Iterable[str]) -> Registry:
+        """Return a registry with these names alone.
+
+        Args:
+            kinds: Kinds of nodes; None keeps all.
+            **allowed: Names by section; a section that is not given is kept whole. Unknown names are ignored.
+        """
+        kept = Registry()
+        kept._sections = {
+            section: {name: one for name, one in known.items() if name in set(allowed.get(section, known))}
+            for section, known in self._sections.items()
+        }
+        wanted = set(self.kinds if kinds is None else kinds)
+        kept.kinds = {kind: form for kind, form in self.kinds.items() if kind in wanted}
+        return kept
+
+    def json_schema(self, *, kinds: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return the JSON schema of manifests, for instance to hand it to a model.
+
+        Args:
+            kinds: Kinds of nodes that it describes; None describes all.
+        """
+        wanted = set(self.kinds if kinds is None else kinds)
+        return json_schema({kind: form for kind, form in self.kinds.items() if kind in wanted})
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{section}=[{', '.join(known)}]" for section, known in self._sections.items() if known)
+        return f"Registry({told})"
+
+
+def _by_name(section: str, given: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    pairs: list[tuple[Any, Any]]
+    if is_mapping(given):
+        pairs = list(given.items())
+    elif is_iterable(given) and not isinstance(given, (str, bytes)):
+        pairs = [(_own_name(one), one) for one in given]
+    else:
+        raise BAD_SECTION(section=section, problem=f"{given!r}")
+    for name, one in pairs:
+        if not isinstance(name, str) or not name:
+            raise BAD_SECTION(section=section, problem=f"{one!r}, which has no name")
+        if name in found:
+            raise BAD_SECTION(section=section, problem=f"the name {name!r} twice")
+        # A handle of @g.node stands for its function.
+        found[name] = getattr(one, "__wrapped__", one) if hasattr(one, "__graphrt_node__") else one
+    return found
+
+
+def _own_name(one: Any) -> Any:
+    name = getattr(one, "__name__", None) or getattr(one, "name", None)
+    return one if name is None and isinstance(one, str) else name
+
+
+def known_names(section: Mapping[str, Any]) -> str:
+    """Return the names of a section for messages."""
+    return names(section) or "nothing"

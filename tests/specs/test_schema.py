@@ -1,0 +1,80 @@
+"""The JSON schema of manifests accepts what `to_spec` writes, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from tests.laws.build import build
+from tests.laws.description import Graph
+from tests.laws.graphs import graphs
+from tests.laws.steady import Steady
+
+from graphrt.nodes import registry, registry_of
+
+from .support import every_kind
+
+SCHEMA = registry().json_schema()
+
+
+def valid(data: Any, schema: dict[str, Any] = SCHEMA) -> bool:
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    return bool(validator.is_valid(data))
+
+
+def test_the_schema_is_a_schema_of_json() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+    assert json.loads(json.dumps(SCHEMA)) == SCHEMA
+
+
+def test_a_graph_with_every_kind_of_node_fits() -> None:
+    validator: Any = jsonschema.Draft202012Validator(SCHEMA)
+
+    assert list(validator.iter_errors(every_kind().to_spec().to_data())) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(graph=graphs(mistakes=False))
+def test_random_graphs_fit(graph: Graph) -> None:
+    assert valid(build(graph, Steady(graph)).to_spec().to_data())
+
+
+EDITS: list[Callable[[dict[str, Any]], Any]] = [
+    lambda data: data.update(colour="red"),
+    lambda data: data.pop("nodes"),
+    lambda data: data["nodes"][1].update(promt="x"),
+    lambda data: data["nodes"][1].pop("prompt"),
+    lambda data: data["nodes"][1].update(kind="lmm"),
+    lambda data: data["nodes"][1].pop("name"),
+    lambda data: data["nodes"][1].update(policy={"retyr": 2}),
+    lambda data: data["conditional_edges"][0].update(router={"kind": "llm"}),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_wrong_does_not_fit(edit: Any) -> None:
+    data = copy.deepcopy(every_kind().to_spec().to_data())
+    edit(data)
+
+    assert not valid(data)
+
+
+def test_a_schema_can_have_some_kinds_alone() -> None:
+    few = registry_of(every_kind()).json_schema(kinds=["llm"])
+    ask = {"name": "a", "kind": "llm", "prompt": "x", "into": "answer"}
+
+    assert valid({"nodes": [ask]}, few)
+    assert not valid({"nodes": [{"name": "a", "kind": "clear_error"}]}, few)
+    assert "HumanForm" not in few["$defs"]
+
+
+def test_fields_are_described_for_models() -> None:
+    assert (
+        "Text with fields of the state in braces" in SCHEMA["$defs"]["LlmForm"]["properties"]["prompt"]["description"]
+    )
