@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
@@ -284,7 +285,8 @@ class RunState:
                 seen.add(node.index)
                 self.visits[node.index] += 1
             # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
-            task = Task(node, index, superstep, arg, make(values) if index else view, self)
+            mine = node_for(node, arg, self.plan) if node.choose else node
+            task = Task(mine, index, superstep, arg, make(values) if index else view, self)
             if error is not None:
                 task.more().handles = error
             tasks.append(task)

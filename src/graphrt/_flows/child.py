@@ -161,7 +161,7 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
                 node=task.node.name, quoted=quoted(made, parent.plan.state.untracked), where=parent.where(task)
             )
         given = dict(made)
-    if task.arg is None:
+    if task.arg is None or task.node.choose:  # of a chosen graph, the argument has chosen it
         return given
     if is_mapping(task.arg):
         return {**given, **task.arg}

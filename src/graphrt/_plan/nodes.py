@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from graphrt._arguments import number_problem
 from graphrt._plan import hints
+from graphrt._plan.chosen import ChosenGraph
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import short
 from graphrt._plan.specs import NodeSpec
@@ -69,7 +70,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
         yield BAD_POLICY, f"key must be a function of the state, not {short(policy.key)}"
     elif policy.key is not None and policy.cache is False:
         yield BAD_POLICY, "key= has no effect without cache="
-    if getattr(node.fn, "__graphrt_plan__", None) is None:
+    if getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph):
         for option in ("input", "output"):
             if getattr(policy, option) is not None:
                 yield BAD_POLICY, f"{option}= is for nested graphs, and this node is a function"

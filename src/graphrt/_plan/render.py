@@ -102,7 +102,8 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
 
 def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each policy
     policy = node.policy
-    data: dict[str, Any] = {"name": node.name, "kind": "graph" if node.child is not None else "function"}
+    kind = "graph" if node.child is not None else "chosen" if node.choose else "function"
+    data: dict[str, Any] = {"name": node.name, "kind": kind}
     if node.child is not None:
         data["graph"] = topology(node.child)
         if is_mapping(policy.input):

@@ -12,6 +12,7 @@ from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
 from graphrt._plan.callables import node_shape
+from graphrt._plan.chosen import ChosenGraph
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeFields, NodeSpec, Policy
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
@@ -38,6 +39,7 @@ class NodePlan:
         "branches",
         "cache",
         "child",
+        "choose",
         "ends",
         "fn",
         "goto",
@@ -70,6 +72,8 @@ class NodePlan:
         self.policy: Policy = policy
         self.child: Plan | None = child
         """The plan of a nested graph; None for a function."""
+        self.choose: bool = fn.__class__ is ChosenGraph
+        """True if each task has a nested graph of its own, which `chosen.node_for` chooses."""
         self.cache: NodeCache | None = None
         if policy.cache is not False:
             self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
@@ -92,7 +96,7 @@ class NodePlan:
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         """True if the node pauses by its policy, before or after it runs."""
         self.on_fast_path: bool = (
-            policy.timeout_s is None and not self.pauses and child is None and policy.cache is False
+            policy.timeout_s is None and not (self.pauses or self.choose) and child is None and policy.cache is False
         )
         """True if a superstep of one plain task of this node may take the fast path."""
         self.plain: int = CALL_WITH_CONTEXT
@@ -349,6 +353,8 @@ class Plan:
         for node in self.nodes:
             if node.child is not None:
                 types += node.child._types()
+            elif node.choose:
+                types += node.fn.states
         return [cls for cls in types if cls is not None]
 
     def spec_hint(self, index: int) -> Any:

@@ -6,9 +6,11 @@ A compiled graph can be drawn, routed without a run, changed into another one, a
 from typing import TYPE_CHECKING
 
 from graphrt._observers import GraphObserver, observe, substitute
+from graphrt._plan.chosen import ChosenGraph
 from graphrt._plan.node_fields import declare_fields
 from graphrt._plan.specs import NodeFields
 from graphrt.graph.builder import Branch, GraphBuilder
+from graphrt.graph.chosen import chosen_graph
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import NodeHandle
 
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
+    "ChosenGraph",
     "CompiledGraph",
     "GraphBuilder",
     "GraphObserver",
     "NodeFields",
     "NodeHandle",
+    "chosen_graph",
     "declare_fields",
     "observe",
     "rewired",

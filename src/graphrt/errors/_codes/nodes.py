@@ -327,3 +327,17 @@ EFFECT_UNKNOWN = ErrorCode(
     fix='Find out whether it happened. On a thread, answer the interrupt with "run" or {{"result": ...}}.',
     boundary=True,
 )
+
+BAD_CHOICE = ErrorCode(
+    "bad-choice",
+    NodeError,
+    "Node {node!r} chose {given}, which is not a compiled graph.",
+    fix="Return what compile() returned.",
+    boundary=True,
+)
+STATE_OF_CHOICE = BAD_CHOICE.variant(
+    "Node {node!r} chose a graph over the state {state_class}, whose values the store of the run may not know.",
+    known="{classes:names}",
+    fix="Name the class: chosen_graph(choose, states=[{state_class}]).",
+    boundary=True,
+)

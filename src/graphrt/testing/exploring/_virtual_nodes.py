@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from graphrt._ambient import NODE
 from graphrt._drivers.context import Context
-from graphrt.graph import CompiledGraph
+from graphrt.graph import ChosenGraph, CompiledGraph, chosen_graph
 from graphrt.harness.tools import _invoke
 from graphrt.testing.exploring._virtual_loop import TURN, VirtualLoop, no_loop
 
@@ -33,8 +33,16 @@ def virtual(graph: CompiledGraph[Any, Any], hook: Hook | None = None, *, depth: 
     """
     plan: Any = graph.__graphrt_plan__
     copies: dict[str, Any] = {name: virtual(child, hook, depth=depth + 1) for name, child in graph.nested.items()}
-    copies |= {node.name: _in_turns(node, hook, depth) for node in plan.nodes if node.name not in copies}
+    copies |= {node.name: _copy(node, hook, depth) for node in plan.nodes if node.name not in copies}
     return graph.with_nodes(copies)
+
+
+def _copy(node: Any, hook: Hook | None, depth: int) -> Any:
+    fn = node.fn
+    if not isinstance(fn, ChosenGraph):
+        return _in_turns(node, hook, depth)
+    choose = fn.choose
+    return chosen_graph(lambda arg: virtual(choose(arg), hook, depth=depth + 1), states=fn.states)
 
 
 def _in_turns(node: Any, hook: Hook | None, depth: int) -> Callable[..., Any]:

@@ -1,0 +1,28 @@
+"""`chosen_graph`: a node whose nested graph is chosen when its task starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from graphrt._arguments import checked_function
+from graphrt._plan.chosen import ChosenGraph
+from graphrt.graph.compiled import CompiledGraph
+
+
+def chosen_graph(choose: Callable[[Any], CompiledGraph[Any, Any]], *, states: Iterable[type[Any]] = ()) -> ChosenGraph:
+    """Return a node for `add_node` whose nested graph is chosen for each task.
+
+    It is started by Sends. *choose* gets the argument of the Send, which is in the journal: so the same graph is chosen
+    when a run is resumed. The graph then runs like any nested graph (rule R17); the argument is not laid over its input.
+
+    Args:
+        choose: A pure function from the argument to a compiled graph. It is called whenever the task is made, also when
+            a thread is loaded, so it should remember what it compiled. What it raises fails the task.
+        states: State classes of the graphs, beside that of the graph around them.
+
+    Raises:
+        InputError: *choose* is not a function.
+    """
+    checked_function("choose", choose, "Give a function from the argument of a Send to a compiled graph.")
+    return ChosenGraph(choose, tuple(states))
