@@ -21,7 +21,7 @@ from graphrt._observers import observed
 from graphrt._plan import render
 from graphrt._plan.callables import node_shape
 from graphrt._plan.node_forms import MadeOf
-from graphrt._plan.specs import NodeSpec
+from graphrt._plan.specs import NodeFields, NodeSpec
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import async_streaming, run_to_end, streaming
 from graphrt._runs.arguments import Mode, Modes, RuntimeOptions
@@ -105,6 +105,10 @@ class CompiledGraph(Generic[S, U]):
     def nested(self) -> Mapping[str, CompiledGraph[Any, Any]]:
         """The nested graphs, by the names of the nodes that run them."""
         return {node.name: node.fn for node in self.__graphrt_plan__.nodes if node.child is not None}
+
+    def declared_fields(self, node: NodeRef) -> NodeFields | None:
+        """Return the fields that *node* declares to use; None if it declares none."""
+        return self.__graphrt_plan__.spec_fields(self._known(node, "declared_fields()").index)
 
     def declared_at(self, node: NodeRef | None = None) -> tuple[str, int] | None:
         """Return file and line where the graph's builder was made, or where *node* was added; None if unknown.

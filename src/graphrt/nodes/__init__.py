@@ -6,7 +6,9 @@ them.
 
 from __future__ import annotations
 
+from graphrt.nodes._adaptive import adaptive
 from graphrt.nodes._batch import ItemFailure, OnFailure, batch
+from graphrt.nodes._design_prompt import DesignRequest
 from graphrt.nodes._human import Decision, human
 from graphrt.nodes._kinds import registry, registry_of
 from graphrt.nodes._model_call import ModelOptions
@@ -15,17 +17,21 @@ from graphrt.nodes._reduce import reduce
 from graphrt.nodes._router import Routes, router
 from graphrt.nodes._state_access import AsyncNode, SyncNode
 from graphrt.nodes._tool import tool
+from graphrt.nodes._topology_validator import TopologyValidator
 from graphrt.nodes._values import ErrorRecord, clear_error, copy_of, record_error, set_value
 
 __all__ = [
     "AsyncNode",
     "Decision",
+    "DesignRequest",
     "ErrorRecord",
     "ItemFailure",
     "ModelOptions",
     "OnFailure",
     "Routes",
     "SyncNode",
+    "TopologyValidator",
+    "adaptive",
     "batch",
     "clear_error",
     "copy_of",

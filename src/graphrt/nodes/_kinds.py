@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from graphrt.graph import CompiledGraph
+from graphrt.nodes._adaptive import AdaptiveForm
 from graphrt.nodes._batch import BatchForm
 from graphrt.nodes._human import HumanForm
 from graphrt.nodes._model_nodes import LlmForm, SubagentForm
@@ -24,6 +25,7 @@ KINDS: Final[tuple[type[Form], ...]] = (
     ReduceForm,
     HumanForm,
     BatchForm,
+    AdaptiveForm,
     SetValueForm,
     ClearErrorForm,
     RecordErrorForm,

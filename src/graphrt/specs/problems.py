@@ -23,7 +23,9 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
     """Return the problems that pydantic found, one for each path."""
     found: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
+    ours: set[str] = set()
     for one in error.errors(include_url=False, include_context=False, include_input=False):
+        is_ours = one["type"] == "value_error"  # of a validator of the forms: it says more than "not a string"
         where = _path(one["loc"], data, path, is_missing=one["type"] == "missing")
         text = one["msg"].removeprefix("Value error, ").rstrip(".")
         if one["type"] == "extra_forbidden":
@@ -31,6 +33,11 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
             text = f"There is no field {name!r} here"
             guess = closest(name, _field_names(form)) if len(one["loc"]) == 1 else ""
             hints[where] = f"Did you mean {guess!r}?" if guess else "Remove it."
+        if is_ours and where not in ours:
+            found[where] = []
+            ours.add(where)
+        elif where in ours and not is_ours:
+            continue
         texts = found.setdefault(where, [])
         if text not in texts:
             texts.append(text)

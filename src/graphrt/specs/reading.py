@@ -123,6 +123,7 @@ class _Parts:
         self._path = path
         self.state: Any = state
         """The state class of the graph around the node."""
+        self.registry: Any = reader.registry
         self.has_default: bool = False
         """For a router: whether its edge has a default."""
 

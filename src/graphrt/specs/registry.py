@@ -107,6 +107,13 @@ class Registry:
         kept.kinds = {kind: form for kind, form in self.kinds.items() if kind in wanted}
         return kept
 
+    def extended(self, **more: Named) -> Registry:
+        """Return a registry that also has these names, by section; a name that is there is replaced."""
+        wider = self.only()
+        for section, given in more.items():
+            wider._sections[section] |= _by_name(section, given)
+        return wider
+
     def json_schema(self, *, kinds: Iterable[str] | None = None) -> dict[str, Any]:
         """Return the JSON schema of manifests, for instance to hand it to a model.
 

@@ -19,6 +19,8 @@ class Parts(Protocol):
     """The state class of the graph around the node."""
     has_default: bool
     """For a router: whether its edge has a default."""
+    registry: Any
+    """The registry of the manifest."""
 
     @property
     def failed(self) -> bool:

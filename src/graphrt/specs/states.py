@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, Union
 
 import typing_extensions as te
@@ -72,17 +72,14 @@ class StateClasses:
 
     def part(self, state: Any, names: list[str], path: str) -> Any:
         """Return a class with some fields of *state*, for `input=` and `output=` of a builder."""
-        schema = StateSchema(state)
-        found: dict[str, Any] = {}
+        known = StateSchema(state).fields
         for at, name in enumerate(names):
-            if name not in schema.fields:
+            if name not in known:
                 self._problems.append(
                     BAD_ENTRY(problem=f"The state has no field {name!r}", where=f"{path}[{at}]", fix="Correct it.")
                 )
                 return None
-            found[name] = te.NotRequired[schema.fields[name].annotation]
-        title = f"{state.__name__}_{'_'.join(names)}"
-        return te.TypedDict(title, found)  # type: ignore[operator]  # made from data
+        return part_of(state, names, f"{state.__name__}_{'_'.join(names)}")
 
     def _compare(self, cls: Any, fields: Mapping[str, FieldSpec], path: str) -> None:
         if not fields:
@@ -151,6 +148,18 @@ class StateClasses:
         for mark in marks:
             hint = Annotated[hint, mark]
         return hint
+
+
+def part_of(state: Any, names: Iterable[str], title: str) -> Any:
+    """Return a TypedDict with some fields of a state, none of them required."""
+    known = StateSchema(state).fields
+    found: dict[str, Any] = {name: te.NotRequired[known[name].annotation] for name in names}
+    return te.TypedDict(title, found)  # type: ignore[operator]  # made from data
+
+
+def fields_of(state: Any) -> dict[str, bool]:
+    """Return the names of a state's fields, and whether an input must have each."""
+    return {name: field.required for name, field in StateSchema(state).fields.items()}
 
 
 def _told(type_text: str, reducer: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, LimitError, NodeError, UpdateError
 from graphrt.errors._codes.agents import AGENT_LIMIT
-from graphrt.errors._error_code import ErrorCode
+from graphrt.errors._error_code import ErrorCode, Finding
 
 BAD_INTO = ErrorCode(
     "bad-ready-node",
@@ -138,6 +138,44 @@ BATCH_QUORUM = ErrorCode(
     "Only {succeeded} of {total:count task} of batch {name!r} succeeded, and its quorum is {limit}.",
     known="{failed}",
     fix="Look at error.values, which has each failed item. Route the error with on_error=, or lower the quorum.",
+    carries=("values",),
+    boundary=True,
+)
+
+BAD_VALIDATOR = BAD_INTO.variant(
+    "{option} of TopologyValidator is {given!r}.",
+    fix="Give a collection of names, or a whole number of {least} or more.",
+)
+UNKNOWN_VALIDATOR_OPTION = BAD_INTO.variant("A validator has no {option!r}.", fix="Known: {options:names}.")
+NO_DESIGNER = BAD_INTO.variant(
+    "The designer of adaptive() is {given!r}.",
+    fix="Give the text of a prompt for a model, a Template, or a function of the state and the request.",
+)
+BAD_ATTEMPTS = BAD_INTO.variant("attempts of adaptive() is {given!r}.", fix="Give a whole number of 1 or more.")
+NO_REGISTRY = BAD_INTO.variant("The registry of adaptive() is {given!r}.", fix="Give graphrt.nodes.registry(...).")
+NO_VALIDATOR = BAD_INTO.variant("The validator of adaptive() is {given!r}.", fix="Give a TopologyValidator(...).")
+UNKNOWN_ALLOWED = BAD_INTO.variant(
+    "The validator allows {option} that do not exist: {unknown:names}.", fix="Known: {known_names:names}."
+)
+UNREADABLE_REQUIRED = BAD_INTO.variant(
+    "The state requires {fields:names}, which designs may not read: no design could start.",
+    fix="Add them to reads= of the validator, or give the fields defaults.",
+)
+
+FORBIDDEN_DESIGN = Finding("forbidden-design", "{problem}.", fix="Design within the limits of the validator.")
+
+DESIGN_REJECTED = ErrorCode(
+    "design-rejected",
+    NodeError,
+    "No valid design was made in {attempts:count attempt}: {reasons}.",
+    fix="Look at error.values, which has every reason. Route the error with on_error=, allow more, or say more in the "
+    "prompt.",
+    carries=("values",),
+    boundary=True,
+)
+DESIGN_NO_LONGER_VALID = DESIGN_REJECTED.variant(
+    "The design that was accepted before is refused now: {reasons}.",
+    fix="The validator or the registry has changed since. Allow what the design uses, or let on_error= lead to a node that designs anew.",
     carries=("values",),
     boundary=True,
 )

@@ -1,0 +1,204 @@
+"""`TopologyValidator`: what a graph that is designed at run time may be. Whatever is not allowed is refused.
+
+It judges data: the design is walked as it stands, then read with a registry that has only what is allowed, and compiled.
+All reasons are collected. It asks no model, so no text in a design can persuade it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, TypeGuard
+
+from graphrt.errors import DefinitionError, InputError, Problem
+from graphrt.errors._codes.ready_nodes import BAD_VALIDATOR, FORBIDDEN_DESIGN, UNKNOWN_VALIDATOR_OPTION
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.harness import Budget
+from graphrt.nodes._design_walk import DesignWalk, node_paths, prepared
+from graphrt.specs import Registry, SpecLimits
+from graphrt.specs.plain_data import plain_data
+
+_NAMES: Final = (
+    "kinds", "functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types", "reads", "writes",
+    "forbidden_words",
+)  # fmt: skip
+_SECTIONS: Final = ("functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types")
+_NUMBERS: Final = {
+    "max_nodes": 1, "max_depth": 0, "max_fan_out": 1, "max_steps": 1, "max_attempts": 1, "max_prompt": 1,
+    "max_tokens": 1, "max_bytes": 1, "adaptive_depth": 0,
+}  # fmt: skip
+_FORBIDDEN: Final = (
+    "validator", "allow-list", "allow list", "allowlist", "ignore previous instructions", "ignore all previous",
+    "ignore your instructions",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyValidator:
+    """What a designed graph may use, and how large it may be. Every list is empty by default, and allows nothing.
+
+    Raises:
+        InputError: A list or a limit is wrong (`bad-ready-node`).
+    """
+
+    kinds: Collection[str] = ()
+    """Kinds of nodes and routers, such as "llm", "tool", "batch" and "field"."""
+    functions: Collection[str] = ()
+    """Names of the registry. The same holds for the six lists below."""
+    routers: Collection[str] = ()
+    reducers: Collection[str] = ()
+    tools: Collection[str] = ()
+    """Also the tools of the run's harness that a node may name in its policy."""
+    models: Collection[str] = ()
+    agents: Collection[str] = ()
+    graphs: Collection[str] = ()
+    types: Collection[str] = ()
+    reads: Collection[str] = ()
+    """Fields of the state that a design gets. Others are not even there while it runs."""
+    writes: Collection[str] = ()
+    """Fields that it may write. It may read them too."""
+    run_harness: bool = False
+    """Whether nodes without a model may ask the run's harness."""
+    max_nodes: int = 20
+    """Nodes in all, those of nested graphs and batches included."""
+    max_depth: int = 1
+    """Levels of nested graphs and batches in the design."""
+    max_fan_out: int = 8
+    """Nodes that one node starts at once, items of a batch, and tasks of a superstep."""
+    max_steps: int = 50
+    """Supersteps of the design, and of each graph in it."""
+    max_attempts: int = 3
+    """Attempts of a node with a retry policy."""
+    max_prompt: int = 4_000
+    """Characters of any text in the design, such as a prompt."""
+    max_tokens: int = 1_024
+    """Tokens of each answer of a model. A node that does not say gets this number."""
+    max_bytes: int = 64_000
+    """Size of the design."""
+    timeout_s: float | None = None
+    """Seconds that the design may run; None for no limit of its own."""
+    budget: Budget | None = None
+    """How much its model calls may use together; None for no limit of its own."""
+    adaptive_depth: int = 0
+    """Levels of adaptive nodes inside a design, which also need the kind "adaptive". They get this validator with one
+    level less."""
+    forbidden_words: Collection[str] = _FORBIDDEN
+    """Words that no text of a design may have, in any case: a tripwire for texts that talk to whoever judges them. No
+    rule depends on it."""
+
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            given: Any = getattr(self, name)
+            if not _is_collection(given) or any(not isinstance(one, str) or not one for one in given):
+                raise BAD_VALIDATOR(option=name, given=given, least=0)
+            object.__setattr__(self, name, tuple(dict.fromkeys(given)))
+        for name, least in _NUMBERS.items():
+            number: Any = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise BAD_VALIDATOR(option=name, given=number, least=least)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the lists and limits, which the journal keeps beside each verdict."""
+        return hashlib.sha256(json.dumps(self.to_data(), sort_keys=True).encode()).hexdigest()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the lists and limits as plain data."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        data |= {name: sorted(data[name]) for name in _NAMES}
+        data["budget"] = None if self.budget is None else asdict(self.budget)
+        return data
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> TopologyValidator:
+        """Return the validator that `to_data` described.
+
+        Raises:
+            InputError: It has an unknown key, or a value is wrong (`bad-ready-node`, `bad-budget`).
+        """
+        known = [one.name for one in fields(TopologyValidator)]
+        unknown = [name for name in data if name not in known]
+        if unknown:
+            raise UNKNOWN_VALIDATOR_OPTION(option=unknown[0], options=known)
+        given = dict(data)
+        if given.get("budget") is not None:
+            given["budget"] = Budget(**given["budget"])
+        return TopologyValidator(**given)
+
+    def allowed(self, registry: Registry) -> Registry:
+        """Return the registry that designs are read with: it has only what is allowed."""
+        kinds = [kind for kind in self.kinds if kind != "adaptive" or self.adaptive_depth > 0]
+        return registry.only(kinds=kinds, **{section: getattr(self, section) for section in _SECTIONS})
+
+    def judge(
+        self, design: Any, registry: Registry, state: type[Any]
+    ) -> tuple[CompiledGraph[Any, Any] | None, tuple[Problem, ...]]:
+        """Judge a design.
+
+        Args:
+            design: A manifest: a mapping, JSON text, or a GraphSpec.
+            registry: What its names mean; only what is allowed is seen.
+            state: The state class of the graph around it.
+
+        Returns:
+            The compiled graph and no problems; or None and 1..n problems, each with its path as `where`.
+        """
+        try:
+            data = self.plain(design)
+        except InputError as error:
+            return None, (Problem(code=error.code, message=error.what, hint=error.fix, where=error.path or ""),)
+        problems = DesignWalk(self).problems(data)
+        graph: CompiledGraph[Any, Any] | None = None
+        try:
+            ready, known = prepared(data, self, self.allowed(registry), state)
+            graph = GraphBuilder.from_spec(ready, known, state=state).compile()
+        except DefinitionError as error:
+            problems += error.problems
+        except InputError as error:
+            problems.append(Problem(code=error.code, message=error.what, hint=error.fix, where=error.path or ""))
+        if graph is not None:
+            problems += self._fields(graph, node_paths(data, ""), "")
+        return (None, tuple(problems)) if problems else (graph, ())
+
+    def plain(self, design: Any) -> dict[str, Any]:
+        """Return a design as plain data within `max_bytes`.
+
+        Raises:
+            InputError: It is no plain data, or too large (`bad-spec-text`).
+        """
+        given = design.to_data() if hasattr(design, "to_data") else design
+        most = self.max_bytes
+        return plain_data(given, SpecLimits(max_bytes=most, max_values=most, max_depth=24 + 6 * self.max_depth))
+
+    def _fields(self, graph: CompiledGraph[Any, Any], paths: Mapping[str, Any], path: str) -> list[Problem]:
+        """Return a problem for each field that a node declares and that is not allowed.
+
+        Args:
+            graph: The graph, or one that is nested in it.
+            paths: Name of a node to where it stands, and to the same of what is nested in it; see `node_paths`.
+            path: Where a node stands that is not in *paths*, because it belongs to a graph of the registry.
+        """
+        found: list[Problem] = []
+        readable = {*self.reads, *self.writes}
+        for name in graph.nodes:
+            where, inner = paths.get(name, (path, {}))
+            nested = graph.nested.get(name)
+            if nested is not None:
+                found += self._fields(nested, inner, where)
+                continue
+            declared = graph.declared_fields(name)
+            if declared is None:
+                continue
+            for verb, names, allowed in (("read", declared.reads, readable), ("written", declared.writes, self.writes)):
+                found += [
+                    FORBIDDEN_DESIGN(problem=f"The field {field!r} may not be {verb}", node=name, where=where)
+                    for field in names
+                    if field not in allowed
+                ]
+        return found
+
+
+def _is_collection(value: object) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, Collection) and not isinstance(value, (str, bytes))
