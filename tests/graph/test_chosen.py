@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from graphrt import END, START, Command, Context, GraphBuilder, Interrupt, NodeError, Runtime, Send
 from graphrt.errors import InputError
 from graphrt.graph import CompiledGraph, chosen_graph
+from graphrt.nodes import registry_of
 from graphrt.reducers import append
 from graphrt.testing import explore_crashes
 
@@ -177,3 +178,13 @@ def test_replay_agrees_with_the_journal() -> None:
 
         assert runtime.replay("t") is not None
         assert runtime.state("t").values.notes == ["1.n0", "2.n0", "2.n1"]
+
+
+def test_a_chosen_graph_is_a_name_in_a_manifest() -> None:
+    graph = outer(Chooser())
+    known = registry_of(graph)
+
+    read = GraphBuilder.from_spec(graph.to_spec(), known).compile()
+
+    assert read.fingerprint == graph.fingerprint
+    assert read.run({"which": [2]}).state.notes == ["2.n0", "2.n1"]

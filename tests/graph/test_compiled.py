@@ -22,6 +22,7 @@ from graphrt import (
     Runtime,
     Send,
 )
+from graphrt.graph import declare_fields
 from graphrt.reducers import append
 from graphrt.runtime import RuntimeOptions
 
@@ -238,3 +239,16 @@ def test_a_graph_knows_its_name_nodes_and_state(graph: CompiledGraph[Any, Any]) 
     assert (graph.name, graph.nodes, graph.state_type) == ("two", ("a", "b"), State)
     assert repr(graph) == "CompiledGraph('two', 2 nodes)"
     assert json.loads(graph.to_json()) == graph.topology()
+
+
+def test_the_declared_fields_of_a_node_can_be_asked_for() -> None:
+    counting = declare_fields(lambda state: {"calls": state.calls + 1}, reads=["calls"], writes=["calls"])
+    graph = GraphBuilder(State).add_node("count", counting).add_node("note", note("x")).set_entry("count")
+    compiled = graph.add_edge("count", "note").compile()
+
+    declared = compiled.declared_fields("count")
+    assert declared is not None
+    assert (declared.reads, declared.writes, declared.deletes) == (("calls",), ("calls",), ())
+    assert compiled.declared_fields("note") is None
+    with pytest.raises(InputError, match="declared_fields"):
+        compiled.declared_fields("gone")

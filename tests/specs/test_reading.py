@@ -140,6 +140,16 @@ def test_a_registry_can_be_narrowed() -> None:
     ]
 
 
+def test_a_registry_can_be_extended() -> None:
+    more = registry(tools=[fetch]).extended(tools={"look": fetch}, types=[State])
+
+    assert list(more.section("tools")) == ["fetch", "look"]
+    assert list(more.section("types")) == ["State"]
+    assert "llm" in more.kinds
+    with pytest.raises(InputError):
+        more.extended(tools=[3])
+
+
 def test_labels_of_enums_are_found_in_types_too() -> None:
     def choose(state: State) -> Any:
         return Way.LEFT
