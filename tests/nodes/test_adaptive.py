@@ -262,6 +262,14 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], text: str) -> None:
         adaptive(State, designer, **given)
 
 
+@pytest.mark.parametrize("wrong", [{"designer": "On {topc}."}, {"record": "plna"}])
+def test_misspelt_fields_are_found_before_the_run(wrong: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"designer": "On {topic}.", **wrong}
+
+    with pytest.raises(DefinitionError):
+        adaptive(State, given.pop("designer"), registry=PARTS, validator=validator(), **given)
+
+
 def test_required_fields_must_be_readable() -> None:
     from pydantic import BaseModel
 

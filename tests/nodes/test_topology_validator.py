@@ -93,6 +93,9 @@ ADVERSARIAL: list[tuple[str, Any, tuple[str, str]]] = [
     ("a field that may not be written", chain(look(into="secret", as_list=False)), (FORBIDDEN, "nodes[0]")),
     ("a field of a nested graph", chain(node("in", "graph", graph=chain(write(prompt="{secret}")))), (FORBIDDEN, "nodes[0].graph.nodes[0]")),
     ("a field of a batch", chain(batch(look(), write(prompt="{secret}"))), (FORBIDDEN, "nodes[0].work[1]")),
+    ("a field that a batch runs over", chain(batch(look(), over="secret")), (FORBIDDEN, "nodes[0].over")),
+    ("a field for the failures of a batch", chain(batch(look(), on_failure="collect", failures="secret")), (FORBIDDEN, "nodes[0].failures")),
+    ("a field that a router reads", {**chain(look()), "conditional_edges": [{"from": "look", "router": {"kind": "field", "field": "secret"}, "routes": {"x": "END"}}]}, (FORBIDDEN, "conditional_edges[0].router.field")),
     ("a state of its own", chain(look(), state={"fields": {"x": {"type": "int"}}}), (FORBIDDEN, "state")),
     ("an update of its own", chain(look(), update="State"), (FORBIDDEN, "update")),
     ("an input of its own", chain(look(), input=["secret"]), (FORBIDDEN, "input")),
@@ -106,6 +109,7 @@ ADVERSARIAL: list[tuple[str, Any, tuple[str, str]]] = [
     ("many attempts by a policy", chain(look(policy={"retry": {"attempts": 100}})), (FORBIDDEN, "nodes[0].policy.retry")),
     ("a long wait", chain(look(policy={"retry": {"wait_initial_s": 1e6}})), (FORBIDDEN, "nodes[0].policy.retry.wait_initial_s")),
     ("a budget that asks for more", chain(write(policy={"budget": {"tokens": 1, "on_exceeded": "interrupt"}})), (FORBIDDEN, "nodes[0].policy.budget.on_exceeded")),
+    ("a budget of an agent that asks for more", chain(node("s", "subagent", agent="helper", prompt="x", into="answer", budget={"calls": 1, "on_exceeded": "interrupt"})), (FORBIDDEN, "nodes[0].budget.on_exceeded")),
     ("a long answer", chain(write(max_tokens=10**6)), (FORBIDDEN, "nodes[0].max_tokens")),
     ("graphs in graphs", nested(2), (FORBIDDEN, "nodes[0].graph.nodes[0]")),
     ("a batch in a graph", chain(node("in", "graph", graph=chain(batch(look())))), (FORBIDDEN, "nodes[0].graph.nodes[0]")),
@@ -246,7 +250,12 @@ def test_a_validator_is_data_too() -> None:
         lambda: TopologyValidator(max_nodes=0),
         lambda: TopologyValidator(max_depth=True),
         lambda: TopologyValidator(max_depth=-1),
+        lambda: TopologyValidator(timeout_s=0),
+        lambda: TopologyValidator(budget=5),  # type: ignore[arg-type]  # the mistake
+        lambda: TopologyValidator(run_harness=1),  # type: ignore[arg-type]  # the mistake
         lambda: TopologyValidator.from_data({"tool": []}),
+        lambda: TopologyValidator.from_data({"budget": {"tokns": 3}}),
+        lambda: TopologyValidator.from_data({"budget": 3}),
         lambda: TopologyValidator.from_data({"budget": {"tokens": -1}}),
     ],
 )

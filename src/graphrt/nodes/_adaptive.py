@@ -34,7 +34,7 @@ from graphrt.errors._codes.ready_nodes import (
     UNKNOWN_ALLOWED,
     UNREADABLE_REQUIRED,
 )
-from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph
+from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph, declare_fields
 from graphrt.harness import OutputSpec, Template
 from graphrt.nodes._design_prompt import DesignRequest, request_text
 from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, model_call
@@ -134,7 +134,8 @@ def adaptive(
 
     states = [graph.state_type for graph in allowed.section("graphs").values()]
     builder = GraphBuilder(state, name=graph_name)
-    builder.add_node(_DESIGN, design, goto=[_RUN])
+    told_fields = {"reads": () if call is None else call.reads, "writes": () if record is None else (record,)}
+    builder.add_node(_DESIGN, declare_fields(design, **told_fields), goto=[_RUN])
     builder.add_node(_RUN, chosen_graph(choose, states=states), budget=validator.budget)
     builder.add_edge(START, _DESIGN)
     made = builder.compile()

@@ -84,6 +84,9 @@ class DesignWalk:
         self._limits(data.get("limits"), joined(path, "limits"))
         for at, node in _entries(data.get("nodes")):
             self._node(node, f"{joined(path, 'nodes')}[{at}]", depth)
+        for at, edge in _entries(data.get("conditional_edges")):
+            if is_mapping(edge.get("router")):
+                self._fields(edge["router"], joined(f"{joined(path, 'conditional_edges')}[{at}]", "router"))
         self._fan_out(data, path)
 
     def _limits(self, limits: Any, path: str) -> None:
@@ -114,6 +117,8 @@ class DesignWalk:
             self._refuse("A design may not ask at the terminal", joined(path, "terminal"))
         if _asks(node) and not rules.run_harness and all(node.get(name) is None for name in _MODEL_FIELDS):
             self._refuse("The run's harness may not be asked: name a model or an agent", path)
+        self._fields(node, path)
+        self._budget(node.get("budget"), joined(path, "budget"))
         for name in ("policy", "each"):
             if is_mapping(node.get(name)):
                 self._policy(node[name], joined(path, name))
@@ -159,9 +164,23 @@ class DesignWalk:
             for name in ("interrupt_before", "interrupt_after"):
                 if policy.get(name) not in (None, False):
                     self._refuse("A design may not pause", joined(path, name))
-        budget = policy.get("budget")
+        self._budget(policy.get("budget"), joined(path, "budget"))
+
+    def _budget(self, budget: Any, path: str) -> None:
         if is_mapping(budget) and budget.get("on_exceeded") == "interrupt":
-            self._refuse("A design may not ask for more", joined(joined(path, "budget"), "on_exceeded"))
+            self._refuse("A design may not ask for more", joined(path, "on_exceeded"))
+
+    def _fields(self, node: Mapping[str, Any], path: str) -> None:
+        """Refuse the fields of a batch, and of a router, which no node declares."""
+        readable = (*self._rules.reads, *self._rules.writes)
+        kind = node.get("kind")
+        for of, name, allowed in (
+            ("batch", "over", readable), ("batch", "failures", self._rules.writes), ("field", "field", readable)
+        ):  # fmt: skip
+            field = node.get(name)
+            if kind == of and isinstance(field, str) and field not in allowed:
+                verb = "written" if name == "failures" else "read"
+                self._refuse(f"The field {field!r} may not be {verb}", joined(path, name))
 
     def _fan_out(self, data: Mapping[str, Any], path: str) -> None:
         targets: dict[Any, int] = {}

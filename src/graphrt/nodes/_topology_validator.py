@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any, Final, TypeGuard
 
 from graphrt.errors import DefinitionError, InputError, Problem
@@ -17,6 +18,7 @@ from graphrt.errors._codes.ready_nodes import BAD_VALIDATOR, FORBIDDEN_DESIGN, U
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import Budget
 from graphrt.nodes._design_walk import DesignWalk, node_paths, prepared
+from graphrt.nodes._state_access import is_mapping
 from graphrt.specs import Registry, SpecLimits
 from graphrt.specs.plain_data import plain_data
 
@@ -92,12 +94,22 @@ class TopologyValidator:
         for name in _NAMES:
             given: Any = getattr(self, name)
             if not _is_collection(given) or any(not isinstance(one, str) or not one for one in given):
-                raise BAD_VALIDATOR(option=name, given=given, least=0)
+                raise BAD_VALIDATOR(option=name, given=given, wanted="a collection of names")
             object.__setattr__(self, name, tuple(dict.fromkeys(given)))
         for name, least in _NUMBERS.items():
             number: Any = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                raise BAD_VALIDATOR(option=name, given=number, least=least)
+                raise BAD_VALIDATOR(option=name, given=number, wanted=f"a whole number of {least} or more")
+        budget: Any = self.budget
+        if budget is not None and not isinstance(budget, Budget):
+            raise BAD_VALIDATOR(option="budget", given=budget, wanted="a Budget, or None")
+        flag: Any = self.run_harness
+        if not isinstance(flag, bool):
+            raise BAD_VALIDATOR(option="run_harness", given=flag, wanted="True or False")
+        seconds: Any = self.timeout_s
+        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and 0 < seconds < inf):
+            raise BAD_VALIDATOR(option="timeout_s", given=seconds, wanted="seconds above 0, or None")
 
     @property
     def digest(self) -> str:
@@ -123,8 +135,13 @@ class TopologyValidator:
         if unknown:
             raise UNKNOWN_VALIDATOR_OPTION(option=unknown[0], options=known)
         given = dict(data)
-        if given.get("budget") is not None:
-            given["budget"] = Budget(**given["budget"])
+        budget = given.get("budget")
+        if budget is not None:
+            limits = [one.name for one in fields(Budget)]
+            odd = [name for name in budget if name not in limits] if is_mapping(budget) else [budget]
+            if odd:
+                raise UNKNOWN_VALIDATOR_OPTION(option=odd[0], options=limits)
+            given["budget"] = Budget(**budget)
         return TopologyValidator(**given)
 
     def allowed(self, registry: Registry) -> Registry:

@@ -7,7 +7,7 @@ compiling belong to `graph`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
@@ -61,7 +61,6 @@ class ReadGraph:
     calls: Sequence[Call]
     limits: Limits
     allow: tuple[str, ...]
-    problems: list[Problem] = field(default_factory=list[Problem])
 
 
 Assemble = Callable[[ReadGraph], Any]

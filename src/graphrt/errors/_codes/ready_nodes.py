@@ -142,10 +142,7 @@ BATCH_QUORUM = ErrorCode(
     boundary=True,
 )
 
-BAD_VALIDATOR = BAD_INTO.variant(
-    "{option} of TopologyValidator is {given!r}.",
-    fix="Give a collection of names, or a whole number of {least} or more.",
-)
+BAD_VALIDATOR = BAD_INTO.variant("{option} of TopologyValidator is {given!r}.", fix="Give {wanted}.")
 UNKNOWN_VALIDATOR_OPTION = BAD_INTO.variant("A validator has no {option!r}.", fix="Known: {options:names}.")
 NO_DESIGNER = BAD_INTO.variant(
     "The designer of adaptive() is {given!r}.",
