@@ -126,13 +126,17 @@ def test_the_kit_notices_an_import_of_a_private_room(house: Path) -> None:
 def test_the_wings_notice_an_import_of_a_private_room(house: Path) -> None:
     for name in WINGS["forbidden_modules"]:
         plant(house, "graphrt.nodes._values", f"import {name}")
+        plant(house, "graphrt.compat.lar._state", f"import {name}")
 
     code, text = lint(house)
 
     assert f"{WINGS['name']} BROKEN" in text, text
     assert code == 1
     missed = [
-        name for name in WINGS["forbidden_modules"] if f"graphrt.nodes is not allowed to import {name}" not in text
+        f"{wing}: {name}"
+        for wing in ("graphrt.nodes", "graphrt.compat")
+        for name in WINGS["forbidden_modules"]
+        if f"{wing} is not allowed to import {name}" not in text
     ]
     assert missed == []
 

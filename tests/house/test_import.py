@@ -88,6 +88,10 @@ def test_import_loads_the_errors_of_no_room_that_it_does_not_load(imported: dict
     assert loaded <= {"arguments", "findings", "journal", "nodes", "stores", "threads"}
 
 
+def test_import_loads_no_interface_of_another_system(imported: dict[str, Any]) -> None:
+    assert [name for name in imported["new"] if name.startswith("graphrt.compat")] == []
+
+
 def test_import_touches_neither_network_nor_files_nor_environment(imported: dict[str, Any]) -> None:
     assert imported["touched"] == []
 

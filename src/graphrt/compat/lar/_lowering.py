@@ -1,0 +1,299 @@
+"""Node objects become a compiled graph: every object that can be reached is a node, and its links are edges.
+
+```text
+   next_node ──> static edge          path_map, default_node ──> conditional edge on the decision
+   error_node ─> goto of a Command    nodes of a BatchNode ────> a nested graph, with one more for each branch
+```
+
+The state of the graph has the program's keys in one field, because any node may set any key. `compile()` checks the
+graph as it checks every other: objects that point in a circle without a way out are an `endless-loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any, Final, TypedDict
+
+from graphrt._drivers.context import Context
+from graphrt.commands import END, START
+from graphrt.compat.lar._functions import LAST_ERROR, Ask, Place, function_of, route_of, told
+from graphrt.compat.lar._models import Models
+from graphrt.compat.lar._nodes import BaseNode, BatchNode, HumanJuryNode, LLMNode, RouterNode
+from graphrt.compat.lar._state import BUDGET, Changes, both, folded, nothing_written, same
+from graphrt.errors._codes.compat import BATCH_IN_ITSELF, BRANCHES_CONFLICT, BRANCHES_FAILED
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.limits import Limits
+from graphrt.reducers import append, ephemeral
+
+_SETTLE: Final = "settle"
+
+
+class LarState(TypedDict, total=False):
+    """The state of a graph of node objects."""
+
+    values: Annotated[dict[str, Any], folded]
+    """The program's keys and values, apart from `token_budget`."""
+    token_budget: int | None
+    """What is left of the budget; graphrt lowers it by the tokens that are used."""
+    note: Annotated[dict[str, Any], ephemeral]
+    """What the record of the step says and the state does not."""
+
+
+class BranchState(LarState, total=False):
+    """The state of a branch of a batch."""
+
+    written: Annotated[Changes, both]
+    """All that the branch wrote and deleted."""
+
+
+class BatchState(TypedDict, total=False):
+    """The state of a batch: its branches begin with the same values, and are joined when all have ended."""
+
+    values: dict[str, Any]
+    token_budget: int | None
+    outcomes: Annotated[list[Any], append]
+    """`[name, Changes]` of each branch that succeeded, in the order of the branches."""
+    joined: Changes
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowering:
+    """Node objects as a graph, with what its records need."""
+
+    graph: CompiledGraph[Any, Any]
+    objects: Mapping[str, BaseNode]
+    """Names of nodes, nested ones too, to their objects."""
+    asks: bool
+    """Whether a node may ask a person, so that the run needs a thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """What all graphs of one lowering share."""
+
+    models: Models
+    ask: Ask | None
+    limits: Limits
+    objects: dict[str, BaseNode] = field(default_factory=dict[str, BaseNode])
+    open: list[BatchNode] = field(default_factory=list[BatchNode])
+    """Batches whose branches are being lowered, outermost first."""
+
+    def name(self, node: BaseNode) -> str:
+        """Return a name for *node* that no other node of the lowering has: its class, with a number after the first."""
+        kind = type(node).__name__
+        name, number = kind, 1
+        while name in self.objects:
+            number += 1
+            name = f"{kind}_{number}"
+        self.objects[name] = node
+        return name
+
+
+def lower(
+    start: BaseNode, *, models: Models | None = None, ask: Ask | None = None, limits: Limits | None = None
+) -> Lowering:
+    """Return the graph of all node objects that can be reached from *start*.
+
+    Args:
+        start: The first node.
+        models: Who answers the nodes that ask a model.
+        ask: Asks the questions of `HumanJuryNode`; None pauses.
+        limits: Limits of the graph and of each branch in it.
+
+    Raises:
+        InputError: A branch of a batch leads back to the batch (`bad-node-object`).
+        DefinitionError: The graph has problems, such as a circle without a way out (`endless-loop`).
+    """
+    work = _Work(models=models or Models(), ask=ask, limits=limits or Limits())
+    graph = _graph(start, work, name="lar", stop=None)
+    asks = any(isinstance(node, HumanJuryNode) for node in work.objects.values())
+    return Lowering(graph=graph, objects=dict(work.objects), asks=asks)
+
+
+def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
+    """Return the node objects that can be reached from *start*, in the order in which they are found.
+
+    *stop* and what follows it are left out, unless *start* is *stop* itself. Branches of batches are not entered.
+    """
+    found: dict[int, BaseNode] = {id(start): start}
+    waiting = [start]
+    while waiting:
+        for node in waiting.pop(0).successors():
+            if node is not stop and id(node) not in found:
+                found[id(node)] = node
+                waiting.append(node)
+    return list(found.values())
+
+
+def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) -> CompiledGraph[Any, Any]:
+    nodes = reachable(start, stop)
+    branch = bool(work.open)
+    names: dict[int, Any] = {id(node): work.name(node) for node in nodes}
+    targets = names if stop is None or id(stop) in names else {**names, id(stop): END}
+    builder: GraphBuilder[Any, Any] = GraphBuilder(BranchState if branch else LarState, name=name)
+    for node in nodes:
+        place = Place(name=names[id(node)], targets=targets, models=work.models, ask=work.ask, branch=branch)
+        _add(builder, node, place, work)
+    builder.add_edge(START, names[id(start)])
+    return builder.compile(limits=work.limits)
+
+
+def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _Work) -> None:
+    name, targets = place.name, place.targets
+
+    def target(to: Any) -> Any:
+        return END if to is None else targets[id(to)]
+
+    if isinstance(node, RouterNode):
+        builder.add_node(name, function_of(node, place))
+        routes = {label: target(to) for label, to in node.path_map.items()}
+        default = None if node.default_node is None else target(node.default_node)
+        builder.add_conditional_edges(name, route_of(node), routes, default)
+        return
+    next_node, error_node = getattr(node, "next_node", None), getattr(node, "error_node", None)
+    if isinstance(node, BatchNode):
+        graph = _batch(node, work, name=name)
+        builder.add_node(
+            name,
+            graph,
+            input=lambda state: {key: state[key] for key in ("values", BUDGET) if key in state},
+            output=lambda last: _joined(last, place),
+        )
+        if error_node is None:
+            builder.add_edge(name, target(next_node))
+        else:
+            paths = {"joined": target(next_node), "failed": target(error_node)}
+            builder.add_conditional_edges(name, _failed_or_joined, paths)
+        return
+    if hasattr(node, "execute"):
+        builder.add_node(name, function_of(node, place), goto=[*map(target, node.successors()), END])
+        return
+    if error_node is None:
+        builder.add_node(name, function_of(node, place))
+    else:
+        builder.add_node(name, function_of(node, place), goto=[target(error_node)])
+    builder.add_edge(name, target(next_node))
+
+
+# -- batches -------------------------------------------------------------------------------------------------------
+
+
+def _failed_or_joined(state: Mapping[str, Any]) -> str:
+    return "failed" if "error" in state["note"] else "joined"
+
+
+def _joined(last: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Return the update of a batch from the last state of its graph."""
+    changes: Changes = last["joined"]
+    error: str | None = last.get("error")
+    note = {} if error is None else {"error": error, "error_type": "NodeError"}
+    update: dict[str, Any] = {"values": changes, "note": note}
+    if place.branch:
+        update["written"] = changes
+    return update
+
+
+def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any]:
+    """Return the graph of a batch: its branches side by side, each a nested graph, and then `settle`.
+
+    All branches run in one superstep, and both their edges and their errors lead to `settle`, which runs once after all
+    of them. A branch that fails therefore stops no other.
+    """
+    if any(one is batch for one in work.open):
+        raise BATCH_IN_ITSELF(name=name)
+    work.open.append(batch)
+    builder: GraphBuilder[Any, Any] = GraphBuilder(BatchState, name=name)
+    models = sum(_asks_a_model(start, batch.next_node, {id(batch)}) for start in batch.nodes)
+    branches: dict[str, str] = {}
+    for number, start in enumerate(batch.nodes):
+        branch = f"branch {number}"
+        graph = _graph(start, work, name=f"{name}, {branch}", stop=batch.next_node)
+        branches[branch] = f"{type(start).__name__} of {branch}"
+        builder.add_node(
+            branch,
+            graph,
+            on_error=_SETTLE,
+            input=lambda state: _begun(state, models),
+            output=partial(_outcome, branches[branch]),
+        )
+        builder.add_edge(START, branch).add_edge(branch, _SETTLE)
+
+    def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        outcomes: list[Any] = state.get("outcomes", [])
+        failed = [f"{branches[one.node]}: {told(one.error)}" for one in ctx.failures]
+        error: Any = None
+        if failed:
+            error = BRANCHES_FAILED(failed=len(failed), total=len(branches), told="; ".join(failed))
+        joined = nothing_written()
+        if error is None:
+            error = _conflict(outcomes)
+        if error is None:
+            for _, changes in outcomes:
+                joined = both(joined, changes)
+            return {"joined": joined, "error": None}
+        if batch.error_node is None:
+            raise error
+        joined["written"][LAST_ERROR] = told(error)
+        return {"joined": joined, "error": told(error)}
+
+    builder.add_node(_SETTLE, settle)
+    if not batch.nodes:
+        builder.add_edge(START, _SETTLE)
+    work.open.pop()
+    return builder.compile(limits=work.limits)
+
+
+def _outcome(branch: str, last: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update of a batch from the last state of a branch."""
+    return {"outcomes": [[branch, last.get("written", nothing_written())]]}
+
+
+def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
+    """Return the input of a branch: the values, and an equal share of the budget, so that all together keep to it."""
+    left = state.get(BUDGET)
+    begun: dict[str, Any] = {"values": state["values"]}
+    if left is not None:
+        begun[BUDGET] = left // max(1, models)
+    return begun
+
+
+def _conflict(outcomes: list[Any]) -> Any:
+    """Return the error for the first key that branches set to different values, or that one deleted; None if none."""
+    wrote: dict[str, tuple[str, Any]] = {}
+    for branch, changes in outcomes:
+        found = {**changes["written"], **dict.fromkeys(changes["deleted"], _GONE)}
+        for key, value in found.items():
+            if key in wrote and not same(wrote[key][1], value):
+                first, before = wrote[key]
+                return BRANCHES_CONFLICT(key=key, told=f"{first} {before!r}, {branch} {value!r}")
+            wrote.setdefault(key, (branch, value))
+    return None
+
+
+class _Gone:
+    def __repr__(self) -> str:
+        return "nothing (it deleted the key)"
+
+
+_GONE: Final = _Gone()
+
+
+def _asks_a_model(start: BaseNode, stop: BaseNode | None, seen: set[int]) -> bool:
+    """Return whether a branch may ask a model, so that it needs a share of the budget.
+
+    Args:
+        start: First node of the branch.
+        stop: The node at which it ends.
+        seen: Ids of batches that were entered.
+    """
+    for node in reachable(start, stop):
+        if isinstance(node, LLMNode):
+            return True
+        if isinstance(node, BatchNode) and id(node) not in seen:
+            seen.add(id(node))
+            if any(_asks_a_model(one, node.next_node, seen) for one in node.nodes):
+                return True
+    return False

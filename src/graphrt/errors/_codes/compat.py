@@ -1,0 +1,114 @@
+"""Errors of `graphrt.compat`: node objects of Lár, their routes and models, and the network that a run must not use."""
+
+from __future__ import annotations
+
+from graphrt.errors import HarnessError, InputError, NodeError, RouteError
+from graphrt.errors._error_code import ErrorCode
+
+NOT_A_NODE_OBJECT = ErrorCode(
+    "bad-node-object",
+    InputError,
+    "{option} of {owner} must be a node object, not {given!r}.",
+    fix="Give a node such as LLMNode(...), or None where nothing follows.",
+)
+NOT_A_NAME = NOT_A_NODE_OBJECT.variant(
+    "{option} of {owner} must be a text that is not empty, not {given!r}.", fix="Name a key of the state."
+)
+NOT_NAMES = NOT_A_NODE_OBJECT.variant("{option} of {owner} must be a list of texts, not {given!r}.", fix="Give a list.")
+NOT_CALLABLE = NOT_A_NODE_OBJECT.variant("{option} of {owner} must be a function, not {given!r}.", fix="Give one.")
+BAD_PATHS = NOT_A_NODE_OBJECT.variant(
+    "path_map of RouterNode must map texts to node objects, not {given!r}.",
+    fix="Name at least one path: path_map={{'done': node}}.",
+)
+BAD_NODE_NUMBER = NOT_A_NODE_OBJECT.variant(
+    "{option} of {owner} must be a whole number of {least} or more, not {given!r}.", fix="Give a number."
+)
+BAD_GENERATION = NOT_A_NODE_OBJECT.variant(
+    "{option} of {owner} is {given!r}.", fix="Give a mapping of options, or None."
+)
+BATCH_IN_ITSELF = NOT_A_NODE_OBJECT.variant(
+    "A branch of {name} leads back to it, so it would start itself without an end.",
+    fix="End the branch with next_node=None; the batch goes on with its own next_node.",
+)
+BAD_INITIAL_STATE = NOT_A_NODE_OBJECT.variant(
+    "initial_state must be a mapping of texts to values, not {given!r}.", fix="Give a dictionary, {{}} for none."
+)
+TWO_LOGS = NOT_A_NODE_OBJECT.variant(
+    "GraphExecutor was given logger= and log_dir=, and one run has one log.", fix="Give AuditLogger(log_dir=...)."
+)
+BAD_EXECUTOR_PART = NOT_A_NODE_OBJECT.variant(
+    "{option} of GraphExecutor must be {expected}, not {given!r}.", fix="Import it from graphrt.compat.lar."
+)
+NOTHING_TO_RESUME = NOT_A_NODE_OBJECT.variant(
+    "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
+)
+
+NO_PATH = ErrorCode(
+    "no-path",
+    RouteError,
+    "The decision of {name} is {decision!r}, and no path has that name.",
+    known="paths {paths:names}",
+    fix="Add the path to path_map, or give the router a default_node.",
+    boundary=True,
+)
+UNLINKED_NODE = NO_PATH.variant(
+    "{name}.execute() returned {target!r}, which is not a node that an attribute of it holds.",
+    known="its attributes lead to {paths:names}",
+    fix="Keep the nodes that may follow in attributes, so that the graph is known before it runs.",
+    boundary=True,
+)
+
+NO_SOURCE_KEY = ErrorCode(
+    "node-object-failed",
+    NodeError,
+    "AddValueNode copies the key {key!r}, which the state does not have.",
+    fix="Set the key first, or give a value that is not a text in braces.",
+    boundary=True,
+)
+NO_KEY_FOR_RESULT = NO_SOURCE_KEY.variant(
+    "{function}() returned a value of type {result:type}, and no key takes it.",
+    fix="Give output_key=, or return a mapping of keys.",
+    boundary=True,
+)
+EMPTY_ANSWER = NO_SOURCE_KEY.variant(
+    "The model {model!r} answered nothing.",
+    fix="Look at its finish_reason and its filters.",
+    carries=("model",),
+    boundary=True,
+)
+BRANCHES_FAILED = NO_SOURCE_KEY.variant(
+    "{failed} of {total} branches failed: {told}.",
+    known="nothing of the batch was written",
+    fix="Correct the branches, or give the batch an error_node.",
+    boundary=True,
+)
+BRANCHES_CONFLICT = NO_SOURCE_KEY.variant(
+    "Branches wrote different values to the key {key!r}: {told}.",
+    known="nothing of the batch was written",
+    fix="Give each branch a key of its own, and join them in a node after the batch.",
+    boundary=True,
+)
+
+MODEL_GAVE_UP = ErrorCode(
+    "model-gave-up",
+    HarnessError,
+    "{status}{node} failed after {retries} retries.",
+    known="{cause}",
+    fix="Raise max_retries, or give the node fallbacks.",
+    carries=("model", "status_code"),
+)
+
+OFFLINE = ErrorCode(
+    "offline",
+    InputError,
+    "{event} was refused: a run with offline_mode is under way in this process.",
+    known="{target}",
+    fix="Take offline_mode away, or give what the node needs without a network.",
+    boundary=True,
+)
+OFFLINE_MODEL = OFFLINE.variant(
+    "The model {name!r} would be asked over the network, which offline_mode forbids.",
+    known="models that were given: {models:names}",
+    fix="Give it: GraphExecutor(offline_mode=True, models={{{name!r}: model}}).",
+    boundary=True,
+)

@@ -1,0 +1,256 @@
+"""What Lár's documents promise of budgets, fatigue, batches and steps, and Lár 2.1.0 does not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import Budget
+from graphrt.compat.lar import (
+    AddValueNode,
+    BatchNode,
+    FunctionalNode,
+    GraphExecutor,
+    LLMNode,
+    ReduceNode,
+    RouterNode,
+    TokenTracker,
+    ToolNode,
+)
+from graphrt.errors import (
+    BudgetExceededError,
+    DeadlineError,
+    DefinitionError,
+    NodeError,
+    NodeFatigueError,
+    StepLimitError,
+)
+from graphrt.events import Usage
+from graphrt.harness import AgentReply, FunctionModel, ModelProfile
+
+from .support import asking, broken, busy, model, path, run, three_steps
+
+
+def loop() -> LLMNode:
+    start = asking("Try.", "tried")
+    start.next_node = RouterNode(lambda state: "again", {"again": start, "done": AddValueNode("done", True)})
+    return start
+
+
+def test_d14_a_node_may_run_fifty_times() -> None:
+    """ "max_node_fatigue int 50" """
+    outcome = run(loop(), model=model(), max_steps=1000)
+
+    assert path(outcome).count(("LLMNode", "success")) == 50
+    assert path(outcome)[-1] == ("LLMNode", "error")
+
+
+def test_d15_more_than_max_steps_is_an_outcome() -> None:
+    """ "outcome: 'success', 'error', 'max_steps_reached'" """
+    outcome = run(loop(), model=model(), max_steps=7)
+
+    assert outcome.outcome == "max_steps_reached"
+    assert [record["outcome"] for record in outcome.records] == ["success"] * 7 + ["max_steps_reached"]
+    with pytest.raises(StepLimitError):
+        outcome.raise_for_error()
+
+
+def test_d15_a_run_of_exactly_max_steps_succeeds() -> None:
+    assert run(three_steps(), max_steps=3).outcome == "success"
+
+
+def test_d16_tokens_of_every_branch_are_counted() -> None:
+    """ "aggregate run_metadata from every single node" """
+    tracker = TokenTracker()
+    batch = BatchNode([asking("Say it.", f"said{n}") for n in range(3)])
+
+    outcome = run(batch, model=model(prompt_tokens=90, output_tokens=10), tracker=tracker)
+
+    assert outcome.records[0]["run_metadata"]["total_tokens"] == 300
+    assert tracker.get_summary()["tokens_by_model"] == {"m": 300}
+
+
+def test_d16_tokens_of_a_step_that_failed_are_counted() -> None:
+    empty = FunctionModel(lambda request: AgentReply(text=" ", usage=Usage(input_tokens=5, output_tokens=1, calls=1)))
+    tracker = TokenTracker()
+
+    outcome = run(asking("Say it.", "said"), model=empty, tracker=tracker)
+
+    assert outcome.records[0]["outcome"] == "error"
+    assert outcome.records[0]["run_metadata"]["total_tokens"] == tracker.get_summary()["total_tokens"] == 6
+
+
+def test_d17_objects_in_a_circle_without_a_way_out_are_found_before_anything_runs() -> None:
+    """ "the deterministic trace of the Directed Acyclic Graph" """
+    ran: list[int] = []
+    first = FunctionalNode(lambda state: ran.append(1))
+    first.next_node = FunctionalNode(lambda state: None, next_node=first)
+
+    with pytest.raises(DefinitionError) as caught:
+        GraphExecutor().run_step_by_step(first, {})
+
+    assert "endless-loop" in {problem.code for problem in caught.value.problems}
+    assert ran == []
+
+
+# D18, offline_mode, is in test_offline.py.
+
+
+def test_d20_a_run_has_a_ceiling_in_dollars() -> None:
+    """ "mathematical dollar-amount ceilings" """
+    usage = Usage(input_tokens=10, output_tokens=10, calls=1)
+    priced = ModelProfile(
+        name="priced", input_usd_per_token=0.01, output_usd_per_token=0.01, count_tokens=lambda request: 10
+    )
+    costly = FunctionModel(lambda request: AgentReply(text="ok", usage=usage), profile=priced)
+    start = loop()
+    start.generation_config["max_tokens"] = 10
+
+    outcome = run(start, model=costly, budget=Budget(usd=0.50))
+
+    assert len(costly.calls) == 2
+    assert outcome.records[-1]["error_type"] == "BudgetExceededError"
+    assert sum(record["run_metadata"].get("cost_usd", 0) for record in outcome.records) == pytest.approx(0.40)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 10, 42, 43, 50, 99, 100, 2500])
+def test_d21_no_call_takes_more_than_the_budget_has(budget: int) -> None:
+    """ "a strict max budget of 2500 tokens" """
+    greedy = model("Chapter", prompt_tokens=42, output_tokens=None)
+
+    outcome = run(asking("Write.", "one", asking("Write on.", "two")), {"token_budget": budget}, model=greedy)
+
+    used = sum(record["run_metadata"].get("total_tokens", 0) for record in outcome.records)
+    assert used <= budget
+    assert outcome.state["token_budget"] == budget - used
+
+
+def test_d21_branches_share_a_budget() -> None:
+    greedy = model("Chapter", prompt_tokens=10, output_tokens=None)
+    batch = BatchNode([asking("Write.", f"part{n}") for n in range(3)])
+
+    outcome = run(batch, {"token_budget": 100}, model=greedy)
+
+    assert outcome.outcome == "success"
+    assert outcome.records[0]["run_metadata"]["total_tokens"] == 99
+    assert outcome.state["token_budget"] == 1
+
+
+def test_d21_branches_that_a_budget_is_too_small_for_are_not_made() -> None:
+    greedy = model("Chapter", prompt_tokens=100, output_tokens=None)
+    batch = BatchNode([asking("Write.", f"part{n}") for n in range(3)], AddValueNode("after", True))
+
+    outcome = run(batch, {"token_budget": 50}, model=greedy)
+
+    assert greedy.calls == []
+    assert outcome.state == {"token_budget": 50}
+    assert path(outcome) == [("BatchNode", "error")]
+
+
+def test_d22_a_refused_call_ends_the_run_and_is_an_error_that_can_be_raised() -> None:
+    """ "the engine will intercept the call, throw an error, and gracefully terminate the workflow" """
+    silent = model()
+    outcome = run(asking("Say it.", "said", AddValueNode("after", True)), {"token_budget": 0}, model=silent)
+
+    assert silent.calls == []
+    assert path(outcome) == [("LLMNode", "error")]
+    assert "after" not in outcome.state
+    with pytest.raises(BudgetExceededError):
+        outcome.raise_for_error()
+
+
+def test_d22_an_error_in_a_branch_is_the_error_of_the_batch() -> None:
+    batch = BatchNode([AddValueNode("fine", 1), ToolNode(broken, [], "x")], AddValueNode("after", True))
+
+    outcome = run(batch)
+
+    assert path(outcome) == [("BatchNode", "error")]
+    assert "ToolNode of branch 1: no route to host" in outcome.records[0]["error"]
+    with pytest.raises(NodeError):
+        outcome.raise_for_error()
+
+
+def test_d23_usage_that_a_provider_does_not_report_counts_as_what_was_reserved() -> None:
+    """ "read its exact token usage": where there is none, a call is never free."""
+    mute = FunctionModel(lambda request: "ok", usage=None, profile=ModelProfile(name="mute", count_tokens=lambda r: 10))
+    start = asking("Say it.", "said")
+    start.generation_config["max_tokens"] = 30
+
+    assert run(start, {"token_budget": 100}, model=mute).state["token_budget"] == 60
+
+
+def test_d24_reduce_deletes_its_inputs_whatever_failed_before() -> None:
+    """ "guarantees the state baton remains light" """
+    reducer = ReduceNode("m", "Shorten {report}", ["report"], "short")
+    start = ToolNode(broken, [], "x", None, error_node=reducer)
+
+    outcome = run(start, {"report": "long"}, model=model())
+
+    assert outcome.state == {"last_error": "no route to host", "short": "TEXT"}
+
+
+def test_d24_reduce_keeps_its_inputs_if_the_call_fails() -> None:
+    reducer = ReduceNode("m", "Shorten {report}", ["report"], "short", max_retries=0)
+
+    assert run(reducer, {"report": "long"}, model=FunctionModel(busy)).state == {"report": "long"}
+
+
+def test_d25_fatigue_counts_objects_and_not_classes() -> None:
+    """ "If a single node is hit more times than the global max_node_fatigue limit" """
+    node: Any = None
+    for n in range(30):
+        node = AddValueNode("n", n, node)
+
+    assert run(node, max_node_fatigue=1).outcome == "success"
+
+
+def test_d25_nodes_inside_a_branch_are_counted_too() -> None:
+    outcome = run(BatchNode([loop()]), model=model(), max_node_fatigue=3)
+
+    assert path(outcome) == [("BatchNode", "error")]
+    assert "3 visits" in outcome.records[0]["error"]
+
+
+def test_d26_fatigue_is_an_error_that_can_be_raised() -> None:
+    """ "it will throw a FATIGUE Error" """
+    outcome = run(loop(), model=model(), max_node_fatigue=5)
+
+    assert outcome.records[-1]["error"].startswith("FATIGUE")
+    assert outcome.records[-1]["error_type"] == "NodeFatigueError"
+    with pytest.raises(NodeFatigueError):
+        outcome.raise_for_error()
+
+
+def test_d27_a_batch_writes_what_all_branches_wrote_and_deleted() -> None:
+    """ "dump all results back into the GraphState simultaneously" """
+    batch = BatchNode(
+        [
+            AddValueNode("one", 1),
+            FunctionalNode(lambda state: state.delete("old")),
+            AddValueNode("two", 2, AddValueNode("three", 3)),
+        ]
+    )
+
+    assert run(batch, {"old": 0, "kept": 0}).state == {"kept": 0, "one": 1, "two": 2, "three": 3}
+
+
+def test_d27_branches_that_write_different_values_to_one_key_fail_and_lose_nothing() -> None:
+    def more(number: int) -> FunctionalNode:
+        return FunctionalNode(lambda state: state.get("list").append(number))
+
+    outcome = run(BatchNode([more(1), more(2)]), {"list": [0]})
+
+    assert outcome.outcome == "error"
+    assert "FunctionalNode of branch 0 [0, 1], FunctionalNode of branch 1 [0, 2]" in outcome.records[0]["error"]
+    assert outcome.state == {"list": [0]}
+
+
+def test_d28_a_run_has_a_bound_in_time() -> None:
+    """ "mathematically safe" """
+    outcome = run(loop(), model=model(), deadline_s=0.05, max_node_fatigue=None, max_steps=10**9)
+
+    assert outcome.outcome == "error"
+    assert outcome.state == {"tried": "TEXT"}
+    with pytest.raises(DeadlineError):
+        outcome.raise_for_error()
