@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from pydantic_core import to_json
 
@@ -46,8 +47,8 @@ class Models:
 
     given: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
     offline: bool = False
-    caches: dict[int, ResponseCache] = field(default_factory=dict[int, ResponseCache])
-    """Caches of node objects with `caching`, by the id of the object."""
+    caches: WeakKeyDictionary[LLMNode, ResponseCache] = field(default_factory=WeakKeyDictionary[LLMNode, ResponseCache])
+    """Caches of node objects with `caching`, for as long as the objects are there."""
 
     def named(self, name: str, tries: list[str]) -> NamedModel:
         """Return the model of that name.
@@ -68,7 +69,7 @@ class Models:
 
     def cache_of(self, node: LLMNode) -> ResponseCache | None:
         """Return the cache of a node object; None if it has none."""
-        return self.caches.setdefault(id(node), ResponseCache()) if node.caching else None
+        return self.caches.setdefault(node, ResponseCache()) if node.caching else None
 
 
 class NamedModel:
@@ -84,6 +85,11 @@ class NamedModel:
         """The model's profile under the other name; with an upper bound of tokens where the model cannot count."""
         known = self._model.profile
         return replace(known, name=self._name, count_tokens=known.count_tokens or _at_most)
+
+    @property
+    def cache_identity(self) -> str:
+        """The name: within an executor, and so within a cache, it stands for one model."""
+        return self._name
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
         """Ask the model."""

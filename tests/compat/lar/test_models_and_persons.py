@@ -1,0 +1,193 @@
+"""What node objects that ask models and persons do, beside what Lár's documents show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt.compat.lar import (
+    AddValueNode,
+    BatchNode,
+    GraphExecutor,
+    HumanJuryNode,
+    LLMNode,
+    TokenTracker,
+    ToolNode,
+)
+from graphrt.errors import InputError, TransientModelError
+from graphrt.harness import AgentReply, FunctionModel, ModelRequest, ScriptedModel
+
+from .support import asking, busy, echo, model, prompt_of, run
+
+
+@pytest.mark.parametrize("state", [{}, {"topic": None}])
+def test_a_prompt_with_a_missing_key_is_not_sent(state: dict[str, Any]) -> None:
+    silent = echo()
+
+    assert run(asking("about {topic}", "x"), state, model=silent).records[0]["outcome"] == "error"
+    assert silent.calls == []
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "thinking"),
+    [
+        ("<think>two</think> Four.", "Four.", "two"),
+        ("two</think> Four.", "Four.", "two"),
+        ("Four. <think>two and", "Four.", "two and"),
+        (" Four.\n", "Four.", None),
+    ],
+)
+def test_thinking_is_kept_out_of_the_answer(said: str, text: str, thinking: str | None) -> None:
+    outcome = run(asking("2 + 2", "x"), model=model(said))
+
+    assert outcome.state == {"x": text}
+    assert outcome.records[0]["run_metadata"].get("reasoning_content") == thinking
+
+
+def test_an_answer_of_thinking_alone_is_an_error() -> None:
+    assert run(asking("2 + 2", "x"), model=model("<think>two")).records[0]["outcome"] == "error"
+
+
+def test_options_of_a_model_reach_it() -> None:
+    asked: list[ModelRequest] = []
+
+    def note(request: ModelRequest) -> str:
+        asked.append(request)
+        return "ok"
+
+    config = {"max_tokens": 9, "temperature": 0.5, "top_k": 3}
+    start = LLMNode("m", "hello", "x", system_instruction="Be {kind}.", generation_config=config)
+
+    run(start, model=model(note))
+
+    (request,) = asked
+    assert (request.max_tokens, request.temperature) == (9, 0.5)
+    assert dict(request.options or {}) == {"top_k": 3}
+    assert request.messages[0].text == "Be {kind}."
+
+
+def test_max_tokens_of_a_node_are_lowered_to_what_a_budget_leaves() -> None:
+    start = LLMNode("m", "hello", "x", generation_config={"max_tokens": 500})
+    greedy = model(prompt_tokens=10, output_tokens=None)
+
+    assert run(start, {"token_budget": 60}, model=greedy).state["token_budget"] == 0
+    assert greedy.calls[0].max_tokens == 50
+
+
+def test_a_type_that_the_answer_must_be_json_of() -> None:
+    class Person(BaseModel):
+        name: str
+
+    start = LLMNode("m", "who?", "raw", response_format=Person)
+
+    assert run(start, model=ScriptedModel(['{"name": "Ann"}'])).state == {"raw": '{"name": "Ann"}'}
+
+
+def test_a_fallback_answers_when_the_first_model_has_failed() -> None:
+    start = LLMNode("m", "hello", "x", fallbacks=["spare"], max_retries=0)
+    executor = GraphExecutor(models={"m": FunctionModel(busy), "spare": model()})
+
+    outcome = executor.run(start, {})
+
+    assert outcome.records[0]["run_metadata"]["model"] == "spare"
+    assert executor.tracker.get_summary()["tokens_by_model"] == {"spare": 43}
+
+
+def test_a_call_that_succeeds_after_retries_is_a_success() -> None:
+    answers: list[Any] = [TransientModelError("overloaded"), TransientModelError("overloaded"), AgentReply(text="ok")]
+    flaky = ScriptedModel(answers)
+
+    outcome = run(asking("hello", "x"), model=flaky, sleep=lambda seconds: None)
+
+    assert outcome.state == {"x": "ok"}
+    assert len(flaky.calls) == 3
+
+
+def test_a_cached_answer_is_asked_for_once() -> None:
+    once = echo()
+    start = LLMNode("m", "hello", "x", caching=True)
+    executor = GraphExecutor(models={"m": once})
+
+    executor.run(start, {})
+    executor.run(start, {})
+
+    assert len(once.calls) == 1
+
+
+def test_only_a_node_that_streams_writes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    run(LLMNode("m", "hello", "x", stream=True), model=ScriptedModel(["Good day"]))
+    assert capsys.readouterr().out == "Good day"
+
+    run(asking("hello", "x", BatchNode([ToolNode(len, ["x"], "n")])), model=ScriptedModel(["Good day"]))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_tracker_can_be_reset() -> None:
+    tracker = TokenTracker()
+    run(asking("hello", "x"), model=model(), tracker=tracker)
+    assert repr(tracker) == "TokenTracker(43 tokens)"
+
+    tracker.reset()
+
+    assert tracker.get_summary()["total_tokens"] == 0
+
+
+# -- persons ---------------------------------------------------------------------------------------------------------
+
+
+def jury(next_node: Any = None) -> HumanJuryNode:
+    return HumanJuryNode("Send it?", ["Approve", "reject"], "verdict", ["letter"], next_node=next_node)
+
+
+def test_a_person_is_asked_until_the_choice_is_one_of_those_offered() -> None:
+    shown: list[str] = []
+    lines = iter(["maybe", " REJECT "])
+
+    def ask(question: str) -> str:
+        shown.append(question)
+        return next(lines)
+
+    assert run(jury(), {"letter": "Dear Ann"}, ask=ask).state["verdict"] == "reject"
+    assert shown[0] == "letter: Dear Ann\nSend it? (approve/reject): "
+    assert shown[1].startswith("'maybe' is not a choice.")
+
+
+def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() -> None:
+    def ended(question: str) -> str:
+        raise EOFError
+
+    executor = GraphExecutor(ask=ended, models={"m": echo()})
+    paused = executor.run(asking("hello", "letter", jury(AddValueNode("done", True))), {"token_budget": 500})
+    assert paused.outcome == "interrupted"
+    assert paused.raise_for_error() is paused
+    assert paused.records[-1]["questions"][0]["choices"] == ["approve", "reject"]
+
+    with pytest.raises(InputError) as caught:
+        executor.resume("perhaps")
+    assert caught.value.code == "bad-answer"
+    done = executor.resume("approve")
+
+    assert done.outcome == "success"
+    assert done.state["done"] is True
+    assert [record["step"] for record in done.records] == [0, 1, 2, 3]
+    assert executor.logger.get_history() == done.records
+    assert executor.tracker.get_summary()["calls"] == 1
+
+
+def test_questions_of_several_branches_are_answered_by_their_ids() -> None:
+    one, two = (HumanJuryNode(f"{n}?", ["yes", "no"], f"answer{n}") for n in (1, 2))
+    executor = GraphExecutor()
+    paused = executor.run(BatchNode([one, two]), {})
+    ids = {asked["question"]: asked["id"] for asked in paused.records[-1]["questions"]}
+
+    done = executor.resume({ids["1?"]: "yes", ids["2?"]: "no"})
+
+    assert done.state == {"answer1": "yes", "answer2": "no"}
+
+
+def test_prompts_reach_the_records() -> None:
+    outcome = run(LLMNode("m", "say {n}", "x", system_instruction="Be brief."), {"n": 1}, model=model(prompt_of))
+
+    assert (outcome.records[0]["prompt"], outcome.records[0]["system_instruction"]) == ("say 1", "Be brief.")

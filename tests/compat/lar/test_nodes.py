@@ -1,0 +1,258 @@
+"""What node objects do with odd arguments, odd results and links, beside what Lár's documents show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt.compat.lar import (
+    AddValueNode,
+    AuditLogger,
+    BaseNode,
+    BatchNode,
+    ClearErrorNode,
+    FunctionalNode,
+    GraphExecutor,
+    HumanJuryNode,
+    LLMNode,
+    ReduceNode,
+    RouterNode,
+    ToolNode,
+    node,
+)
+from graphrt.errors import DefinitionError, InputError, RouteError
+
+from .support import asking, broken, path, run
+
+WRONG: list[Any] = [
+    lambda: AddValueNode("", 1),
+    lambda: AddValueNode("a", 1, "next"),
+    lambda: LLMNode("", "prompt", "key"),
+    lambda: LLMNode("m", "prompt", "key", max_retries=-1),
+    lambda: LLMNode("m", "prompt", "key", generation_config="hot"),
+    lambda: LLMNode("m", "prompt", "key", fallbacks="m2"),
+    lambda: ReduceNode("m", "prompt", [], "key"),
+    lambda: RouterNode("done", {"done": AddValueNode("a", 1)}),
+    lambda: RouterNode(lambda state: "done", {}),
+    lambda: RouterNode(lambda state: "done", {"done": "node"}),
+    lambda: RouterNode(lambda state: "done", {1: AddValueNode("a", 1)}),
+    lambda: ToolNode(None, [], "key"),
+    lambda: ToolNode(broken, "key", "key"),
+    lambda: BatchNode("nodes"),
+    lambda: BatchNode([1]),
+    lambda: HumanJuryNode("ok?", [], "key"),
+    lambda: FunctionalNode(None),
+    lambda: ClearErrorNode("next"),
+    lambda: GraphExecutor(logger="log"),
+    lambda: GraphExecutor(tracker=print),
+    lambda: GraphExecutor(max_node_fatigue=0),
+    lambda: GraphExecutor(logger=AuditLogger(), log_dir="logs"),
+    lambda: GraphExecutor().run("node", {}),
+    lambda: GraphExecutor().run(AddValueNode("a", 1), [1]),
+    lambda: GraphExecutor().run(AddValueNode("a", 1), {1: 2}),
+    lambda: GraphExecutor().run(AddValueNode("a", 1), {}, max_steps=0),
+    lambda: GraphExecutor().resume("approve"),
+]
+
+
+@pytest.mark.parametrize("make", WRONG, ids=range(len(WRONG)))
+def test_a_wrong_argument_is_refused_where_it_is_given(make: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+
+    assert caught.value.code == "bad-node-object"
+
+
+@pytest.mark.parametrize("template", ["{user.name}", "{0}", "{x!r}", "{t.__class__.__mro__}"])
+def test_a_template_that_reaches_into_python_is_refused_when_it_is_made(template: str) -> None:
+    with pytest.raises(InputError) as caught:
+        LLMNode("m", template, "key")
+
+    assert caught.value.code == "template-field"
+
+
+@pytest.mark.parametrize("budget", ["many", 1.5, [1]])
+def test_a_budget_that_is_not_a_number_is_refused_before_anything_runs(budget: Any) -> None:
+    ran: list[int] = []
+
+    with pytest.raises(InputError):
+        GraphExecutor().run_step_by_step(FunctionalNode(lambda state: ran.append(1)), {"token_budget": budget})
+    assert ran == []
+
+
+# -- links -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_leads_back_to_its_batch_is_refused() -> None:
+    batch = BatchNode([])
+    batch.nodes.append(AddValueNode("a", 1, RouterNode(lambda state: "back", {"back": batch})))
+
+    with pytest.raises(InputError, match="leads back"):
+        GraphExecutor().run(batch, {})
+
+
+def test_batches_that_lead_to_each_other_are_refused() -> None:
+    one, two = BatchNode([]), BatchNode([])
+    one.nodes.append(two)
+    two.nodes.append(asking("a", "b", one))
+
+    with pytest.raises(InputError, match="leads back"):
+        GraphExecutor().run(one, {"token_budget": 10})
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_circle_without_a_way_out_is_a_finding(length: int) -> None:
+    nodes = [AddValueNode(f"key{n}", n) for n in range(length)]
+    for n, one in enumerate(nodes):
+        one.next_node = nodes[(n + 1) % length]
+
+    with pytest.raises(DefinitionError) as caught:
+        GraphExecutor().run(nodes[0], {})
+    assert "endless-loop" in {problem.code for problem in caught.value.problems}
+
+
+def test_a_router_that_can_only_go_back_is_a_finding() -> None:
+    start = AddValueNode("a", 1)
+    start.next_node = RouterNode(lambda state: "again", {"again": start})
+
+    with pytest.raises(DefinitionError):
+        GraphExecutor().run(start, {})
+
+
+def test_a_branch_ends_where_the_batch_goes_on() -> None:
+    ran: list[str] = []
+    join = FunctionalNode(lambda state: ran.append("join"))
+    batch = BatchNode([AddValueNode("a", 1, join), AddValueNode("b", 2, join)], join)
+
+    assert path(run(batch)) == [("BatchNode", "success"), ("FunctionalNode", "success")]
+    assert ran == ["join"]
+
+
+def test_a_batch_in_a_branch_of_a_batch_keeps_what_all_wrote() -> None:
+    inner = BatchNode([AddValueNode("b", 2), AddValueNode("c", 3)], AddValueNode("d", 4))
+
+    assert run(BatchNode([AddValueNode("a", 1), inner])).state == {"a": 1, "b": 2, "c": 3, "d": 4}
+
+
+def test_a_batch_of_no_nodes_goes_on() -> None:
+    assert run(BatchNode([], AddValueNode("after", True))).state == {"after": True}
+
+
+def test_a_batch_with_an_error_node_goes_there() -> None:
+    batch = BatchNode(
+        [AddValueNode("fine", 1), ToolNode(broken, [], "x")],
+        AddValueNode("after", True),
+        error_node=AddValueNode("told", "{last_error}"),
+    )
+
+    outcome = run(batch)
+
+    assert path(outcome) == [("BatchNode", "error"), ("AddValueNode", "success")]
+    assert outcome.outcome == "success"
+    assert outcome.state["told"] == "1 of 2 branches failed: ToolNode of branch 1: no route to host."
+    assert "fine" not in outcome.state
+
+
+def test_two_branches_may_write_an_equal_value_and_not_write_and_delete_one() -> None:
+    assert run(BatchNode([AddValueNode("a", [1]), AddValueNode("a", [1])])).state == {"a": [1]}
+
+    gone = FunctionalNode(lambda state: state.delete("a"))
+    outcome = run(BatchNode([AddValueNode("a", 2), gone]), {"a": 1})
+
+    assert outcome.records[0]["outcome"] == "error"
+    assert "nothing (it deleted the key)" in outcome.records[0]["error"]
+
+
+class Countdown(BaseNode):
+    """A node of a program's own."""
+
+    def __init__(self, done: Any) -> None:
+        self.done = done
+        self.again: Any = None
+
+    def execute(self, state: Any) -> Any:
+        state.set("left", state.get("left") - 1)
+        return self.done if state.get("left") == 0 else self.again
+
+
+def test_a_class_of_its_own_chooses_the_next_node() -> None:
+    countdown = Countdown(AddValueNode("done", True))
+    countdown.again = AddValueNode("beat", 1, countdown)
+
+    outcome = run(countdown, {"left": 2})
+
+    assert [node for node, _ in path(outcome)] == ["Countdown", "AddValueNode", "Countdown", "AddValueNode"]
+    assert outcome.state == {"left": 0, "beat": 1, "done": True}
+
+
+def test_a_class_of_its_own_cannot_return_a_node_that_it_does_not_hold() -> None:
+    class Lost(BaseNode):
+        def execute(self, state: Any) -> Any:
+            return AddValueNode("a", 1)
+
+    with pytest.raises(RouteError) as caught:
+        run(Lost()).raise_for_error()
+    assert caught.value.code == "no-path"
+
+
+def test_a_router_without_a_path_fails_and_one_with_a_default_does_not() -> None:
+    paths = {"a": AddValueNode("went", "a")}
+
+    with pytest.raises(RouteError):
+        run(RouterNode(lambda state: "b", paths)).raise_for_error()
+    for decision in ("b", None, ["unhashable"], "any other"):
+        router = RouterNode(lambda state, said=decision: said, paths, default_node=AddValueNode("went", "default"))
+        outcome = run(router)
+        assert outcome.state == {"went": "default"}
+        assert outcome.records[0]["decision"] == decision
+
+
+# -- functions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_decorator_works_with_and_without_arguments() -> None:
+    @node
+    def merge(state: Any) -> dict[str, int]:
+        return {"a": 1, "b": 2}
+
+    @node(output_key="c", next_node=merge)
+    async def first(state: Any) -> int:
+        return 3
+
+    assert run(first).state == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    "start", [FunctionalNode(lambda state: 7), ToolNode(lambda: "text", [], None)], ids=["function", "tool"]
+)
+def test_a_result_that_no_key_takes_is_an_error(start: Any) -> None:
+    outcome = run(start)
+
+    assert outcome.records[0]["outcome"] == "error"
+    assert "no key takes it" in outcome.records[0]["error"]
+
+
+def test_what_a_tool_wrote_before_it_failed_is_not_kept() -> None:
+    def work(state: Any) -> None:
+        state.set("half", True)
+        raise ValueError("no")
+
+    async def work_async(state: Any) -> None:
+        work(state)
+
+    for fn in (work, work_async):
+        outcome = run(ToolNode(fn, ["__state__"], None, None, error_node=ClearErrorNode()))
+        assert outcome.state == {"last_error": None}
+
+
+def test_a_value_that_copies_a_missing_key_is_an_error() -> None:
+    assert run(AddValueNode("a", "{b}")).records[0]["outcome"] == "error"
+    assert run(AddValueNode("a", "{b}"), {"b": [1]}).state == {"a": [1], "b": [1]}
+    assert run(AddValueNode("a", "{}")).state == {"a": "{}"}
+
+
+def test_values_without_a_form_for_storing_stay_what_they_are() -> None:
+    thing = object()
+
+    assert run(AddValueNode("copy", "{thing}"), {"thing": thing}).state == {"thing": thing, "copy": thing}
