@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from graphrt.compat.lar import (
     AddValueNode,
     BatchNode,
+    FunctionalNode,
     GraphExecutor,
     HumanJuryNode,
     LLMNode,
@@ -74,6 +75,29 @@ def test_max_tokens_of_a_node_are_lowered_to_what_a_budget_leaves() -> None:
 
     assert run(start, {"token_budget": 60}, model=greedy).state["token_budget"] == 0
     assert greedy.calls[0].max_tokens == 50
+
+
+def test_nodes_can_set_lift_and_end_a_budget() -> None:
+    greedy = model(prompt_tokens=10, output_tokens=None)
+    spend = asking("hello", "x", AddValueNode("token_budget", 40, asking("hello", "y")))
+    assert run(spend, {"token_budget": 20}, model=greedy).state["token_budget"] == 0
+    assert [call.max_tokens for call in greedy.calls] == [10, 30]
+
+    free = model()
+    end = FunctionalNode(lambda state: state.delete("token_budget"), next_node=asking("hello", "x"))
+    assert run(end, {"token_budget": 0}, model=free).state == {"x": "TEXT"}
+
+    begin = FunctionalNode(lambda state: state.set("token_budget", 50), next_node=asking("hello", "x"))
+    assert run(begin, model=model(prompt_tokens=10)).state == {"x": "TEXT", "token_budget": 39}
+
+
+def test_a_form_of_the_provider_goes_to_the_provider() -> None:
+    form = {"type": "json_object"}
+    asked = model("{}")
+
+    run(LLMNode("m", "who?", "raw", response_format=form), model=asked)
+
+    assert dict(asked.calls[0].options or {}) == {"response_format": form}
 
 
 def test_a_type_that_the_answer_must_be_json_of() -> None:
@@ -167,8 +191,10 @@ def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() ->
     with pytest.raises(InputError) as caught:
         executor.resume("perhaps")
     assert caught.value.code == "bad-answer"
-    done = executor.resume("approve")
+    assert [record["node"] for record in executor.resume_step_by_step("approve")] == ["HumanJuryNode", "AddValueNode"]
+    done = executor.result
 
+    assert done is not None
     assert done.outcome == "success"
     assert done.state["done"] is True
     assert [record["step"] for record in done.records] == [0, 1, 2, 3]

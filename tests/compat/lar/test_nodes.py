@@ -246,6 +246,19 @@ def test_what_a_tool_wrote_before_it_failed_is_not_kept() -> None:
         assert outcome.state == {"last_error": None}
 
 
+def test_clearing_an_error_that_is_not_there_changes_nothing() -> None:
+    assert run(ClearErrorNode(AddValueNode("a", 1))).state == {"a": 1}
+
+
+def test_the_graph_of_node_objects_can_be_drawn() -> None:
+    router = RouterNode(lambda state: "a", {"a": AddValueNode("x", 1), "any other": AddValueNode("x", 2)})
+    router.default_node = router.path_map["a"]
+    graph = GraphExecutor().to_graph(AddValueNode("start", True, router))
+
+    assert list(graph.nodes) == ["AddValueNode", "RouterNode", "AddValueNode_2", "AddValueNode_3"]
+    assert graph.route("RouterNode", {"values": {}, "note": {"decision": "other"}}) == ("AddValueNode_2",)
+
+
 def test_a_value_that_copies_a_missing_key_is_an_error() -> None:
     assert run(AddValueNode("a", "{b}")).records[0]["outcome"] == "error"
     assert run(AddValueNode("a", "{b}"), {"b": [1]}).state == {"a": [1], "b": [1]}

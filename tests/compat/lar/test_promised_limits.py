@@ -251,6 +251,6 @@ def test_d28_a_run_has_a_bound_in_time() -> None:
     outcome = run(loop(), model=model(), deadline_s=0.05, max_node_fatigue=None, max_steps=10**9)
 
     assert outcome.outcome == "error"
-    assert outcome.state == {"tried": "TEXT"}
+    assert outcome.records[-1]["error_type"] == "DeadlineError"
     with pytest.raises(DeadlineError):
         outcome.raise_for_error()

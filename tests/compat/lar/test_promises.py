@@ -120,13 +120,14 @@ def test_d09_a_shared_tracker_adds_up_the_runs_of_all_executors() -> None:
 
 def test_d10_and_d11_the_file_has_every_step_that_was_made_when_the_reader_stops(tmp_path: Path) -> None:
     """ "When your agent fails, the glass box gives you a perfect record" """
-    for _ in GraphExecutor(log_dir=tmp_path).run_step_by_step(three_steps(), {"odd": {1, 2}}):
+    for _ in GraphExecutor(log_dir=tmp_path, clock=lambda: 0.0).run_step_by_step(three_steps(), {"odd": {1, 2}}):
         break
 
     (file,) = tmp_path.iterdir()
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert [line["kind"] for line in lines] == ["run", "step", "end"]
     assert lines[-1]["outcome"] == "cancelled"
+    assert {line["at"] for line in lines} == {"1970-01-01T00:00:00+00:00"}
 
 
 def test_d12_and_d13_a_log_that_is_not_signed_does_not_say_that_it_is(tmp_path: Path) -> None:

@@ -41,13 +41,12 @@ class RunOutcome:
     """The state at the end. A step that failed changed nothing."""
     exception: GraphrtError | None
     """What ended the run, if it did not succeed; else None."""
-    log: RunLog = field(repr=False)
-    """The log of the run."""
+    _log: RunLog = field(repr=False)
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The records of all steps, made anew from the log: 0..n."""
-        return self.log.records()
+        return self._log.records()
 
     def raise_for_error(self) -> RunOutcome:
         """Return the outcome itself, or raise what ended the run.
@@ -85,7 +84,7 @@ class _Run:
             outcome=self.outcome,
             state=copied(self.state),
             exception=self.exception,
-            log=self.log,
+            _log=self.log,
         )
 
 

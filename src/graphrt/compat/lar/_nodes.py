@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, overload
 
 from graphrt.compat.lar._state import is_items, is_mapping
 from graphrt.errors._codes.compat import (
@@ -290,6 +290,12 @@ class FunctionalNode(BaseNode):
         self.__doc__ = getattr(func, "__doc__", None)
 
 
+@overload
+def node(output_key: Callable[[Any], Any]) -> FunctionalNode: ...
+@overload
+def node(
+    output_key: str | None = None, next_node: BaseNode | None = None
+) -> Callable[[Callable[[Any], Any]], FunctionalNode]: ...
 def node(output_key: Any = None, next_node: BaseNode | None = None) -> Any:
     """Make a function a node object: `@node(output_key="summary")`, or `@node` alone.
 
