@@ -81,12 +81,21 @@ def in_a_thread(url: str) -> str:
     return found[0]
 
 
-pool = ThreadPoolExecutor(1)
-pool.submit(int).result()  # its worker thread is older than every run
+pools: list[ThreadPoolExecutor] = []
+
+
+@pytest.fixture(autouse=True)
+def older_thread() -> Iterator[None]:
+    """A pool whose worker thread is older than the run."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        pools.append(pool)
+        yield
+        pools.pop()
 
 
 def in_an_older_thread(url: str) -> str:
-    return pool.submit(fetch, url).result()
+    return pools[-1].submit(fetch, url).result()
 
 
 def by_datagram(url: str) -> str:
