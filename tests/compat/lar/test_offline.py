@@ -20,31 +20,42 @@ from graphrt.harness import LiteLLMModel
 from .support import echo, path, run
 
 
+class Counting(ThreadingHTTPServer):
+    """Counts connections as they are accepted, in their order, before anything is read of them."""
+
+    accepted = 0
+
+    def get_request(self) -> Any:
+        request = super().get_request()
+        self.accepted += 1
+        return request
+
+
+class Hello(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
 class Server:
-    """An HTTP server of this machine that counts connections, before it reads anything of them."""
+    """An HTTP server of this machine."""
 
     def __init__(self) -> None:
-        self.connections = 0
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def setup(self) -> None:
-                server.connections += 1
-                super().setup()
-
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b"hello")
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._http.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self._http = Counting(("127.0.0.1", 0), Hello)
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/"
         self._loop = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
         self._loop.start()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there were: one more is made, and those before it were accepted before it."""
+        assert fetch(self.url) == "hello"
+        self._http.accepted -= 1
+        return self._http.accepted
 
     def close(self) -> None:
         self._http.shutdown()
