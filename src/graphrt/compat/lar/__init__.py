@@ -6,6 +6,7 @@ different on purpose.
 
 from __future__ import annotations
 
+from graphrt.compat.lar._designs import AdaptiveNode, DynamicNode, TopologyValidator
 from graphrt.compat.lar._executor import GraphExecutor, RunOutcome
 from graphrt.compat.lar._log import AuditLogger, NotSignedWarning, TokenTracker
 from graphrt.compat.lar._nodes import (
@@ -24,11 +25,13 @@ from graphrt.compat.lar._nodes import (
 from graphrt.compat.lar._state import GraphState, apply_diff, compute_state_diff
 
 __all__ = [
+    "AdaptiveNode",
     "AddValueNode",
     "AuditLogger",
     "BaseNode",
     "BatchNode",
     "ClearErrorNode",
+    "DynamicNode",
     "FunctionalNode",
     "GraphExecutor",
     "GraphState",
@@ -40,6 +43,7 @@ __all__ = [
     "RunOutcome",
     "TokenTracker",
     "ToolNode",
+    "TopologyValidator",
     "apply_diff",
     "compute_state_diff",
     "node",

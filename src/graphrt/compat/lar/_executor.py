@@ -306,4 +306,4 @@ class GraphExecutor:
 
 def _check(option: str, given: Any, kind: type[Any]) -> None:
     if given is not None and not isinstance(given, kind):
-        raise BAD_EXECUTOR_PART(option=option, expected=f"a {kind.__name__}", given=given)
+        raise BAD_EXECUTOR_PART(option=option, owner="GraphExecutor", expected=f"a {kind.__name__}", given=given)

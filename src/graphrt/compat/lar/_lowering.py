@@ -18,6 +18,8 @@ from typing import Annotated, Any, Final, TypedDict
 
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START
+from graphrt.compat.lar._adaptive import AdaptiveState, adaptive_graph, noted
+from graphrt.compat.lar._designs import AdaptiveNode
 from graphrt.compat.lar._functions import LAST_ERROR, Ask, Place, function_of, route_of, told
 from graphrt.compat.lar._models import Models
 from graphrt.compat.lar._nodes import BaseNode, BatchNode, HumanJuryNode, LLMNode, RouterNode
@@ -55,7 +57,7 @@ class BatchState(TypedDict, total=False):
     token_budget: int | None
     outcomes: Annotated[list[Any], append]
     """`[name, Changes]` of each branch that succeeded, in the order of the branches."""
-    joined: Changes
+    written: Changes
     error: str | None
 
 
@@ -78,6 +80,8 @@ class _Work:
     ask: Ask | None
     limits: Limits
     objects: dict[str, BaseNode] = field(default_factory=dict[str, BaseNode])
+    inside: bool = False
+    """Whether the graphs are part of a design, and so branches."""
     open: list[BatchNode] = field(default_factory=list[BatchNode])
     """Batches whose branches are being lowered, outermost first."""
 
@@ -130,7 +134,7 @@ def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
 
 def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) -> CompiledGraph[Any, Any]:
     nodes = reachable(start, stop)
-    branch = bool(work.open)
+    branch = work.inside or bool(work.open)
     names: dict[int, Any] = {id(node): work.name(node) for node in nodes}
     targets = names if stop is None or id(stop) in names else {**names, id(stop): END}
     builder: GraphBuilder[Any, Any] = GraphBuilder(BranchState if branch else LarState, name=name)
@@ -154,22 +158,23 @@ def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _W
         builder.add_conditional_edges(name, route_of(node), routes, default)
         return
     next_node, error_node = getattr(node, "next_node", None), getattr(node, "error_node", None)
-    if isinstance(node, BatchNode):
-        graph = _batch(node, work, name=name)
+    if isinstance(node, (BatchNode, AdaptiveNode)):
+        graph = _batch(node, work, name=name) if isinstance(node, BatchNode) else _designed(node, work, name=name)
         builder.add_node(
             name,
             graph,
             input=lambda state: {key: state[key] for key in ("values", BUDGET) if key in state},
-            output=lambda last: _joined(last, place),
+            output=lambda last: _ended(last, node, place),
         )
         if error_node is None:
             builder.add_edge(name, target(next_node))
         else:
-            paths = {"joined": target(next_node), "failed": target(error_node)}
-            builder.add_conditional_edges(name, _failed_or_joined, paths)
+            paths = {"ended": target(next_node), "failed": target(error_node)}
+            builder.add_conditional_edges(name, _way_on, paths)
         return
     if hasattr(node, "execute"):
-        builder.add_node(name, function_of(node, place), goto=[*map(target, node.successors()), END])
+        targets_of = dict.fromkeys((*map(target, node.successors()), END))
+        builder.add_node(name, function_of(node, place), goto=[*targets_of])
         return
     if error_node is None:
         builder.add_node(name, function_of(node, place))
@@ -178,22 +183,44 @@ def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _W
     builder.add_edge(name, target(next_node))
 
 
-# -- batches -------------------------------------------------------------------------------------------------------
+# -- objects that are graphs themselves ----------------------------------------------------------------------------
 
 
-def _failed_or_joined(state: Mapping[str, Any]) -> str:
-    return "failed" if "error" in state["note"] else "joined"
+def _way_on(state: Mapping[str, Any]) -> str:
+    """Return where a node that is a graph leads: it notes its error, if another node handles it."""
+    return "failed" if "error" in state["note"] else "ended"
 
 
-def _joined(last: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the update of a batch from the last state of its graph."""
-    changes: Changes = last["joined"]
-    error: str | None = last.get("error")
-    note = {} if error is None else {"error": error, "error_type": "NodeError"}
+def _ended(last: Mapping[str, Any], node: BatchNode | AdaptiveNode, place: Place) -> dict[str, Any]:
+    """Return the update of such a node from the last state of its graph."""
+    changes: Changes = last.get("written", nothing_written())
+    note: dict[str, Any] = noted(last, node) if isinstance(node, AdaptiveNode) else {}
+    if last.get("error") is not None:
+        note |= {"error": last["error"], "error_type": "NodeError"}
     update: dict[str, Any] = {"values": changes, "note": note}
     if place.branch:
         update["written"] = changes
     return update
+
+
+def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any]:
+    """Return the graph of an AdaptiveNode."""
+
+    def graph_of(first: BaseNode, title: str) -> CompiledGraph[Any, Any]:
+        inside = _Work(models=work.models, ask=work.ask, limits=work.limits, inside=True)
+        return _graph(first, inside, name=title, stop=None)
+
+    return adaptive_graph(
+        node,
+        name=name,
+        models=work.models,
+        limits=work.limits,
+        graph_of=graph_of,
+        states=(BranchState, BatchState, AdaptiveState),
+    )
+
+
+# -- batches -------------------------------------------------------------------------------------------------------
 
 
 def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any]:
@@ -233,11 +260,11 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
         if error is None:
             for _, changes in outcomes:
                 joined = both(joined, changes)
-            return {"joined": joined, "error": None}
+            return {"written": joined, "error": None}
         if batch.error_node is None:
             raise error
         joined["written"][LAST_ERROR] = told(error)
-        return {"joined": joined, "error": told(error)}
+        return {"written": joined, "error": told(error)}
 
     builder.add_node(_SETTLE, settle)
     if not batch.nodes:
@@ -290,7 +317,7 @@ def _asks_a_model(start: BaseNode, stop: BaseNode | None, seen: set[int]) -> boo
         seen: Ids of batches that were entered.
     """
     for node in reachable(start, stop):
-        if isinstance(node, LLMNode):
+        if isinstance(node, (LLMNode, AdaptiveNode)):
             return True
         if isinstance(node, BatchNode) and id(node) not in seen:
             seen.add(id(node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import HarnessError, InputError, NodeError, RouteError
+from graphrt.errors._codes.ready_nodes import DESIGN_REJECTED
 from graphrt.errors._error_code import ErrorCode
 
 NOT_A_NODE_OBJECT = ErrorCode(
@@ -37,7 +38,7 @@ TWO_LOGS = NOT_A_NODE_OBJECT.variant(
     "GraphExecutor was given logger= and log_dir=, and one run has one log.", fix="Give AuditLogger(log_dir=...)."
 )
 BAD_EXECUTOR_PART = NOT_A_NODE_OBJECT.variant(
-    "{option} of GraphExecutor must be {expected}, not {given!r}.", fix="Import it from graphrt.compat.lar."
+    "{option} of {owner} must be {expected}, not {given!r}.", fix="Import it from graphrt.compat.lar."
 )
 NOTHING_TO_RESUME = NOT_A_NODE_OBJECT.variant(
     "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
@@ -86,6 +87,14 @@ BRANCHES_CONFLICT = NO_SOURCE_KEY.variant(
     "Branches wrote different values to the key {key!r}: {told}.",
     known="nothing of the batch was written",
     fix="Give each branch a key of its own, and join them in a node after the batch.",
+    boundary=True,
+)
+
+NODES_REJECTED = DESIGN_REJECTED.variant(
+    "The design of an AdaptiveNode was rejected for {number:count reason}: {reasons}",
+    known="error.values has all reasons",
+    fix="Allow more in the TopologyValidator, ask the model more precisely, or give the node an error_node.",
+    carries=("values",),
     boundary=True,
 )
 

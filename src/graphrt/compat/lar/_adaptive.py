@@ -1,0 +1,145 @@
+"""The graph of an AdaptiveNode: `design` asks and judges, `run` is the nested graph that the design has become.
+
+```text
+   START -> design ==Send(design)==> run          failed: only with an error_node, where both errors lead
+```
+
+The design is the argument of the Send, so it is in the journal, and a run that goes on runs the same design.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+from typing_extensions import TypedDict
+
+from graphrt._drivers.context import Context
+from graphrt.commands import END, START, Command, Send
+from graphrt.compat.lar._designs import RESERVED, AdaptiveNode, objects_of, parsed
+from graphrt.compat.lar._functions import LAST_ERROR, told, view_of
+from graphrt.compat.lar._models import Models, answer
+from graphrt.compat.lar._nodes import BaseNode
+from graphrt.compat.lar._state import Changes, both, nothing_written
+from graphrt.errors import NodeError
+from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph
+from graphrt.limits import Limits
+from graphrt.reducers import ephemeral
+
+_DESIGN, _RUN, _FAILED = "design", "run", "failed"
+_REMEMBERED: Final = 64
+"""Designs of one node whose graphs are kept."""
+_HOW: Final = """
+Answer with a JSON object: {"nodes": [...], "entry_point": "id of the first node"}.
+Each node has "id", "type" and "next": the id of the node that follows, or null.
+- LLMNode: "prompt", in which keys of the state may stand in braces, and "output_key"; "model" if it is allowed.
+- ToolNode: "tool_name", "input_keys" (a list of keys), "output_key".
+- BatchNode: "concurrent_nodes" (a list of ids, which run side by side).
+"""
+
+
+class AdaptiveState(TypedDict, total=False):
+    """The state of the graph of an AdaptiveNode."""
+
+    values: dict[str, Any]
+    token_budget: int | None
+    note: Annotated[dict[str, Any], ephemeral]
+    design: dict[str, Any]
+    prompt: str
+    written: Annotated[Changes, both]
+    error: str
+
+
+def adaptive_graph(
+    node: AdaptiveNode,
+    *,
+    name: str,
+    models: Models,
+    limits: Limits,
+    graph_of: Callable[[BaseNode, str], CompiledGraph[Any, Any]],
+    states: tuple[type[Any], ...],
+) -> CompiledGraph[Any, Any]:
+    """Return the graph of an AdaptiveNode.
+
+    Args:
+        node: The node object.
+        name: Name of the graph.
+        models: Who designs.
+        limits: Limits of the graph.
+        graph_of: Makes the graph of the design from its first node object and a name.
+        states: State classes of the graphs that it makes.
+    """
+    known: dict[str, CompiledGraph[Any, Any]] = {}
+
+    def choose(design: Any) -> CompiledGraph[Any, Any]:
+        key = json.dumps(design, sort_keys=True)
+        if key not in known:
+            # Judged again: a run may go on in a process in which the validator allows less.
+            node.validator.validate(design, model=node.designer.model_name, depth=node.depth)
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known[key] = graph_of(objects_of(design, node), f"{name}, design")
+        return known[key]
+
+    async def design(state: Any, ctx: Context[Any]) -> Any:
+        prompt = first = _prompt(node, state)
+        tries = 0
+        while True:
+            said = await answer(node.designer, prompt, ctx, models, name)
+            try:
+                found = parsed(said.text)
+                node.validator.validate(found, model=node.designer.model_name, depth=node.depth)
+            except NodeError as error:
+                tries += 1
+                if tries > node.max_redesigns:
+                    raise
+                reasons = "\n".join(f"- {reason}" for reason in error.values)
+                prompt = f"{first}\nYour last design was rejected:\n{reasons}\nAnswer with a better one."
+                continue
+            return Command(update={"design": found, "prompt": first}, goto=Send(_RUN, found))
+
+    def failed(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001 - the signature of a node
+        text = told(ctx.failures[0].error)
+        return {"written": Changes(written={LAST_ERROR: text}, deleted=[]), "error": text}
+
+    handled: dict[str, Any] = {} if node.error_node is None else {"on_error": _FAILED}
+    builder: GraphBuilder[Any, Any] = GraphBuilder(AdaptiveState, name=name)
+    builder.add_node(_DESIGN, design, goto=[_RUN], **handled)
+    runs: Any = chosen_graph(choose, states=states)  # mapped as a nested graph is
+    builder.add_node(
+        _RUN,
+        runs,
+        input=lambda state: {key: state[key] for key in ("values", "token_budget") if key in state},
+        output=lambda last: {"written": last.get("written", nothing_written())},
+        **handled,
+    )
+    if handled:
+        builder.add_node(_FAILED, failed)
+        builder.add_edge(_FAILED, END)
+    builder.add_edge(START, _DESIGN).add_edge(_RUN, END)
+    return builder.compile(limits=limits)
+
+
+def noted(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
+    """Return what the record of the step says: the design, and who judged it."""
+    limits = node.validator.limits._asdict()
+    return {
+        "prompt": last.get("prompt"),
+        "design": last.get("design"),
+        "validator": {"tools": list(node.validator.allowed_tools), **limits, "reserved": sorted(RESERVED)},
+    }
+
+
+def _prompt(node: AdaptiveNode, state: Any) -> str:
+    view = view_of(state)
+    template = node.designer.template
+    text = template.render({key: view.get(key) for key in template.fields if key in view})
+    context = "".join(f"{key}: {view.get(key)}\n" for key in node.context_keys)
+    shown = f"Context:\n{context}" if context else ""
+    tools = ", ".join(node.validator.allowed_tools) or "none"
+    limits = node.validator.limits
+    bounds = f"Tools: {tools}. At most {limits.nodes} nodes, and {limits.branches} branches of a BatchNode.\n"
+    if node.depth < limits.depth:
+        bounds += '- AdaptiveNode: "prompt"; it designs a part itself.\n'
+    return f"{text}\n{shown}{_HOW}{bounds}"

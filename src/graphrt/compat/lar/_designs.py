@@ -1,0 +1,352 @@
+"""Designs: graphs that a model writes as JSON, judged by a `TopologyValidator` and made into node objects.
+
+```text
+   {"nodes": [{"id": "a", "type": "LLMNode", "prompt": "...", "output_key": "x", "next": null}], "entry_point": "a"}
+```
+
+Nothing of a design is executed or evaluated here. What a validator does not allow cannot become a node object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
+from graphrt.compat.lar._state import BUDGET, is_items, is_mapping
+from graphrt.errors import InputError
+from graphrt.errors._codes.compat import BAD_EXECUTOR_PART, NODES_REJECTED, NOT_CALLABLE, NOT_NAMES
+from graphrt.harness import Template
+
+END_OF_DESIGN: Final = "__end__"
+MOST_CHARACTERS: Final = 200_000
+"""Longest text of a design that is parsed at all."""
+RESERVED: Final = frozenset({BUDGET, "last_error"})
+"""Keys that a design may not write."""
+_ADAPTIVE: Final = ("AdaptiveNode", "DynamicNode")
+_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "LLMNode": (frozenset({"prompt", "output_key"}), frozenset({"model"})),
+    "ToolNode": (frozenset({"tool_name", "input_keys"}), frozenset({"output_key"})),
+    "BatchNode": (frozenset({"concurrent_nodes"}), frozenset()),
+    **dict.fromkeys(_ADAPTIVE, (frozenset({"prompt"}), frozenset({"model", "context_keys"}))),
+}
+"""Fields of each type beside `id`, `type` and `next`: those that are needed, and those that may be left out."""
+
+
+class Limits(NamedTuple):
+    """How large a design may be."""
+
+    nodes: int
+    branches: int
+    depth: int
+    characters: int
+
+
+@final
+class TopologyValidator:
+    """Decides which designs may run. What is not allowed is denied: without arguments, a design has no tools.
+
+    Args:
+        allowed_tools: Functions that a ToolNode may call, by their names.
+        allowed_models: Names of models, beside the designer's own.
+        max_nodes: How many nodes may run, counted with repetition where branches share nodes.
+        max_branches: How many branches a BatchNode may have.
+        max_depth: How deep designs may nest: 1 allows no AdaptiveNode in a design.
+        max_prompt: Longest prompt, in characters.
+
+    Raises:
+        InputError: An argument is wrong (`bad-node-object`).
+    """
+
+    def __init__(
+        self,
+        allowed_tools: Iterable[Callable[..., Any]] | None = None,
+        *,
+        allowed_models: Iterable[str] = (),
+        max_nodes: int = 20,
+        max_branches: int = 8,
+        max_depth: int = 1,
+        max_prompt: int = 8_000,
+    ) -> None:
+        tools = list(allowed_tools or ())
+        for tool in tools:
+            given: Any = tool
+            if not callable(given) or not getattr(given, "__name__", ""):
+                raise NOT_CALLABLE(option="allowed_tools", owner="TopologyValidator", given=given)
+        self.allowed_tools: Final = {str(getattr(tool, "__name__", "")): tool for tool in tools}
+        models: Any = allowed_models
+        if isinstance(models, str) or not all(isinstance(one, str) for one in models):
+            raise NOT_NAMES(option="allowed_models", owner="TopologyValidator", given=allowed_models)
+        self.allowed_models: Final[frozenset[str]] = frozenset(models)
+        bounds = {
+            "max_nodes": max_nodes,
+            "max_branches": max_branches,
+            "max_depth": max_depth,
+            "max_prompt": max_prompt,
+        }
+        for option, number in bounds.items():
+            whole(option, number, "TopologyValidator", least=1)
+        self.limits: Final = Limits(max_nodes, max_branches, max_depth, max_prompt)
+
+    def validate(self, graph_spec: Any, *, model: str | None = None, depth: int = 1) -> bool:
+        """Return True if the design may run.
+
+        Args:
+            graph_spec: The design, as JSON gives it.
+            model: The designer's model, which is allowed too.
+            depth: How deep the design is nested, from 1.
+
+        Raises:
+            NodeError: It may not (`design-rejected`); `values` has all reasons.
+        """
+        reasons = self.reasons(graph_spec, model=model, depth=depth)
+        if reasons:
+            raise NODES_REJECTED(reasons="; ".join(reasons[:5]), number=len(reasons), values=tuple(reasons))
+        return True
+
+    def reasons(self, graph_spec: Any, *, model: str | None = None, depth: int = 1) -> list[str]:
+        """Return why the design may not run: 0..n sentences, in the order of its nodes."""
+        if not is_mapping(graph_spec):
+            return ["The design is not a JSON object."]
+        nodes: Any = graph_spec.get("nodes")
+        if not is_items(nodes) or not nodes:
+            return ["`nodes` must be a list of 1 or more nodes."]
+        if len(nodes) > self.limits.nodes:
+            return [f"It has {len(nodes)} nodes, and {self.limits.nodes} are allowed."]
+        found = [
+            f"The design has an unknown entry {key!r}." for key in graph_spec if key not in ("nodes", "entry_point")
+        ]
+        by_id: dict[str, Mapping[Any, Any]] = {}
+        for at, entry in enumerate(nodes):
+            found += self._of_entry(entry, at, by_id, model, depth)
+        found += self._of_links(by_id, graph_spec.get("entry_point"))
+        return found
+
+    def _of_entry(
+        self, entry: Any, at: int, by_id: dict[str, Mapping[Any, Any]], model: str | None, depth: int
+    ) -> list[str]:
+        """Return what is wrong with one node by itself, and add it to *by_id*."""
+        if not is_mapping(entry):
+            return [f"nodes[{at}] is not an object."]
+        name, kind = entry.get("id"), entry.get("type")
+        if not isinstance(name, str) or not name or name == END_OF_DESIGN:
+            return [f"nodes[{at}] has no id that is a text and not {END_OF_DESIGN!r}."]
+        if name in by_id:
+            return [f"The id {name!r} is there twice."]
+        by_id[name] = entry
+        if not isinstance(kind, str) or kind not in _FIELDS:
+            return [f"Node {name!r} has the type {kind!r}; allowed are {', '.join(_FIELDS)}."]
+        needed, possible = _FIELDS[kind]
+        found = [f"Node {name!r} lacks {key!r}." for key in sorted(needed) if key not in entry]
+        known = {*needed, *possible, "id", "type", "next"}
+        found += [f"Node {name!r} has an unknown entry {key!r}." for key in entry if key not in known]
+        if kind in _ADAPTIVE and depth >= self.limits.depth:
+            found.append(f"Node {name!r} would nest designs deeper than {self.limits.depth}.")
+        # Compared in lists: what a design says may be anything, also what cannot be hashed.
+        tool, asked = entry.get("tool_name"), entry.get("model")
+        if "tool_name" in entry and tool not in list(self.allowed_tools):
+            found.append(f"Node {name!r} uses the tool {tool!r}, which is not allowed.")
+        if asked is not None and asked not in [*self.allowed_models, model]:
+            found.append(f"Node {name!r} uses the model {asked!r}, which is not allowed.")
+        found += self._of_texts(name, entry)
+        return found
+
+    def _of_texts(self, name: str, entry: Mapping[Any, Any]) -> list[str]:
+        """Return what is wrong with the prompt and the keys of a node."""
+        found: list[str] = []
+        if "prompt" in entry:
+            prompt: Any = entry["prompt"]
+            if not isinstance(prompt, str) or not 0 < len(prompt) <= self.limits.characters:
+                found.append(f"The prompt of node {name!r} must be a text of 1 to {self.limits.characters} characters.")
+            else:
+                try:
+                    Template(prompt)
+                except InputError as error:
+                    found.append(f"The prompt of node {name!r} is no template: {error.what}")
+        key: Any = entry.get("output_key")
+        if key is not None and (not isinstance(key, str) or not key or key in RESERVED or key.startswith("_")):
+            found.append(f"Node {name!r} may not write the key {key!r}.")
+        if entry.get("type") == "LLMNode" and "output_key" in entry and key is None:
+            found.append(f"Node {name!r} needs a key for its answer.")
+        for option in ("input_keys", "context_keys"):
+            keys: Any = entry.get(option, [])
+            if not is_items(keys) or not all(isinstance(one, str) and one and one[0] != "_" for one in keys):
+                found.append(f"{option} of node {name!r} must be a list of keys that do not begin with '_'.")
+        return found
+
+    def _of_links(self, by_id: Mapping[str, Mapping[Any, Any]], entry_point: Any) -> list[str]:
+        """Return what is wrong with how the nodes lead to each other."""
+        found: list[str] = []
+        links: dict[str, list[str]] = {}
+        for name, entry in by_id.items():
+            after: Any = entry.get("next")
+            branches: Any = entry.get("concurrent_nodes", [])
+            if not is_items(branches) or (entry.get("type") == "BatchNode" and not branches):
+                found.append(f"concurrent_nodes of node {name!r} must be a list of 1 or more ids.")
+                branches = []
+            if len(branches) > self.limits.branches:
+                found.append(f"Node {name!r} has {len(branches)} branches, and {self.limits.branches} are allowed.")
+                branches = []
+            wanted = [*branches, *([] if after in (None, END_OF_DESIGN) else [after])]
+            unknown = [one for one in wanted if not isinstance(one, str) or one not in by_id]
+            found += [f"Node {name!r} leads to {one!r}, which is not there." for one in unknown]
+            links[name] = [one for one in wanted if isinstance(one, str) and one in by_id]
+        if not isinstance(entry_point, str) or entry_point not in by_id:
+            return [*found, f"The entry_point {entry_point!r} is not a node."]
+        circle = _circle(links)
+        if circle is not None:
+            return [*found, f"The nodes {' -> '.join(circle)} lead back to themselves."]
+        runs = _runs(entry_point, links)
+        if runs > self.limits.nodes:
+            found.append(f"{runs} nodes would run, and {self.limits.nodes} are allowed.")
+        lost = by_id.keys() - _reached(entry_point, links)
+        return [*found, *(f"Node {name!r} is never reached." for name in by_id if name in lost)]
+
+
+def parsed(text: str) -> Any:
+    """Return the JSON of a design, out of a code block if there is one.
+
+    Raises:
+        NodeError: There is none (`design-rejected`).
+    """
+    if len(text) > MOST_CHARACTERS:
+        problem = f"It has {len(text)} characters, and {MOST_CHARACTERS} are read."
+        raise NODES_REJECTED(reasons=problem, number=1, values=(problem,))
+    inside = text
+    if "```" in text:
+        inside = text.split("```", 2)[1].removeprefix("json")
+    try:
+        return json.loads(inside)
+    except (ValueError, RecursionError) as error:
+        problem = f"It is not JSON: {error}."
+        raise NODES_REJECTED(reasons=problem, number=1, values=(problem,)) from None
+
+
+class AdaptiveNode(BaseNode):
+    """Asks a model for a design, and runs it if the validator allows it.
+
+    A design that is rejected goes back to the model with the reasons, `max_redesigns` times; then the step fails. The
+    design runs as a nested graph, within the budget of the run. What it writes is written when it has ended.
+
+    Args:
+        llm_model: Name of the model that designs, and that answers nodes of the design which name no other.
+        prompt_template: The task, with keys of the state in braces; how to write a design is added to it.
+        validator: Decides which designs may run.
+        next_node: The node that follows.
+        context_keys: Keys that are shown to the model.
+        system_instruction: Instructions of the designer.
+        error_node: The node that follows if every design is rejected, or the design fails; it finds the text as the
+            key `last_error`.
+        max_redesigns: How often the model may try again.
+    """
+
+    links = ("next_node", "error_node")
+
+    def __init__(
+        self,
+        llm_model: str,
+        prompt_template: str,
+        validator: TopologyValidator,
+        next_node: BaseNode | None = None,
+        context_keys: Sequence[str] = (),
+        system_instruction: str | None = None,
+        *,
+        error_node: BaseNode | None = None,
+        max_redesigns: int = 2,
+    ) -> None:
+        given: Any = validator
+        if not isinstance(given, TopologyValidator):
+            raise BAD_EXECUTOR_PART(
+                option="validator", owner=type(self).__name__, expected="a TopologyValidator", given=given
+            )
+        instruction = system_instruction or "You design graphs. Answer with one JSON object and nothing else."
+        self.designer = LLMNode(llm_model, prompt_template, "design", system_instruction=instruction)
+        self.validator = validator
+        self.next_node = link("next_node", next_node, self)
+        self.error_node = link("error_node", error_node, self)
+        self.context_keys = names("context_keys", context_keys, self)
+        self.max_redesigns = whole("max_redesigns", max_redesigns, self, least=0)
+        self.depth = 1
+        """How deep its design is nested; more than 1 in a design."""
+
+
+class DynamicNode(AdaptiveNode):
+    """The earlier name of AdaptiveNode."""
+
+
+def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
+    """Return the first node object of a design that the validator of *node* has allowed."""
+    validator, model = node.validator, node.designer.model_name
+    made: dict[str, Any] = {}
+    one: Any
+    entries: Sequence[Mapping[str, Any]] = design["nodes"]
+    for entry in entries:
+        match entry["type"]:
+            case "LLMNode":
+                one = LLMNode(entry.get("model") or model, entry["prompt"], entry["output_key"])
+            case "ToolNode":
+                tool = validator.allowed_tools[entry["tool_name"]]
+                one = ToolNode(tool, list(entry["input_keys"]), entry.get("output_key"))
+            case "BatchNode":
+                one = BatchNode([])
+            case _:
+                keys = entry.get("context_keys", ())
+                one = AdaptiveNode(entry.get("model") or model, entry["prompt"], validator, context_keys=keys)
+                one.depth = node.depth + 1
+        made[entry["id"]] = one
+    for entry in entries:
+        one = made[entry["id"]]
+        after = entry.get("next")
+        one.next_node = None if after in (None, END_OF_DESIGN) else made[after]
+        if isinstance(one, BatchNode):
+            one.nodes += [made[name] for name in entry["concurrent_nodes"]]
+    first: BaseNode = made[design["entry_point"]]
+    return first
+
+
+# -- graphs of ids -------------------------------------------------------------------------------------------------
+
+
+def _circle(links: Mapping[str, list[str]]) -> list[str] | None:
+    """Return the ids of a circle, its first one again at the end; None if there is none."""
+    done: set[str] = set()
+    for start in links:
+        way: list[str] = []
+        waiting: list[tuple[str, bool]] = [(start, False)]
+        while waiting:  # not recursive: a design may be a long line
+            name, left = waiting.pop()
+            if left:
+                way.pop()
+                done.add(name)
+            elif name in way:
+                return [*way[way.index(name) :], name]
+            elif name not in done:
+                way.append(name)
+                waiting += [(name, True), *((one, False) for one in reversed(links[name]))]
+    return None
+
+
+def _runs(start: str, links: Mapping[str, list[str]]) -> int:
+    """Return how many nodes run from *start* on, each as often as it is reached; *links* have no circle."""
+    known: dict[str, int] = {}
+    waiting = [start]
+    while waiting:
+        name = waiting[-1]
+        missing = [one for one in links[name] if one not in known]
+        if missing:
+            waiting += missing
+            continue
+        known[name] = 1 + sum(known[one] for one in links[name])
+        waiting.pop()
+    return known[start]
+
+
+def _reached(start: str, links: Mapping[str, list[str]]) -> set[str]:
+    found, waiting = {start}, [start]
+    while waiting:
+        for name in links[waiting.pop()]:
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return found
