@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from graphrt import Runtime
+from graphrt.audit import AuditLog, generate_key, head
 from graphrt.compat.lar import (
     AddValueNode,
     AuditLogger,
@@ -21,6 +23,7 @@ from graphrt.compat.lar import (
     ToolNode,
     apply_diff,
 )
+from graphrt.errors import GraphrtError
 from graphrt.harness import FunctionModel
 
 from .support import NOTHING, asking, broken, busy, echo, model, path, run, three_steps
@@ -131,7 +134,7 @@ def test_d10_and_d11_the_file_has_every_step_that_was_made_when_the_reader_stops
 
 
 def test_d12_and_d13_a_log_that_is_not_signed_does_not_say_that_it_is(tmp_path: Path) -> None:
-    """ "writes to the cryptographic AuditLogger", "hashes the final audit log": signing comes with the audit log."""
+    """ "writes to the cryptographic AuditLogger", "hashes the final audit log": an audit log signs, and this one does not."""
     with pytest.warns(NotSignedWarning):
         executor = GraphExecutor(logger=AuditLogger(tmp_path), hmac_secret="secret")
     executor.run(three_steps(), {})
@@ -141,6 +144,19 @@ def test_d12_and_d13_a_log_that_is_not_signed_does_not_say_that_it_is(tmp_path: 
     assert json.loads(text.splitlines()[0])["signed"] is False
     assert "signature" not in text
     assert "secret" not in text
+
+
+def test_d12_an_audit_log_authenticates_the_journal_of_a_run(tmp_path: Path) -> None:
+    url, key = f"sqlite:///{tmp_path / 'runs.db'}", generate_key()
+    executor = GraphExecutor(audit=AuditLog(url, key=key, user="customer-123"))
+
+    outcome = executor.run(three_steps(), {"a": 0})
+
+    assert outcome.state == {"a": 2, "b": [1, 2]}
+    assert head(url, outcome.run_id, key=key).size > 0
+    with Runtime(executor.to_graph(three_steps()), store=url) as without_key, pytest.raises(GraphrtError) as caught:
+        without_key.update(outcome.run_id, {"values": {"written": {"a": "forged"}, "deleted": []}})
+    assert caught.value.code == "log-key-needed"
 
 
 # -- flags that stay, and runs beside each other -----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
+from graphrt.audit import AuditLog
 from graphrt.compat.lar._functions import Ask
 from graphrt.compat.lar._log import AuditLogger, RunLog, TokenTracker, warn_unsigned
 from graphrt.compat.lar._lowering import Lowering, lower
@@ -103,12 +104,14 @@ class GraphExecutor:
         user_id: Stands in the log of each run.
         logger: The log, in place of a new one.
         tracker: Adds up tokens, in place of a new one. It may be shared by several executors.
-        hmac_secret: Logs are not signed yet; giving it is a NotSignedWarning.
+        hmac_secret: This log is not signed; giving it is a NotSignedWarning. Use *audit*.
         max_node_fatigue: How often each node object may run; None sets no limit.
         models: Models by the names that nodes use. A name that is missing here is a model of litellm.
         ask: Shows the question of a `HumanJuryNode` and returns a line. By default `input` if there is a terminal;
             otherwise the run pauses.
         budget: Limits of each run: dollars, tokens, calls, seconds.
+        audit: Makes the journal of each run an authenticated audit log; the run's id is the id of its thread. Values of
+            the state must be storable then.
         deadline_s: Seconds that a run may be driven.
         clock: Returns seconds since the epoch; by default the system clock.
         sleep: Makes the waits before a model is asked again; a function of seconds.
@@ -131,6 +134,7 @@ class GraphExecutor:
         models: Mapping[str, ChatModel] | None = None,
         ask: Ask | None = None,
         budget: Budget | None = None,
+        audit: AuditLog | None = None,
         deadline_s: float | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Any] | None = None,
@@ -153,7 +157,7 @@ class GraphExecutor:
         self._models = Models(given=dict(models or {}), offline=offline_mode)
         self._ask = ask
         self._deadline_s = deadline_s
-        self._options: dict[str, Any] = {"budget": budget, "clock": clock, "sleep": sleep, "seed": seed}
+        self._options: dict[str, Any] = {"budget": budget, "audit": audit, "clock": clock, "sleep": sleep, "seed": seed}
         self._paused: _Run | None = None
 
     # -- running -------------------------------------------------------------------------------------------------
@@ -234,10 +238,11 @@ class GraphExecutor:
         state: dict[str, Any] = copied(dict(initial_state))
         lowering = self._lowered(start_node, max_steps)
         run_id = str(uuid.uuid4())
-        thread = run_id if lowering.asks else None
+        audit = self._options["audit"]
+        thread = run_id if lowering.asks or audit is not None else None
         runtime: Runtime[Any] = Runtime(
             lowering.graph,
-            store="memory:" if thread else None,
+            store="memory:" if thread and audit is None else None,  # an audit log brings a store
             sinks=[self.tracker],
             check_state=False,  # functions work on copies: see GraphState
             **self._options,

@@ -36,7 +36,7 @@ class AuditLogger:
 
     Args:
         log_dir: The folder for files, which is made if it is missing. None writes no file.
-        hmac_secret: Not used yet: logs are not signed, and giving it is a NotSignedWarning. It is kept nowhere.
+        hmac_secret: Not used: this log is not signed, and giving it is a NotSignedWarning. It is kept nowhere.
         clock: Returns seconds since the epoch; by default the system clock.
     """
 
@@ -133,7 +133,8 @@ def warn_unsigned(hmac_secret: str | None) -> None:
     """Warn that nothing is signed, if a secret was given for it."""
     if hmac_secret is not None:
         warnings.warn(
-            "hmac_secret was given, and graphrt does not sign logs yet: the file and the history are plain.",
+            "hmac_secret was given, and this log does not sign anything: the file and the history are plain. "
+            "GraphExecutor(audit=AuditLog(..., key=...)) of graphrt.audit authenticates the journal of each run.",
             NotSignedWarning,
             stacklevel=3,
         )
