@@ -41,6 +41,9 @@ PRINTS = {
     "asked: We are sorry. A charge that was made twice is paid back within five days.\n"
     "sent to c1@example.org: Thank you for asking. Sign in again after a change of the password; old sessions end.\n"
     "sent to c2@example.org: We are sorry. A charge that was made twice is paid back within five days.\n",
+    "runbook": "plan accepted in attempt 2: roll back checkout, restart checkout\n"
+    "checkout: checkout fails\ncause: release 51 made the connection pool too small\n"
+    "approve by Ann: the release is the cause\ndone: roll back checkout\ndone: restart checkout\n",
     "research_map_reduce": "What is tea? All tea is made of the leaves of one plant.\n"
     "What is coffee? Coffee and tea are drunk in the morning.\nWhat is cocoa? Nobody knows.\n"
     "[plants, breakfast, beans; 20 words, 8 model calls]\n",

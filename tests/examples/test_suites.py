@@ -13,7 +13,7 @@ import pytest
 import graphrt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SUITES = ("ticket_router", "support_triage", "research_map_reduce")
+SUITES = ("ticket_router", "support_triage", "research_map_reduce", "runbook")
 
 # Suite, what stands in its graph.py, the bug in its place, the test that fails, and what it says.
 PLANTED = [
@@ -51,6 +51,20 @@ PLANTED = [
         "sources: Annotated[list[str], append]",
         "test_a_document_is_named_once_though_two_tasks_found_it",
         "state.sources is not as expected.",
+    ),
+    (
+        "runbook",
+        'tools=["roll_back", "restart"],',
+        'tools=["roll_back", "restart", "drop_database"],',
+        "test_a_refused_plan_goes_back_and_the_next_one_waits_for_a_person",
+        "assert 1 == 2",
+    ),
+    (
+        "runbook",
+        'ctx.effect(step, ctx.deps.change, step, kind="once")',
+        "ctx.deps.change(step + '!')",
+        "test_an_approved_plan_is_carried_out_once",
+        "roll back checkout!",
     ),
     (
         "research_map_reduce",

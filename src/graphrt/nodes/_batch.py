@@ -124,7 +124,8 @@ def batch(
         return {} if failures is None else {failures: found}
 
     builder = GraphBuilder(state, name=name)
-    builder.add_node(_SPLIT, split, goto=[*nodes, END])
+    # Only over items can there be nothing to do: END would otherwise be a route that no run takes.
+    builder.add_node(_SPLIT, split, goto=[*nodes, END] if over is not None else [*nodes])
     lasting = on_failure != "raise"
     if lasting:
         options["on_error"] = _SETTLE
