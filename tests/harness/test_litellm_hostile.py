@@ -48,13 +48,11 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def collected() -> Iterator[None]:
+def collected() -> None:
     """Let each test's collection look at what the test has made: litellm alone takes it half a second to look through."""
     _client.on_loop(_client.load)
     gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    gc.freeze()  # for good: to thaw it would give back what tests/conftest.py keeps out of every collection
 
 
 @pytest.fixture(autouse=True)
