@@ -100,12 +100,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             path = nodeid.split("::", 1)[0]
             return path if path.endswith(".md") else nodeid
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            # xdist keeps what has ended, and looks through all of it after each test: over 17,000 tests that takes 11 s.
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
     return KeepDocumentsWhole(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the blocks of a document in order, whatever pytest-randomly does."""
+    """Keep the blocks of a document in order, whatever pytest-randomly does, and let slow tests begin.
+
+    Else the last process of pytest-xdist would be busy with one of them when the others have nothing left.
+    """
     blocks = [item for item in items if isinstance(item, SybilItem)]
     blocks.sort(key=lambda item: (str(item.path), item.example.line))
-    items[:] = [item for item in items if not isinstance(item, SybilItem)] + blocks
+    rest = [item for item in items if not isinstance(item, SybilItem)]
+    rest.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items[:] = rest + blocks
