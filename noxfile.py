@@ -31,6 +31,14 @@ def everything(session: nox.Session) -> None:
 
 
 @nox.session
+def full(session: nox.Session) -> None:
+    """Run every search in full: hours for all of them, so name a folder: `nox -s full -- tests/faults`."""
+    session.install("--editable", ".[dev,demo,litellm,node]")
+    env = {"GRAPHRT_FULL": "1", "HYPOTHESIS_PROFILE": "thorough", "CI": "true"}
+    session.run("pytest", *PARALLEL, *session.posargs, env=env)
+
+
+@nox.session
 def laws(session: nox.Session) -> None:
     """Search the laws thoroughly: thousands of examples each."""
     session.install("--editable", ".[test]")

@@ -13,7 +13,10 @@ from .faulty import CODES, FaultyStore, nothing_left, within_reason, worker_thre
 from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
+FACES = ("sync", "async")
 DURABILITIES = ("sync", "async", "exit")
+STEP = 1 if FULL else 3
+"""Every third call of a run fails, other ones than in the sweep beside it: together they come to every call."""
 
 
 def attempt(store, **options):
@@ -66,10 +69,10 @@ def one_fault(make, expected, *, at, code, after, lasting, **options):
     return True
 
 
-def every_call(make, expected, *, step=1, **options):
-    """A fault at each call in its turn; the kinds of fault take turns."""
-    for at in range(1, 200, step):
-        if not one_fault(make, expected, at=at, code=CODES[at % len(CODES)], **options):
+def every_call(make, expected, *, sweep, step=STEP, **options):
+    """A fault at each call in its turn, or at each *step*-th, by the number of the *sweep*; the kinds of fault take turns."""
+    for at in range(1 + sweep % step, 200, step):
+        if not one_fault(make, expected, at=at, code=CODES[at // step % len(CODES)], **options):
             assert at > 10
             return
     raise AssertionError("more calls than expected")
@@ -77,25 +80,31 @@ def every_call(make, expected, *, step=1, **options):
 
 @pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("face", FACES)
 def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, durability, expected):
     nodes = ("sync", "mixed") if not FULL else ("sync", "async", "mixed")
-    for kind in nodes:
-        every_call(MemoryStore, expected, after=after, lasting=False, face=face, nodes=kind, durability=durability)
+    first = FACES.index(face) + DURABILITIES.index(durability) + after
+    for sweep, kind in enumerate(nodes, first):
+        options = {"face": face, "nodes": kind, "durability": durability}
+        every_call(MemoryStore, expected, sweep=sweep, after=after, lasting=False, **options)
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("face", FACES)
 def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, durability, expected):
     """From some call on everything fails, giving the thread back included."""
-    every_call(MemoryStore, expected, after=False, lasting=True, face=face, nodes="mixed", durability=durability)
+    sweep = FACES.index(face) + DURABILITIES.index(durability)
+    options = {"face": face, "nodes": "mixed", "durability": durability}
+    every_call(MemoryStore, expected, sweep=sweep, after=False, lasting=True, **options)
 
 
 @pytest.mark.parametrize("watch", ["steps", "custom"])
-@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("face", FACES)
 def test_whoever_watches_a_run_is_told_too(face, watch, expected):
-    for lasting in (False, True):
-        every_call(MemoryStore, expected, after=False, lasting=lasting, face=face, nodes="mixed", watch=watch)
+    first = FACES.index(face) + (watch == "custom")
+    for sweep, lasting in enumerate((False, True), first):
+        options = {"face": face, "nodes": "mixed", "watch": watch}
+        every_call(MemoryStore, expected, sweep=sweep, after=False, lasting=lasting, **options)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -106,5 +115,6 @@ def test_the_same_over_a_file(after, lasting, expected, folder):
     def make():
         return SqliteStore(folder / f"{next(numbers)}.db")
 
-    step = 1 if FULL else 4
-    every_call(make, expected, after=after, lasting=lasting, face="async", nodes="mixed", durability="sync", step=step)
+    step = 1 if FULL else 6
+    options = {"face": "async", "nodes": "mixed", "durability": "sync"}
+    every_call(make, expected, sweep=3 * after + lasting, step=step, after=after, lasting=lasting, **options)

@@ -5,6 +5,7 @@ SQLite holds any type in any column, so a flipped bit in a row's header makes a 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -131,23 +132,25 @@ def damage(folder: Path, pristine: bytes) -> Callable[..., Path | None]:
     return made
 
 
-CELLS = [
-    pytest.param(table, column, where, id=f"{table}.{column}-{which}")
-    for table, columns in TABLES.items()
-    for column in columns
-    for which, where in ROWS[table].items()
-]
+STEP = 1 if os.environ.get("GRAPHRT_FULL") == "1" else 8
+"""Each verb meets every eighth value in a cell: others than the next verb does, and others than in the next cell."""
+CELLS = [(table, column, which) for table, columns in TABLES.items() for column in columns for which in ROWS[table]]
+VERBS = {**READERS, **EDITS}
 
 
-@pytest.mark.parametrize(("table", "column", "where"), CELLS)
-def test_a_row_of_any_type_is_read_or_refused(damage, table, column, where):
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "{}.{}-{}".format(*cell))
+def test_a_row_of_any_type_is_read_or_refused(request, damage, cell):
+    """Every value in every cell, each under some verbs; under every verb with GRAPHRT_FULL=1."""
     raw: list[tuple[str, str, str]] = []
-    for kind, value in VALUES.items():
+    table, column, which = cell
+    where = ROWS[table][which]
+    shift = CELLS.index(cell) + STEP // 2 * (request.node.callspec.params["pristine"] is None)
+    for number, (kind, value) in enumerate(VALUES.items(), shift):
         broken = kind == "broken text"
         statement = f"UPDATE OR REPLACE {table} SET {column} = {value if broken else '?'}{where}"
         given = () if broken else (value,)
         path = damage(statement, *given)
-        for name, call in {**READERS, **EDITS}.items():
+        for name, call in list(VERBS.items())[number % STEP :: STEP]:
             if path is None:
                 break
             if name in EDITS:
