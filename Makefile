@@ -33,18 +33,18 @@ help:
 demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-litellm)
 	@$(PY) $(DEMO) $(ARGS)
 
+# Bytecode is kept even where it is switched off: many tests start programs, and each would compile all of graphrt anew.
 test: $(VENV)/.has-test
-	@$(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
 
-# While you work. Two processes: each imports all tests anew, so that more of them pay little. Bytecode is kept even
-# where it is switched off: to rewrite the asserts of all test files takes each process ten seconds.
+# While you work. Two processes: each imports all tests anew, so that more of them pay little.
 quick: $(VENV)/.has-test
 	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
 
 # Route coverage of the examples. No other tests run their graphs, so these are enough.
 ROUTES := --graphrt-cov=examples --graphrt-cov-fail-under=100
 routes: $(VENV)/.has-test
-	@$(PY) -m pytest -q -n auto --maxprocesses=4 tests/examples examples $(ROUTES) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q -n auto --maxprocesses=4 tests/examples examples $(ROUTES) $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)
