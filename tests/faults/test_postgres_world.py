@@ -6,7 +6,6 @@ import os
 import threading
 from contextlib import suppress
 
-import psycopg
 import pytest
 from tests.stores import postgres_server, postgres_support
 from tests.stores.postgres_support import eventually, sql
@@ -77,6 +76,8 @@ def test_a_run_does_not_notice_that_its_connections_were_ended_between_two_calls
 @pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
 def test_a_run_does_not_notice_a_connection_that_is_cut_in_a_commit(url, expected, landed, monkeypatch):
     """Before the statement arrives, and after it was carried out: each commit of the run in its turn."""
+    import psycopg
+
     take = _commit.Writing._take
     cuts = []
 
@@ -102,6 +103,8 @@ class Blocked:
         self.worker = None
 
     def __call__(self):
+        import psycopg
+
         address, schema = postgres_server.plain(self.url)
         lock = psycopg.connect(address)
         lock.execute(f'SELECT 1 FROM "{schema}".thread WHERE id = %s FOR UPDATE', [THREAD])
@@ -109,6 +112,8 @@ class Blocked:
         self.worker.start()
 
     def _work(self, lock):
+        import psycopg
+
         waiting = (
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'graphrt' AND wait_event_type = 'Lock' LIMIT 1"
         )
