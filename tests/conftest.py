@@ -110,17 +110,27 @@ SLOW: Final = (
     "tests/runtime/test_memory.py",
 )
 """Files and folders whose tests are slow, all of them; a single one says so itself, by its mark."""
+INTERPRETER: Final = (
+    # How asyncio cancels and times out; which objects nobody else refers to, so that they are changed in place; memory.
+    "tests/drivers",
+    "tests/laws/test_reference.py",
+    "tests/runtime/test_memory.py",
+)
+"""Files and folders whose outcome may depend on the interpreter: the gate runs them on each, also the slow ones."""
 _COSTLY: Final = {"litellm", "psycopg"}
 """What takes a process seconds before its first test: an import, and a server that is started."""
 _ROOT: Final = Path(__file__).parents[1]
 
 
+def is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
+    """Whether *item* is in one of these files and folders."""
+    path = item.path.relative_to(_ROOT).as_posix()
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
 def is_slow(item: pytest.Item) -> bool:
     """Whether *item* is in a slow file, or needs something that is slow to start."""
-    path = item.path.relative_to(_ROOT).as_posix()
-    if any(path == slow or path.startswith(f"{slow}/") for slow in SLOW):
-        return True
-    return any(not _COSTLY.isdisjoint(mark.args) for mark in item.iter_markers("needs"))
+    return is_in(item, SLOW) or any(not _COSTLY.isdisjoint(mark.args) for mark in item.iter_markers("needs"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -150,10 +160,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests, before `-m "not slow"` looks for them."""
+    """Mark the slow tests, and those of the interpreter, before `-m` looks for them."""
     for item in items:
         if is_slow(item):
             item.add_marker("slow")
+        if is_in(item, INTERPRETER):
+            item.add_marker("interpreter")
 
 
 class LeftOut:
