@@ -13,6 +13,10 @@ from graphrt.nodes._human import Decision, human
 from graphrt.nodes._kinds import registry, registry_of
 from graphrt.nodes._model_call import ModelOptions
 from graphrt.nodes._model_nodes import llm, subagent
+from graphrt.nodes._recursive.desk import Sandbox
+from graphrt.nodes._recursive.factory import ReaderOptions, RecursiveHarness, recursive
+from graphrt.nodes._recursive.limits import CostBound, RecursiveLimits
+from graphrt.nodes._recursive.long_text import LongText
 from graphrt.nodes._reduce import reduce
 from graphrt.nodes._router import Routes, router
 from graphrt.nodes._state_access import AsyncNode, SyncNode
@@ -22,13 +26,19 @@ from graphrt.nodes._values import ErrorRecord, clear_error, copy_of, record_erro
 
 __all__ = [
     "AsyncNode",
+    "CostBound",
     "Decision",
     "DesignRequest",
     "ErrorRecord",
     "ItemFailure",
+    "LongText",
     "ModelOptions",
     "OnFailure",
+    "ReaderOptions",
+    "RecursiveHarness",
+    "RecursiveLimits",
     "Routes",
+    "Sandbox",
     "SyncNode",
     "TopologyValidator",
     "adaptive",
@@ -38,6 +48,7 @@ __all__ = [
     "human",
     "llm",
     "record_error",
+    "recursive",
     "reduce",
     "registry",
     "registry_of",

@@ -1,0 +1,1 @@
+"""The parts of `recursive`: the long text, its tools, prompts, sub-calls, and the graph that reads."""

@@ -1,0 +1,299 @@
+"""The tools through which a reader looks at its text.
+
+A `Desk` is what one turn of a reader works on. Its tools are made once for a graph and find the desk of their turn in a
+context variable, so that the agent and the schemas are not made anew for each turn. `map` and `ask` only state what is
+wanted: the reader plans their sub-calls when the turn has ended (`planning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Annotated, Any, Final, Protocol
+
+from pydantic import BaseModel, Field
+
+from graphrt.harness import Tool, ToolResult, tool_from_model
+from graphrt.nodes._recursive.limits import RecursiveLimits, clipped
+from graphrt.nodes._recursive.long_text import LongText
+from graphrt.nodes._recursive.pattern_syntax import PatternError
+from graphrt.nodes._recursive.patterns import Pattern, TooMuchWorkError
+from graphrt.nodes._recursive.sub_calls import Combine, cut_into_pieces
+
+__all__ = ["DEFERRED", "DESK", "Ask", "Desk", "MapPieces", "Note", "Sandbox", "reading_tools"]
+
+MOST_MATCHES: Final = 10_000
+"""Matches after which a search stops counting."""
+_MOST_LISTED: Final = 1_000
+"""Documents that are listed, if there is room."""
+_LONGEST_QUERY: Final = 1_000
+DEFERRED: Final = ("map", "ask")
+"""Tools whose results come from sub-calls."""
+
+
+class Sandbox(Protocol):
+    """Runs code that a model wrote, away from this process. graphrt has none: without one no such tool is offered."""
+
+    async def run(self, code: str, text: LongText, /) -> str:
+        """Run *code* and return what the model is to read; what it raises is told to the model.
+
+        Args:
+            code: Source text in any language, as the model wrote it.
+            text: The text that the reader reads.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What one turn of a reader works on."""
+
+    text: LongText
+    start: int
+    """Where the reader's range begins."""
+    end: int
+    """Where it ends."""
+    derived: Mapping[str, LongText]
+    """Texts made of the answers of earlier maps, by name."""
+    limits: RecursiveLimits
+    sandbox: Sandbox | None
+
+    def range_of(self, of: str, start: int | None, end: int | None) -> tuple[LongText, int, int]:
+        """Return a text, and the range of it that is meant.
+
+        Raises:
+            ValueError: There is no such text, or the range is outside it; the message is for the model.
+        """
+        if of == "text":
+            text, low, high = self.text, self.start, self.end
+        elif of in self.derived:
+            text = self.derived[of]
+            low, high = 0, text.length
+        else:
+            raise ValueError(f"There is no text {of!r}; there are: {', '.join(['text', *self.derived])}.")
+        first, last = low if start is None else start, high if end is None else end
+        if not low <= first <= last <= high:
+            raise ValueError(f"[{first}, {last}) is not a range in [{low}, {high}).")
+        return text, first, last
+
+
+DESK: Final[ContextVar[Desk]] = ContextVar("graphrt_reading_desk")
+"""The desk of the turn that runs in this context."""
+
+Of = Annotated[str, Field(description='"text", or the name of the answers of an earlier map, such as "m1".')]
+Start = Annotated[int | None, Field(description="First offset; by default where the text begins.")]
+End = Annotated[int | None, Field(description="Offset after the last character; by default where the text ends.")]
+
+
+class Length(BaseModel):
+    """Return the length of the text, and where its documents begin."""
+
+    of: Of = "text"
+
+
+class Read(BaseModel):
+    """Read characters of the text. Long ranges are cut: search first, and read what surrounds a match."""
+
+    start: int
+    end: End = None
+    of: Of = "text"
+
+
+class Search(BaseModel):
+    """Find a literal text or a regular expression. The result has the number of matches, and each with its offset."""
+
+    query: str
+    regex: Annotated[
+        bool, Field(description="A match stays in one line. No lookaround, no \\b, no back references.")
+    ] = False
+    ignore_case: bool = False
+    start: Start = None
+    end: End = None
+    around: Annotated[int, Field(ge=0, le=500, description="Characters shown on each side of a match.")] = 60
+    of: Of = "text"
+
+
+class Split(BaseModel):
+    """Return the pieces into which `map` would cut a range."""
+
+    size: Annotated[int | None, Field(description="Size of a piece at most, in characters.")] = None
+    separator: Annotated[str, Field(description="A piece ends after the last of these in it.")] = "\n"
+    start: Start = None
+    end: End = None
+    of: Of = "text"
+
+
+class MapPieces(BaseModel):
+    """Ask a smaller model a question about each piece of a range, at the same time. It sees its piece alone."""
+
+    question: Annotated[str, Field(description="In full sentences: the model knows nothing else.")]
+    combine: Annotated[
+        Combine,
+        Field(
+            description="What the answers become: a list, the unique lines, the sum, least or greatest of the numbers, "
+            "or the count of pieces with an answer."
+        ),
+    ] = "list"
+    size: Annotated[int | None, Field(description="Size of a piece at most, in characters.")] = None
+    separator: Annotated[str, Field(description="A piece ends after the last of these in it.")] = "\n"
+    start: Start = None
+    end: End = None
+    of: Of = "text"
+
+
+class Ask(BaseModel):
+    """Ask another model a question about a range. A long range is read with these same tools."""
+
+    question: Annotated[str, Field(description="In full sentences: the model knows nothing else.")]
+    start: Start = None
+    end: End = None
+    of: Of = "text"
+
+
+class Note(BaseModel):
+    """Keep a note. Notes stay in view; results of tools do not."""
+
+    text: str
+    replace: Annotated[bool, Field(description="Whether it replaces all notes.")] = False
+
+
+class RunCode(BaseModel):
+    """Run code in a sandbox that can read the text."""
+
+    code: str
+
+
+def reading_tools(*, sandbox: bool) -> list[Tool]:
+    """Return the tools of a reader."""
+    made: list[tuple[str, type[Any], Callable[..., Any]]] = [
+        ("length", Length, _length),
+        ("read", Read, _read),
+        ("search", Search, _search),
+        ("split", Split, _split),
+        ("map", MapPieces, _later),
+        ("ask", Ask, _later),
+        ("note", Note, _noted),
+    ]
+    if sandbox:
+        made.append(("run_code", RunCode, _run_code))
+    return [
+        tool_from_model(model, fn, name=name, effect="idempotent" if name == "run_code" else "pure")
+        for name, model, fn in made
+    ]
+
+
+def _shown(text: str) -> ToolResult:
+    """Return *text* as a result, in the size that a prompt has room for."""
+    return ToolResult(text=clipped(text, DESK.get().limits.result_chars))
+
+
+def _told(error: Exception) -> ToolResult:
+    return ToolResult(text=clipped(str(error), DESK.get().limits.result_chars), error=True)
+
+
+def _length(asked: Length) -> ToolResult:
+    desk = DESK.get()
+    try:
+        text, start, end = desk.range_of(asked.of, None, None)
+    except ValueError as error:
+        return _told(error)
+    lines = [f"[{start}, {end}): {end - start} characters."]
+    begun = text.documents.between(start, end)
+    if begun:
+        lines.append(f"{len(begun)} documents begin in it; name and first offset:")
+        lines += [f"{name}: {at}" for name, at in map(text.documents.__getitem__, begun[:_MOST_LISTED])]
+    return _shown("\n".join(lines))
+
+
+def _read(asked: Read) -> ToolResult:
+    desk = DESK.get()
+    try:
+        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
+    except ValueError as error:
+        return _told(error)
+    most = desk.limits.result_chars
+    whole = text.read(start, min(end, start + most + 1))  # more is cut in any case, and need not be copied
+    if clipped(whole, most) == whole:
+        return ToolResult(text=whole)
+    shown = clipped(whole, most - 60, told=False)
+    return ToolResult(text=f"{shown}\n[cut here: read on from {start + len(shown)}]")
+
+
+def _search(asked: Search) -> ToolResult:
+    desk = DESK.get()
+    try:
+        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
+        found = list(islice(_matches(asked, text, start, end), MOST_MATCHES))
+    except TooMuchWorkError:
+        return _told(ValueError("The pattern needs too many states. Use a simpler one, or a literal text."))
+    except PatternError as error:
+        return _told(ValueError(f"The pattern cannot be used: {error}."))
+    except ValueError as error:
+        return _told(error)
+    many = "or more " if len(found) == MOST_MATCHES else ""
+    lines = [f"{len(found)} {many}matches in [{start}, {end})."]
+    room = desk.limits.result_chars - 200
+    for number, (first, last) in enumerate(found):
+        low, high = max(start, first - asked.around), min(end, min(last, first + 200) + asked.around)
+        line = f"[{first}, {last}) {text.read(low, high)!r}"
+        room -= len(line) + 1
+        if room < 0:
+            lines.append(f"{number} of them are shown. For more, search from start={found[number - 1][1]}.")
+            break
+        lines.append(line)
+    return _shown("\n".join(lines))
+
+
+def _matches(asked: Search, text: LongText, start: int, end: int) -> Iterator[tuple[int, int]]:
+    if not asked.query or len(asked.query) > _LONGEST_QUERY:
+        raise ValueError(f"Give a query of 1 to {_LONGEST_QUERY} characters.")
+    if not asked.regex:
+        size = len(asked.query)
+        return ((at, at + size) for at in text.find(asked.query, start, end, ignore_case=asked.ignore_case))
+    pattern = Pattern(asked.query, ignore_case=asked.ignore_case)
+    spans = pattern.spans(lambda at: text.windows(at, end), text.read, end, start)
+    return ((span.start, span.end) for span in spans)
+
+
+def _split(asked: Split) -> ToolResult:
+    desk, limits = DESK.get(), DESK.get().limits
+    try:
+        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
+        size = piece_size(asked.size, limits)
+    except ValueError as error:
+        return _told(error)
+    bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, most=MOST_MATCHES)
+    if bounds is None:
+        return _told(ValueError(f"That would be more than {MOST_MATCHES} pieces. Make them larger."))
+    ranges = ", ".join(f"[{one}, {other})" for one, other in pairwise(bounds))
+    return _shown(f"{len(bounds) - 1} pieces: {ranges}")
+
+
+def piece_size(asked: int | None, limits: RecursiveLimits) -> int:
+    """Return the size of the pieces of a map.
+
+    Raises:
+        ValueError: It is not between 1 and the limit; the message is for the model.
+    """
+    size = limits.piece_chars if asked is None else asked
+    if not 1 <= size <= limits.piece_chars:
+        raise ValueError(f"A piece has 1 to {limits.piece_chars} characters, not {size}.")
+    return size
+
+
+def _later(asked: MapPieces | Ask) -> ToolResult:  # noqa: ARG001
+    """Return nothing: the answers of the sub-calls become the result."""
+    return ToolResult(text="")
+
+
+def _noted(asked: Note) -> ToolResult:  # noqa: ARG001
+    """Return nothing: the reader keeps the note, and says so."""
+    return ToolResult(text="")
+
+
+async def _run_code(asked: RunCode) -> ToolResult:
+    desk = DESK.get()
+    assert desk.sandbox is not None  # noqa: S101 - the tool is offered with a sandbox only
+    return _shown(await desk.sandbox.run(asked.code, desk.text))

@@ -1,0 +1,196 @@
+"""`recursive`, a node that answers a question about a text of any length, and `RecursiveHarness`, the same as a harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, final
+
+import typing_extensions as te
+from pydantic import BaseModel
+
+from graphrt.commands import END, START
+from graphrt.errors._codes.recursion import BAD_CONTEXT_FIELD, NO_SANDBOX, PROMPT_TOO_SMALL
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.harness import (
+    Agent,
+    AgentLimits,
+    AgentReply,
+    ChatModel,
+    GraphHarness,
+    ModelProfile,
+    Prompt,
+    RunOptions,
+    Template,
+    UserMessage,
+)
+from graphrt.nodes._recursive.desk import Sandbox, reading_tools
+from graphrt.nodes._recursive.limits import CostBound, RecursiveLimits
+from graphrt.nodes._recursive.long_text import LongText
+from graphrt.nodes._recursive.prompts import room_needed
+from graphrt.nodes._recursive.reader import Setup, reader_graph
+from graphrt.nodes._state_access import checked_names, read
+
+__all__ = ["ReaderOptions", "RecursiveHarness", "recursive"]
+
+S = TypeVar("S")
+_READ: Final = "read"
+
+
+class ReaderOptions(te.TypedDict, total=False):
+    """Who reads, and within which bounds. Each may be left out."""
+
+    piece_model: str | ChatModel | None
+    """The model of sub-calls, usually a smaller one; None: the same."""
+    fallbacks: Sequence[str | ChatModel]
+    """Models that are called in turn when the reader's model has failed for good."""
+    limits: RecursiveLimits | None
+    sandbox: Sandbox | None
+    """Runs code that the model writes, as the tool `run_code`. None: no such tool."""
+    system: str
+    """Further instructions for readers."""
+    name: str
+    """Name of the readers' agent, "recursive" by default; that of sub-calls has the suffix "-piece"."""
+
+
+def recursive(
+    state: type[S],
+    question: str | Template | Callable[[S], str],
+    *,
+    context: str | Callable[[S], Any],
+    into: str,
+    model: str | ChatModel,
+    **options: te.Unpack[ReaderOptions],
+) -> CompiledGraph[S, Mapping[str, Any]]:
+    """Return a graph for `add_node` that answers a question about a text that is longer than any prompt.
+
+    The text is never part of a prompt. A model looks at it through tools: it searches, reads ranges, asks a smaller
+    model about many pieces at the same time, asks another reader about a long range, and keeps notes. Each sub-call is
+    a task: recorded, with a budget of its own, and shown by the stream mode `live`. Sub-calls name ranges, so the
+    journal never contains the text again.
+
+    `RecursiveLimits.bound()` tells what a reading can cost at most; a budget enforces it.
+
+    Args:
+        state: The state class of the graph around it.
+        question: The text of a Template over fields of the state, a Template, or a function of the state.
+        context: The field with the text, or a function of the state that returns it: a str, a sequence or mapping of
+            str, a path of a file in UTF-8, or a LongText. It must not change before the run has ended.
+        into: The field for the answer, a text.
+        model: The model of the readers. It must be able to call tools.
+        **options: See `ReaderOptions`.
+
+    Raises:
+        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+
+    Source:
+        Alex L. Zhang, Tim Kraska, Omar Khattab: Recursive Language Models, 2025. There the text is a variable of a
+        Python shell and the model writes code. Here it is a value behind tools, because no code of a model is executed.
+    """
+    setup = _setup(model, options)
+    asked: Any = Template(question) if isinstance(question, str) else question
+    if isinstance(asked, Template):
+        asked.check(state)
+    given: Any = context
+    if not callable(given):
+        if not isinstance(given, str) or not given.isidentifier():
+            raise BAD_CONTEXT_FIELD(given=context)
+        Template(f"{{{given}}}").check(state)  # says which fields there are
+    (target,) = checked_names("into", into, "recursive()", least=1)
+    if target.isidentifier():
+        Template(f"{{{target}}}").check(state)
+
+    def begin(values: Any) -> dict[str, Any]:
+        text = LongText.of(given(values) if callable(given) else read(values, given))
+        words = asked.render(values) if isinstance(asked, Template) else asked(values)
+        return {"source": text, "question": words, "start": 0, "end": text.length, "allowed": setup.limits.calls}
+
+    builder: GraphBuilder[S, Mapping[str, Any]] = GraphBuilder(state, name=setup.name)
+    builder.add_node(_READ, reader_graph(setup), input=begin, output={target: "answer"}, budget=setup.limits.budget)
+    builder.add_edge(START, _READ).add_edge(_READ, END)
+    return builder.compile()
+
+
+def _setup(model: Any, options: ReaderOptions) -> Setup:
+    limits = options.get("limits") or RecursiveLimits()
+    sandbox: Any = options.get("sandbox")
+    if sandbox is not None and not callable(getattr(sandbox, "run", None)):
+        raise NO_SANDBOX(given=sandbox)
+    name, system = options.get("name", "recursive"), options.get("system", "")
+    # One model call per run of the agent: the loop is the graph's, so that every turn and sub-call is a task.
+    reader = Agent(
+        model,
+        name=name,
+        tools=reading_tools(sandbox=sandbox is not None),
+        fallbacks=options.get("fallbacks", ()),
+        max_tokens=limits.answer_tokens,
+        limits=AgentLimits(model_calls=1, tool_calls=limits.tool_calls, on_limit="stop"),
+    )
+    least = room_needed(reader.tools.specs, limits, system)
+    if limits.prompt_chars < least:
+        taken = least - least // 8
+        raise PROMPT_TOO_SMALL(given=limits.prompt_chars, taken=taken, least=least)
+    piece = Agent(
+        options.get("piece_model") or model,
+        name=f"{name}-piece",
+        max_tokens=limits.finding_tokens,
+        limits=AgentLimits(model_calls=1),
+    )
+    return Setup(name=name, reader=reader, piece=piece, limits=limits, sandbox=sandbox, system=system)
+
+
+class _Asked(BaseModel):
+    """The state of a RecursiveHarness's graph."""
+
+    question: str
+    answer: str = ""
+
+
+@final
+class RecursiveHarness:
+    """A harness that answers questions about one long text: for code outside of graphs, or as `harness=` of a node.
+
+    In a node its reply is recorded when it is there; after a crash in the middle it begins anew. `recursive` makes a
+    node that goes on.
+
+    Args:
+        context: The text, as for `LongText.of`.
+        model: The model of the readers.
+        **options: See `ReaderOptions`.
+
+    Raises:
+        InputError: An argument is wrong.
+    """
+
+    def __init__(self, context: Any, *, model: str | ChatModel, **options: te.Unpack[ReaderOptions]) -> None:
+        self.text: Final = LongText.of(context)
+        """The text."""
+        limits = options.get("limits") or RecursiveLimits()
+        self.bound: Final[CostBound] = limits.bound()
+        """What an answer can cost at most."""
+        graph = recursive(_Asked, "{question}", context=lambda _: self.text, into="answer", model=model, **options)
+        self._graph: Final = GraphHarness(
+            graph, input=lambda prompt: {"question": _question(prompt)}, output=lambda state: state.answer
+        )
+        answer = limits.answer_tokens
+        self.profile: Final = ModelProfile(
+            name=graph.name, max_output_tokens=answer, count_tokens=lambda _: max(0, self.bound.tokens - answer)
+        )
+        """Tells a budget to hold the whole bound before a call."""
+
+    async def run(self, prompt: Prompt, /, **options: te.Unpack[RunOptions]) -> AgentReply:
+        """Answer the last message of *prompt*.
+
+        Raises:
+            InputError: Options were given, which it does not have.
+            LimitError: No answer was found within the limits.
+            HarnessError: A model call of a reader failed.
+        """
+        reply = await self._graph.run(prompt, **options)
+        return AgentReply(text=reply.text, usage=reply.usage, model=reply.model)
+
+
+def _question(prompt: Prompt) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    said = [message.text for message in prompt if isinstance(message, UserMessage)]
+    return said[-1] if said else ""

@@ -1,0 +1,141 @@
+"""What follows from the tool calls of one turn: notes that are kept, and sub-calls that are planned or refused.
+
+Calls are judged in their order, each against what the ones before it took. All functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pydantic import BaseModel
+
+from graphrt.harness import ToolCall, ToolMessage
+from graphrt.nodes._recursive.desk import DEFERRED, Ask, Desk, MapPieces, Note, piece_size
+from graphrt.nodes._recursive.limits import clipped, size_of
+from graphrt.nodes._recursive.sub_calls import Plan, cut_into_pieces
+
+__all__ = ["Outcome", "outcome_of"]
+
+_LEAST: Final = 2
+"""Model calls with which a reader below can do anything."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What one turn led to."""
+
+    results: list[ToolMessage] = field(default_factory=list[ToolMessage])
+    """A result for each call, in order; empty texts for those that wait for sub-calls."""
+    notes: list[str]
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    """Plans by key, in the order of the calls."""
+    allowed: dict[str, int] = field(default_factory=dict[str, int])
+    """Model calls of each reader below that a plan starts, by key of the plan."""
+
+
+def outcome_of(
+    calls: Sequence[ToolCall],
+    results: Sequence[ToolMessage],
+    *,
+    desk: Desk,
+    question: str,
+    notes: Sequence[str],
+    turn: int,
+    known: int,
+    left: int,
+    reads_deeper: bool,
+) -> Outcome:
+    """Return what the tool calls of a turn lead to.
+
+    Args:
+        calls: The calls.
+        results: Their results, as far as the tools gave them.
+        desk: What the turn works on.
+        question: The question that the reader answers.
+        notes: Its notes so far.
+        turn: Number of the turn, from 0.
+        known: Plans made in earlier turns.
+        left: Sub-calls that the reader may still make.
+        reads_deeper: Whether there may be a reader below.
+    """
+    made = Outcome(notes=list(notes))
+    told = {one.tool_call_id: one for one in results}
+    for number, call in enumerate(calls):
+        result = told.get(call.id) or ToolMessage(tool_call_id=call.id, text="This call was not made.", error=True)
+        if not result.error and call.name == "note":
+            result = _noted(Note.model_validate(call.arguments), result, made, desk.limits.notes_chars)
+        elif not result.error and call.name in DEFERRED:
+            try:
+                plan, takes = _planned(
+                    call, desk, question, name=f"m{known + len(made.plans) + 1}", left=left, reads_deeper=reads_deeper
+                )
+            except ValueError as error:
+                result = replace(result, text=str(error), error=True)
+            else:
+                left -= takes
+                key = f"{turn}.{number}"
+                made.plans[key] = plan
+                if plan["reader"]:
+                    made.allowed[key] = takes
+        made.results.append(replace(result, text=clipped(result.text, desk.limits.result_chars)))
+    return made
+
+
+def _noted(note: Note, result: ToolMessage, made: Outcome, most: int) -> ToolMessage:
+    notes = [*([] if note.replace else made.notes), f"- {note.text}"]
+    size = sum(size_of(one) + 2 for one in notes)
+    if size > most:
+        text = f"Not kept: the notes would have {size} characters, of at most {most}. Replace them by shorter ones."
+        return replace(result, text=text, error=True)
+    made.notes = notes
+    return replace(result, text="Kept.")
+
+
+def _planned(
+    call: ToolCall, desk: Desk, question: str, *, name: str, left: int, reads_deeper: bool
+) -> tuple[Plan, int]:
+    """Return the plan of a `map` or `ask`, and how many model calls it may take.
+
+    Raises:
+        ValueError: It is refused; the message is for the model.
+    """
+    asked: BaseModel = (MapPieces if call.name == "map" else Ask).model_validate(call.arguments)
+    assert isinstance(asked, MapPieces | Ask)  # noqa: S101 - for type checkers
+    limits = desk.limits
+    text, start, end = desk.range_of(asked.of, asked.start, asked.end)
+    wide = size_of(asked.question)
+    if not asked.question.strip() or wide > limits.question_chars:
+        raise ValueError(f"A question has 1 to {limits.question_chars} characters, not {wide}.")
+    if start == end:
+        raise ValueError("The range is empty.")
+    if left < 1:
+        raise ValueError("No sub-calls are left. Answer from what you know.")
+    if isinstance(asked, MapPieces):
+        size = piece_size(asked.size, limits)
+        bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, most=left)
+        if bounds is None:
+            raise ValueError(f"That needs more sub-calls than the {left} that are left. Search first, or map less.")
+        plan = _plan(asked, name, bounds, combine=asked.combine, reader=False)
+        return plan, len(bounds) - 1
+    short = end - start <= limits.piece_chars and size_of(text.read(start, end)) <= limits.piece_chars
+    if not short:
+        if _words(asked.question) == _words(question) and asked.of == "text" and (start, end) == (desk.start, desk.end):
+            raise ValueError("This is the question that you are answering, about all of your text. Take it apart.")
+        if not reads_deeper or asked.of != "text":
+            raise ValueError(
+                f"Here ask takes at most {limits.piece_chars} characters. Use map, or a part of the range."
+            )
+        if left < _LEAST:
+            raise ValueError(f"{left} sub-calls are left, too few to read a long range.")
+    plan = _plan(asked, name, [start, end], combine="answer", reader=not short)
+    return plan, 1 if short else min(left, limits.reader_calls)
+
+
+def _plan(asked: MapPieces | Ask, name: str, bounds: list[int], *, combine: str, reader: bool) -> Plan:
+    return Plan(name=name, question=asked.question, of=asked.of, combine=combine, bounds=bounds, reader=reader)
+
+
+def _words(text: str) -> list[str]:
+    return text.casefold().split()

@@ -1,0 +1,148 @@
+"""Sub-calls of a reader, as plain data: which pieces a question is asked of, and what its answers are together.
+
+Sub-calls name ranges of the text and never hold it. All functions are pure, so a resumed run plans the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal, TypeAlias
+
+from typing_extensions import TypedDict
+
+from graphrt.nodes._recursive.limits import size_of
+from graphrt.nodes._recursive.long_text import LongText
+
+__all__ = ["NOTHING", "Combine", "Finding", "Plan", "as_text", "combined", "cut_into_pieces", "findings_of"]
+
+Combine: TypeAlias = Literal["list", "unique", "sum", "min", "max", "count"]
+"""What the answers of a map become together."""
+NOTHING: Final = "NONE"
+"""What a sub-call answers if its piece says nothing about the question."""
+_NUMBER: Final = re.compile(r"[-+]?(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w])")
+_LISTED: Final = 5
+"""Failed pieces that a result names."""
+
+
+class Plan(TypedDict):
+    """Sub-calls that one tool call asks for."""
+
+    name: str
+    """Name of the text that the answers make, such as "m1"."""
+    question: str
+    of: str
+    """The text that is read: "text", or the name of an earlier plan."""
+    combine: str
+    """A `Combine`, or "answer" for a single question."""
+    bounds: list[int]
+    """Where the pieces begin, and where the last one ends: 2..n offsets."""
+    reader: bool
+    """Whether a reader answers, one level below, in place of one call."""
+
+
+class Finding(TypedDict):
+    """The answer of one sub-call."""
+
+    plan: str
+    """Key of its plan."""
+    at: int
+    """Number of its piece, from 0."""
+    text: str
+    failed: bool
+
+
+def cut_into_pieces(text: LongText, start: int, end: int, *, size: int, separator: str, most: int) -> list[int] | None:
+    """Return where the pieces of a range begin, and where the last one ends; None for more than *most* pieces.
+
+    Args:
+        text: The text.
+        start: Where the range begins.
+        end: Where it ends.
+        size: Size of a piece at most; see `size_of`.
+        separator: A piece ends after the last one inside it, if there is one. An empty text cuts anywhere.
+        most: Most pieces.
+    """
+    bounds = [start]
+    at = start
+    while at < end:
+        if len(bounds) > most:
+            return None
+        piece = text.read(at, min(end, at + size))
+        while (wide := size_of(piece)) > size:
+            piece = piece[: max(1, min(len(piece) - 1, len(piece) * size // wide))]
+            if len(piece) == 1:
+                break
+        if at + len(piece) < end and separator:
+            last = piece.rfind(separator)
+            if last >= 0:
+                piece = piece[: last + len(separator)]
+        at += len(piece)
+        bounds.append(at)
+    return bounds
+
+
+def findings_of(key: str, found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of a plan, in the order of its pieces."""
+    return sorted((one for one in found if one["plan"] == key), key=lambda one: one["at"])
+
+
+def as_text(plan: Plan, found: Sequence[Finding]) -> str:
+    """Return the answers of a plan as a text of its own, one line or more for each piece that has an answer."""
+    bounds = plan["bounds"]
+    return "\n".join(
+        f"[{bounds[one['at']]}, {bounds[one['at'] + 1]}) {one['text']}" for one in found if not _says_nothing(one)
+    )
+
+
+def combined(plan: Plan, found: Sequence[Finding]) -> str:
+    """Return what the findings of a plan are together, for the reader's prompt."""
+    failed = [one for one in found if one["failed"]]
+    given = [one for one in found if not one["failed"]]
+    if plan["combine"] == "answer":
+        (one,) = found
+        return f"The sub-call failed: {one['text']}" if one["failed"] else one["text"]
+    spoken = [one for one in given if not _says_nothing(one)]
+    lines = [f"{len(found)} pieces: {len(spoken)} answers, {len(given) - len(spoken)} {NOTHING}, {len(failed)} failed."]
+    if failed:
+        lines.append(f"Failed: {_ranges(plan, failed)}. First: {failed[0]['text']}")
+    match plan["combine"]:
+        case "list":
+            lines.append(as_text(plan, spoken))
+        case "unique":
+            lines += dict.fromkeys(line.strip() for one in spoken for line in one["text"].splitlines() if line.strip())
+        case "count":
+            lines.insert(0, f"count = {len(spoken)}")
+        case _:
+            numbers = [(one, _number(one["text"])) for one in spoken]
+            known = [number for _, number in numbers if number is not None]
+            odd = [one for one, number in numbers if number is None]
+            lines.insert(0, f"{plan['combine']} = {_reduced(plan['combine'], known)}")
+            if odd:
+                lines.append(f"Not exactly one number, and left out: {_ranges(plan, odd)}. First: {odd[0]['text']}")
+    lines.insert(1, f"All answers are the text {plan['name']!r}, for of=.")
+    return "\n".join(lines)
+
+
+def _reduced(combine: str, numbers: Sequence[Decimal]) -> str:
+    if combine == "sum":
+        return f"{sum(numbers, Decimal(0)):f}"
+    if not numbers:
+        return NOTHING
+    return f"{(min if combine == 'min' else max)(numbers):f}"
+
+
+def _number(text: str) -> Decimal | None:
+    found = _NUMBER.findall(text)
+    return Decimal(found[0].replace(",", "")) if len(found) == 1 else None
+
+
+def _says_nothing(one: Mapping[str, Any]) -> bool:
+    return str(one["text"]).strip().rstrip(".").upper() in ("", NOTHING)
+
+
+def _ranges(plan: Plan, some: Sequence[Finding]) -> str:
+    bounds = plan["bounds"]
+    shown = ", ".join(f"[{bounds[one['at']]}, {bounds[one['at'] + 1]})" for one in some[:_LISTED])
+    return shown if len(some) <= _LISTED else f"{shown} and {len(some) - _LISTED} more"
