@@ -51,6 +51,8 @@ PRINTS = {
     "user:  How many teapots do you have?\nclerk: In stock: 3.\n"
     "user:  Order 2 of them, please.\nasked: order {'item': 'teapot', 'count': 2}\nclerk: Ordered: 2 of teapot.\n"
     "[10 messages, orders: [('teapot', 2)]]\n",
+    "long_context": "at most 600 calls and 17,370,000 tokens\n100 pieces read\n200 pieces read\n300 pieces read\n"
+    "400 pieces read\nRelease v3 broke the checkout; 1225 of its requests failed.\n[449 calls, 1,070,284 tokens]\n",
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 

@@ -13,7 +13,7 @@ import pytest
 import graphrt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SUITES = ("ticket_router", "support_triage", "research_map_reduce", "runbook")
+SUITES = ("ticket_router", "support_triage", "research_map_reduce", "runbook", "long_context")
 
 # Suite, what stands in its graph.py, the bug in its place, the test that fails, and what it says.
 PLANTED = [
@@ -73,6 +73,20 @@ PLANTED = [
         "test_a_plan_without_questions_has_an_empty_report",
         "visited is not as expected.",
     ),
+    (
+        "long_context",
+        "RecursiveLimits(calls=600, depth=0)",
+        "RecursiveLimits(calls=10, depth=0)",
+        "test_the_release_is_found_and_every_failed_request_is_counted",
+        "state.answer is not as expected.",
+    ),
+    (
+        "long_context",
+        'f"No answer to {state.question!r}: {ctx.error}"',
+        "str(ctx.error)",
+        "test_a_model_that_never_answers_is_given_up",
+        "AssertionError",
+    ),
 ]
 
 
@@ -113,7 +127,7 @@ def test_copied_suites_pass_and_take_every_route(tmp_path: Path, mode: str) -> N
     code, text = run(tmp_path, f"--import-mode={mode}", "--graphrt-cov=.", "--graphrt-cov-fail-under=100")
 
     assert code == 0, text
-    assert all(graph in text for graph in ("ticket-router", "support", "research", "TOTAL")), text
+    assert all(graph in text for graph in ("ticket-router", "support", "research", "long-context", "TOTAL")), text
 
 
 @pytest.mark.parametrize(
