@@ -32,6 +32,7 @@ def test_needles_are_found_and_amounts_added_up_over_ten_megabytes(library: Book
     result = graph.run({"book": library.text})
 
     assert result.state.answer == library.answer
+    assert result.warnings == ()
     sizes = [size_of_prompt(request.messages, request.tools) for request in reader.calls]
     assert len(sizes) == 4
     assert max(sizes) <= LIMITS.prompt_chars
