@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
 from graphrt.compat.lar._state import BUDGET, is_items, is_mapping
@@ -241,7 +241,7 @@ class AdaptiveNode(BaseNode):
         max_redesigns: How often the model may try again.
     """
 
-    links = ("next_node", "error_node")
+    links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
 
     def __init__(
         self,
@@ -261,12 +261,12 @@ class AdaptiveNode(BaseNode):
                 option="validator", owner=type(self).__name__, expected="a TopologyValidator", given=given
             )
         instruction = system_instruction or "You design graphs. Answer with one JSON object and nothing else."
-        self.designer = LLMNode(llm_model, prompt_template, "design", system_instruction=instruction)
+        self.designer: LLMNode = LLMNode(llm_model, prompt_template, "design", system_instruction=instruction)
         self.validator = validator
-        self.next_node = link("next_node", next_node, self)
-        self.error_node = link("error_node", error_node, self)
-        self.context_keys = names("context_keys", context_keys, self)
-        self.max_redesigns = whole("max_redesigns", max_redesigns, self, least=0)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
+        self.error_node: BaseNode | None = link("error_node", error_node, self)
+        self.context_keys: list[str] = names("context_keys", context_keys, self)
+        self.max_redesigns: int = whole("max_redesigns", max_redesigns, self, least=0)
         self.depth = 1
         """How deep its design is nested; more than 1 in a design."""
 

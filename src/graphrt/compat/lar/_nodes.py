@@ -59,12 +59,12 @@ class AddValueNode(BaseNode):
         next_node: The node that follows.
     """
 
-    links = ("next_node",)
+    links: ClassVar[tuple[str, ...]] = ("next_node",)
 
     def __init__(self, key: str, value: Any, next_node: BaseNode | None = None) -> None:
-        self.key = name("key", key, self)
+        self.key: str = name("key", key, self)
         self.value = value
-        self.next_node = link("next_node", next_node, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
 
 
 class LLMNode(BaseNode):
@@ -89,7 +89,7 @@ class LLMNode(BaseNode):
         InputError: An argument is wrong (`bad-node-object`), or the template (`template-field`).
     """
 
-    links = ("next_node",)
+    links: ClassVar[tuple[str, ...]] = ("next_node",)
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class LLMNode(BaseNode):
         fallbacks: Sequence[str] | None = None,
         caching: bool = False,
     ) -> None:
-        self.model_name = name("model_name", model_name, self)
-        self.prompt_template = name("prompt_template", prompt_template, self)
-        self.template = Template(_DOUBLED.sub(r"{\2}", prompt_template))
-        self.output_key = name("output_key", output_key, self)
-        self.next_node = link("next_node", next_node, self)
-        self.max_retries = whole("max_retries", max_retries, self, least=0)
+        self.model_name: str = name("model_name", model_name, self)
+        self.prompt_template: str = name("prompt_template", prompt_template, self)
+        self.template: Template = Template(_DOUBLED.sub(r"{\2}", prompt_template))
+        self.output_key: str = name("output_key", output_key, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
+        self.max_retries: int = whole("max_retries", max_retries, self, least=0)
         self.system_instruction = system_instruction
         given: Any = generation_config
         if given is not None and not isinstance(given, Mapping):
@@ -119,7 +119,7 @@ class LLMNode(BaseNode):
         self.generation_config: dict[str, Any] = dict(generation_config or {})
         self.stream = stream
         self.response_format = response_format
-        self.fallbacks = names("fallbacks", [] if fallbacks is None else fallbacks, self)
+        self.fallbacks: list[str] = names("fallbacks", [] if fallbacks is None else fallbacks, self)
         self.caching = caching
 
 
@@ -143,7 +143,7 @@ class ReduceNode(LLMNode):
         **options: Any,
     ) -> None:
         super().__init__(model_name, prompt_template, output_key, next_node, **options)
-        self.input_keys = names("input_keys", input_keys, self, least=1)
+        self.input_keys: list[str] = names("input_keys", input_keys, self, least=1)
 
 
 class RouterNode(BaseNode):
@@ -157,7 +157,7 @@ class RouterNode(BaseNode):
         default_node: Where any other name leads.
     """
 
-    links = ("path_map", "default_node")
+    links: ClassVar[tuple[str, ...]] = ("path_map", "default_node")
 
     def __init__(
         self,
@@ -165,12 +165,12 @@ class RouterNode(BaseNode):
         path_map: Mapping[str, BaseNode],
         default_node: BaseNode | None = None,
     ) -> None:
-        self.decision_function = function("decision_function", decision_function, self)
+        self.decision_function: Callable[..., Any] = function("decision_function", decision_function, self)
         given: Any = path_map
         if not isinstance(given, Mapping) or not given or not all(map(_is_path, path_map.items())):
             raise BAD_PATHS(given=given)
         self.path_map: dict[str, BaseNode] = dict(path_map)
-        self.default_node = link("default_node", default_node, self)
+        self.default_node: BaseNode | None = link("default_node", default_node, self)
 
 
 class ToolNode(BaseNode):
@@ -186,7 +186,7 @@ class ToolNode(BaseNode):
             it the run stops.
     """
 
-    links = ("next_node", "error_node")
+    links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
 
     def __init__(
         self,
@@ -196,20 +196,20 @@ class ToolNode(BaseNode):
         next_node: BaseNode | None = None,
         error_node: BaseNode | None = None,
     ) -> None:
-        self.tool_function = function("tool_function", tool_function, self)
-        self.input_keys = names("input_keys", input_keys, self)
-        self.output_key = None if output_key is None else name("output_key", output_key, self)
-        self.next_node = link("next_node", next_node, self)
-        self.error_node = link("error_node", error_node, self)
+        self.tool_function: Callable[..., Any] = function("tool_function", tool_function, self)
+        self.input_keys: list[str] = names("input_keys", input_keys, self)
+        self.output_key: str | None = None if output_key is None else name("output_key", output_key, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
+        self.error_node: BaseNode | None = link("error_node", error_node, self)
 
 
 class ClearErrorNode(BaseNode):
     """Sets `last_error` to None."""
 
-    links = ("next_node",)
+    links: ClassVar[tuple[str, ...]] = ("next_node",)
 
     def __init__(self, next_node: BaseNode | None = None) -> None:
-        self.next_node = link("next_node", next_node, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
 
 
 class BatchNode(BaseNode):
@@ -225,7 +225,7 @@ class BatchNode(BaseNode):
         error_node: The node that follows if branches fail; it finds the text as the key `last_error`.
     """
 
-    links = ("next_node", "error_node")
+    links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
 
     def __init__(
         self, nodes: Sequence[BaseNode], next_node: BaseNode | None = None, error_node: BaseNode | None = None
@@ -234,8 +234,8 @@ class BatchNode(BaseNode):
         if not isinstance(given, (list, tuple)):
             raise NOT_A_NODE_OBJECT(option="nodes", owner="BatchNode", given=given)
         self.nodes: list[BaseNode] = [required(f"nodes[{at}]", one, self) for at, one in enumerate(nodes)]
-        self.next_node = link("next_node", next_node, self)
-        self.error_node = link("error_node", error_node, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
+        self.error_node: BaseNode | None = link("error_node", error_node, self)
 
 
 class HumanJuryNode(BaseNode):
@@ -252,7 +252,7 @@ class HumanJuryNode(BaseNode):
         next_node: The node that follows.
     """
 
-    links = ("next_node",)
+    links: ClassVar[tuple[str, ...]] = ("next_node",)
 
     def __init__(
         self,
@@ -262,11 +262,11 @@ class HumanJuryNode(BaseNode):
         context_keys: Sequence[str] = (),
         next_node: BaseNode | None = None,
     ) -> None:
-        self.prompt = name("prompt", prompt, self)
-        self.choices = [choice.lower() for choice in names("choices", choices, self, least=1)]
-        self.output_key = name("output_key", output_key, self)
-        self.context_keys = names("context_keys", context_keys, self)
-        self.next_node = link("next_node", next_node, self)
+        self.prompt: str = name("prompt", prompt, self)
+        self.choices: list[str] = [choice.lower() for choice in names("choices", choices, self, least=1)]
+        self.output_key: str = name("output_key", output_key, self)
+        self.context_keys: list[str] = names("context_keys", context_keys, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
 
 
 class FunctionalNode(BaseNode):
@@ -278,15 +278,15 @@ class FunctionalNode(BaseNode):
         next_node: The node that follows.
     """
 
-    links = ("next_node",)
+    links: ClassVar[tuple[str, ...]] = ("next_node",)
 
     def __init__(
         self, func: Callable[[Any], Any], output_key: str | None = None, next_node: BaseNode | None = None
     ) -> None:
-        self.func = function("func", func, self)
-        self.output_key = None if output_key is None else name("output_key", output_key, self)
-        self.next_node = link("next_node", next_node, self)
-        self.__name__ = str(getattr(func, "__name__", type(func).__name__))
+        self.func: Callable[..., Any] = function("func", func, self)
+        self.output_key: str | None = None if output_key is None else name("output_key", output_key, self)
+        self.next_node: BaseNode | None = link("next_node", next_node, self)
+        self.__name__: str = str(getattr(func, "__name__", type(func).__name__))
         self.__doc__ = getattr(func, "__doc__", None)
 
 
