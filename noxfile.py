@@ -53,6 +53,13 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def tampering(session: nox.Session) -> None:
+    """Flip every bit of an audit log, and read all of it each time, with both verifiers: about an hour."""
+    session.install("--editable", ".[dev]")
+    session.run("pytest", *PARALLEL, "tests/audit", *session.posargs, env={"GRAPHRT_FULL": "1", "CI": "true"})
+
+
+@nox.session
 def machine(session: nox.Session) -> None:
     """Use threads at random, on every store, and compare them with a model: 1,000 examples of 100 steps."""
     session.install("--editable", ".[dev]")

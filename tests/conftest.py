@@ -49,6 +49,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 SLOW: Final = (
     # They kill processes, wait for locks and leases, or search for counterexamples for a while.
+    "tests/audit",
     "tests/crash",
     "tests/faults",
     "tests/machine",

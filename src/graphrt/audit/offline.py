@@ -1,0 +1,1244 @@
+"""Verifies an audit log in its portable form, and proofs that were taken from one, with the standard library alone.
+
+This file imports nothing of graphrt, so an auditor can copy it and run it on its own:
+
+    python offline.py LOG.jsonl --key-file KEY --anchor HEADS.jsonl
+
+`docs/reference/audit-log.md` describes the form. Everything is computed again from the bytes of the file; nothing that
+the file says about itself is believed. One line is in memory at a time, and 40 bytes for each record before it.
+
+Until the first thing that is wrong, a record is checked in full: its number, its lines, its link to the record before,
+the state after it, its MAC. After that the state is no longer known, so the hash of the state in the seal is taken as it
+is, and the other checks go on, to say of each later record whether it is damaged too.
+
+Only reading and verdicts may live here; proofs are made in `proofs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import hmac
+import json
+import re
+import struct
+import sys
+from array import array
+from binascii import a2b_base64, b2a_base64
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from io import BytesIO
+from itertools import islice
+from os import PathLike, fspath
+from typing import Any, BinaryIO, Final, TypeAlias, final
+
+FORM: Final = "graphrt-audit/1"
+INCLUSION: Final = "graphrt-inclusion/1"
+CONSISTENCY: Final = "graphrt-consistency/1"
+MOST_BYTES: Final = 1 << 28
+"""Longest line that is read."""
+MOST_FINDINGS: Final = 100
+"""Findings after which those with a verdict that was found before are only counted."""
+_ERASED: Final = b'{"$t":"erased","v":null}'
+_BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
+_UNKEYED: Final = bytes(8)
+_HEX64: Final = re.compile(r"[0-9a-f]{64}")
+_RECORD: Final = {"count", "lines", "seal", "seq"}
+_HEAD: Final = frozenset({"at", "kid", "log", "mac", "root", "seq", "size", "thread"})
+_SIGNED: Final = _HEAD | {"signature", "signer"}
+_SAMPLES: Final = (b"a-string-secret-at-least-256-bits-long", b"abcdefghijklmnopqrstuvwxyz123456")
+"""Keys of 32 bytes and more that documentation shows."""
+_BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
+"""What Python raises on data of another form than expected."""
+
+Source: TypeAlias = "str | PathLike[str] | bytes | BinaryIO"
+"""A path, the bytes themselves, or a binary file."""
+
+
+class Verdict(str, Enum):  # noqa: UP042 - `StrEnum` formats differently from plain strings in older tools
+    """What was found. The order is that of badness: a log gets the worst verdict of its findings."""
+
+    SOUND = "sound"
+    REDACTED = "redacted"
+    OPEN_RUN = "open-run"
+    TAIL_UNANCHORED = "tail-unanchored"
+    UNANCHORED = "unanchored"
+    WEAK_KEY = "weak-key"
+    TORN = "torn"
+    KEY_MISSING = "key-missing"
+    WRONG_KEY = "wrong-key"
+    NEWER_FORM = "newer-form"
+    UNREADABLE = "unreadable"
+    TRUNCATED = "truncated"
+    UNKEYED = "unkeyed"
+    ANOTHER_LOG = "another-log"
+    FORKED = "forked"
+    MISSING = "missing"
+    REORDERED = "reordered"
+    DUPLICATED = "duplicated"
+    ALTERED = "altered"
+
+    @property
+    def exit_code(self) -> int:
+        """0: proved. 3: nothing is wrong, but not all of it is proved. 2: it cannot be checked. 1: it was changed."""
+        rank = _RANKS[self]
+        return 0 if rank <= 1 else 3 if rank <= _RANKS[Verdict.TORN] else 2 if rank <= _RANKS[Verdict.UNREADABLE] else 1
+
+
+_RANKS: Final[dict[Verdict, int]] = {verdict: rank for rank, verdict in enumerate(Verdict)}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found."""
+
+    verdict: Verdict
+    message: str
+    """A sentence."""
+    line: int | None = None
+    """Number of the line in the file, from 1."""
+    record: int | None = None
+    """Number of the record in the file, from 1: the first one that this puts in doubt."""
+    seq: int | None = None
+    """The first entry that this puts in doubt."""
+    where: str = "log"
+    """`log`, `anchor` or `proof`."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a verification found, and what is proved in spite of it."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    """Everything that was found, in the order of the file; after `MOST_FINDINGS`, new verdicts only."""
+    more_findings: int = 0
+    """Findings beyond those."""
+    proved: str = "Nothing is proved."
+    """A sentence that says what is."""
+    log: str = ""
+    thread: str = ""
+    records: int = 0
+    """Records in the file that could be read."""
+    proved_records: int = 0
+    """Records from the beginning that are as they were written."""
+    proved_seq: int = 0
+    """The last entry of those."""
+    authenticated_seq: int = 0
+    """The last entry of those whose MAC was verified; 0 without a key."""
+    anchored_seq: int = 0
+    """The last entry that an anchored head proves; 0 without one."""
+    heads: int = 0
+    """Heads in the file that fit."""
+    erased_lines: int = 0
+    withheld_blobs: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the script; see `Verdict.exit_code`."""
+        return self.verdict.exit_code
+
+    @property
+    def first(self) -> Finding | None:
+        """The finding that decided the verdict; None if there is none."""
+        return next((one for one in self.findings if one.verdict is self.verdict), None)
+
+    @property
+    def first_bad(self) -> int | None:
+        """Number of the first record that is in doubt because something was changed; None if nothing was."""
+        return min((one.record or 1 for one in self.findings if one.verdict.exit_code == 1), default=None)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words, and what is proved."""
+        first = self.first
+        told = first.message if first is not None else "Everything fits."
+        return f"{self.verdict.value}: {told} {self.proved}"
+
+    def as_json(self) -> str:
+        """Return the report as JSON."""
+        return json.dumps({**asdict(self), "sentence": self.sentence, "exit_code": self.exit_code}, ensure_ascii=True)
+
+
+# --------------------------------------------------------------------------------------------------------- primitives
+
+
+def _sha(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def kid_of(root: bytes) -> bytes:
+    """Return the name of a root key."""
+    return hmac.digest(root, b"graphrt/kid/v1\x00", "sha256")[:8]
+
+
+def key_of(root: bytes, log: str) -> bytes:
+    """Return the key of one log: HKDF-SHA256 (RFC 5869) without salt."""
+    secret = hmac.digest(bytes(32), root, "sha256")
+    return hmac.digest(secret, b"graphrt/log-key/v1\x00" + log.encode() + b"\x01", "sha256")
+
+
+def genesis(log: str) -> bytes:
+    """Return what `prev` is in the first header of a log."""
+    return _sha(b"graphrt/journal/v1\x00", log.encode())
+
+
+def weakness(root: bytes) -> str | None:
+    """Return why a key is weak, or None."""
+    if len(root) < 32:
+        return f"it has {len(root)} bytes, fewer than 32"
+    if root in _SAMPLES:
+        return "it is a sample from documentation"
+    if len(set(root)) < 12:
+        return f"it has only {len(set(root))} different bytes"
+    return None
+
+
+def _joined(left: bytes, right: bytes) -> bytes:
+    return _sha(b"\x01", left, right)
+
+
+def _grow(roots: list[bytes], size: int, leaf: bytes) -> None:
+    """Add a leaf to a Merkle tree (RFC 9162) of *size* leaves, of which the roots of the whole subtrees are kept."""
+    while size & 1:
+        leaf = hashlib.sha256(b"\x01" + roots.pop() + leaf).digest()
+        size >>= 1
+    roots.append(leaf)
+
+
+def _root(roots: Sequence[bytes]) -> bytes:
+    node = roots[-1] if roots else _sha()
+    for left in reversed(roots[:-1]):
+        node = _joined(left, node)
+    return node
+
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_dumps_as_is: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text[:20]} is not an integer")
+
+
+_loads: Final = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse).decode
+_loads_structure: Final = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """Return the object that a canonical line holds.
+
+    Raises:
+        ValueError: It is not a JSON object, or not written canonically (RFC 8785).
+    """
+    try:
+        value = _loads(line.decode())
+        if value.__class__ is not dict:
+            raise ValueError("it is not an object")
+        begin = value.get("begin")
+        if begin.__class__ is dict and begin.get("digests").__class__ is dict:
+            # The one object with keys of users. RFC 8785 sorts by UTF-16 code units, Python by code points.
+            names = sorted(begin["digests"], key=lambda name: name.encode("utf-16-be"))
+            begin = dict(sorted({**begin, "digests": {name: begin["digests"][name] for name in names}}.items()))
+            same = _dumps_as_is({**value, "begin": begin})
+        else:
+            same = _dumps(value)
+        if same.encode() != line:
+            raise ValueError("it is not in canonical form")
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def _int(value: Any, least: int = 0, most: int = (1 << 64) - 1) -> int:
+    if value.__class__ is not int or not least <= value <= most:
+        raise ValueError("a number is missing or out of range")
+    return value
+
+
+def _text(value: Any) -> str:
+    if value.__class__ is not str:
+        raise ValueError("a text is missing")
+    return value
+
+
+def _hex(value: Any) -> bytes:
+    if not _HEX64.fullmatch(_text(value)):
+        raise ValueError("a hash is missing")
+    return bytes.fromhex(value)
+
+
+def _base64(value: Any) -> bytes:
+    data = a2b_base64(_text(value), strict_mode=True)
+    if b2a_base64(data, newline=False).decode() != value:
+        raise ValueError("it is not canonical base64")
+    return data
+
+
+# -------------------------------------------------------------------------------------------------------------- seals
+
+
+@final
+class Sealed:
+    """A record with its seal taken apart.
+
+    Raises:
+        ValueError: It does not have the form of a record.
+    """
+
+    __slots__ = ("at", "commits", "count", "entries", "erased", "kid", "leaf", "lines", "macs", "more", "names", "newer", "prev", "seq", "state", "version")  # fmt: skip
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        if set(value) != _RECORD:
+            raise ValueError("it is not a record")
+        self.seq: int = _int(value["seq"], 1)
+        self.count: int = _int(value["count"], 1, (1 << 32) - 1)
+        self.lines: list[bytes] = [line.encode() for line in value["lines"]]
+        lines = self.lines
+        if not lines or self.count > self.seq or value["lines"].__class__ is not list:
+            raise ValueError("it is not a record")
+        seal = _base64(value["seal"])
+        self._structure(lines[0])
+        self.version: int = seal[0]
+        self.prev: bytes | None = None
+        """`prev` as a header of version 1 has it."""
+        self.kid, self.macs = _UNKEYED, ()
+        self.erased: tuple[int, ...] = ()
+        if self.version == 1:
+            _, seq, count, at, self.prev, body, self.state = struct.unpack(">BQIq32s32s32s", seal[:117])
+            self.commits = self._commits(lines, seal[117:])
+            self.leaf: bytes = _sha(b"\x00", seal[:117])
+            if (seq, count, at, body) != (self.seq, self.count, self.at, _sha(*self.commits)):
+                raise ValueError("its seal is of another record")
+        else:
+            self._seal_2(lines, seal)
+
+    kid: bytes
+    macs: tuple[bytes, ...]
+    commits: list[bytes]
+    state: bytes
+
+    def _structure(self, line: bytes) -> None:
+        structure: Any = _loads_structure(line.decode())
+        if structure.__class__ is not list:
+            raise ValueError("its structure cannot be read")
+        version: Any
+        at: Any
+        version, at, _, _, *rest = structure
+        self.names: Any = rest[0]
+        self.entries: Any = rest[1]
+        self.more: list[Any] = rest[2:]
+        self.newer: bool = _int(version, 1) > 2
+        """Whether the structure has a form that is not known here."""
+        if at.__class__ not in (int, float):
+            raise ValueError("it has no time")
+        self.at: int = round(at * 1e6)
+
+    def _seal_2(self, lines: list[bytes], seal: bytes) -> None:
+        _, number, self.kid, self.state, self.leaf = struct.unpack_from(">BB8s32s32s", seal)
+        end = 74 + 32 * number
+        self.macs = tuple(seal[at : at + 32] for at in range(74, end, 32))
+        rest = seal[end:]
+        if not self.version & 0x80:
+            if len(rest) != 16 or number > 2:
+                raise ValueError("its seal has another length")
+            salts = hashlib.shake_256(b"graphrt/salts/v2\x00" + rest).digest(16 * len(lines))
+            self.commits = self._commits(lines, salts)
+            return
+        kept: list[bytes] = []
+        erased: list[int] = []
+        for number, line in enumerate(lines):
+            kind, rest = rest[:1], rest[1:]
+            size = 16 if kind == b"\x00" else 32
+            if kind not in (b"\x00", b"\x01") or len(rest) < size or (kind == b"\x01" and line != _ERASED):
+                raise ValueError("its seal does not fit an erased line")
+            part, rest = rest[:size], rest[size:]
+            kept.append(part if kind == b"\x01" else _sha(b"graphrt/commit/v1\x00", part, line))
+            if kind == b"\x01":
+                erased.append(number)
+        if rest or not erased:
+            raise ValueError("its seal does not fit an erased line")
+        self.commits, self.erased = kept, tuple(erased)
+
+    @staticmethod
+    def _commits(lines: list[bytes], salts: bytes) -> list[bytes]:
+        if len(salts) != 16 * len(lines):
+            raise ValueError("its seal has another length")
+        sha256 = hashlib.sha256
+        return [
+            sha256(b"graphrt/commit/v1\x00" + salts[16 * at : 16 * at + 16] + line).digest()
+            for at, line in enumerate(lines)
+        ]
+
+    def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
+        """Return the leaf of the header that these numbers and hashes give."""
+        body = hashlib.sha256(b"".join(self.commits)).digest()
+        if self.version == 1:
+            return _sha(b"\x00", struct.pack(">BQIq32s32s32s", 1, seq, count, self.at, prev, body, state))
+        head = struct.pack(">BQIq", 2, seq, count, self.at)
+        return hashlib.sha256(b"\x00" + head + self.kid + prev + body + state).digest()
+
+    def written(self) -> Iterator[tuple[int, int]]:
+        """Yield number of the name and number of the line of each value that is folded into a field, in order."""
+        for code, path, *fields in self.entries:
+            if path:
+                continue  # a nested graph: its writes count when they reach the graph at the top
+            updates: Any = ()
+            if code == 8 and len(fields) > 1:
+                updates = fields[1]
+            elif code == 1:
+                updates = fields[4:5]
+            elif code == 14:
+                updates = fields[:1]
+            elif code == 17:
+                updates = fields[3:4]
+            elif code == 16:  # the state that a fork begins with, and in it outcomes that wait
+                state = fields[2]
+                held = state[19] if len(state) > 19 else None
+                updates = [state[0], *(one for outcome in held or () if outcome[0] == 8 for one in outcome[2] or ())]
+            for update in updates or ():
+                each = iter(update or ())
+                for name in each:
+                    yield _int(name), _int(next(each, None), 1)
+
+
+# ------------------------------------------------------------------------------------------------------- verification
+
+
+@final
+class _Keys:
+    """The keys that were given, derived for one log."""
+
+    def __init__(self, log: str, roots: Iterable[bytes]) -> None:
+        self.roots = {kid_of(root): root for root in roots}
+        self._derived = {kid: key_of(root, log) for kid, root in self.roots.items()}
+        self.used: set[bytes] = set()
+
+    def fits(self, kid: bytes, data: bytes, mac: bytes) -> bool | None:
+        """Return whether *mac* is that of *data*; None if there is no such key."""
+        key = self._derived.get(kid)
+        if key is None:
+            return None
+        self.used.add(kid)
+        return hmac.compare_digest(hmac.digest(key, data, "sha256"), mac)
+
+    def any_fits(self, data: bytes, mac: bytes) -> bool:
+        """Return whether *mac* is that of *data* under some key."""
+        return any(hmac.compare_digest(hmac.digest(key, data, "sha256"), mac) for key in self._derived.values())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A Merkle head."""
+
+    at: int
+    kid: bytes
+    log: str
+    mac: bytes
+    root: bytes
+    seq: int
+    size: int
+    thread: str
+
+    @classmethod
+    def of(cls, value: Any) -> Head:
+        """Read a head.
+
+        Raises:
+            ValueError: It is not one.
+        """
+        if value.__class__ is not dict or value.keys() not in (_HEAD, _SIGNED):
+            raise ValueError("it is not a head")
+        keyed = value["kid"] != "" or value["mac"] != ""
+        if keyed and not re.fullmatch("[0-9a-f]{16}", _text(value["kid"])):
+            raise ValueError("it is not a head")
+        if "signer" in value:
+            _hex(value["signer"])
+            if len(_base64(value["signature"])) != 64:
+                raise ValueError("its signature has another length")
+        return cls(
+            at=_int(value["at"], -(1 << 63), (1 << 63) - 1),
+            kid=bytes.fromhex(value["kid"]) if keyed else b"",
+            log=_text(value["log"]),
+            mac=_hex(value["mac"]) if keyed else b"",
+            root=_hex(value["root"]),
+            seq=_int(value["seq"], 1),
+            size=_int(value["size"], 1),
+            thread=_text(value["thread"]),
+        )
+
+    def signed(self) -> bytes:
+        """Return the bytes that its MAC is over."""
+        return b"graphrt/head/v1\x00%b%b%b" % (
+            struct.pack(">QQq", self.size, self.seq, self.at), self.root, self.thread.encode(),
+        )  # fmt: skip
+
+
+@final
+class _Check:
+    """One verification of a log: the chain so far, and what was found."""
+
+    seq: int
+    _told: int | None
+    _tree: list[bytes] | None
+    _leaf: bytes | None
+    _kid: bytes | None
+
+    def __init__(self, roots: Sequence[bytes], anchored: Sequence[tuple[int, Head]]) -> None:
+        self._roots, self._anchored = roots, anchored
+        self.findings: list[Finding] = []
+        self.more_findings = 0
+        self.log = self.thread = ""
+        self.line = self.records = self.heads = self.proved = self.proved_seq = 0
+        self.authenticated_seq = self.anchored_seq = self.seq = 0
+        self._keys = _Keys("", ())
+        self._exact = True
+        """Whether everything so far is as it was written, and so the digests of the fields are known."""
+        self._leaf: bytes | None = None
+        """Leaf of the last record; None if a record is missing before the next one."""
+        self._kid: bytes | None = _UNKEYED
+        self._digests: dict[str, bytes] = {}
+        self._order: list[tuple[str, bytes]] = []
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._told: int | None = 0
+        """How many of the names the records account for; None if nothing vouches for the first ones."""
+        self._tree: list[bytes] | None = []
+        self._size = self._begun = 0
+        self._pruned = 0
+        """The entry up to which the log was pruned, until a record says so."""
+        self._seqs, self._leaves = array("Q"), bytearray()
+        self._gaps: list[list[int]] = []
+        """First and last missing entry, line, record, and how many of the entries came later after all."""
+        self._blobs: set[str] = set()
+        self._fresh: dict[str, int] = {}
+        """Large values that wait for the record that names them, and their lines."""
+        self._absent: set[str] = set()
+        self._erased: dict[int, tuple[int, ...]] = {}
+        self._forged: list[tuple[int, int, int]] = []
+        self._genuine = 0
+        """Records whose MAC fits."""
+        self._unknown: dict[bytes, tuple[int, int, int]] = {}
+        """Keys that are not here, and the first record under each."""
+        self._head_lines: set[bytes] = set()
+        """Hashes of the heads so far."""
+        self._seen_heads: set[int] = set()
+        self._anchors: dict[int, list[tuple[int, Head]]] = {}
+        self._anchored_records = 0
+        self._agreeing: list[int] = []
+        """Entries with an anchored head that agrees."""
+        self._open = self._recovering = False
+
+    def find(
+        self, verdict: Verdict, message: str, *, record: int = 0, seq: int = 0, line: int = 0, where: str = "log"
+    ) -> None:
+        """Note a finding; it is about the next record unless *record* and *seq* say otherwise."""
+        if len(self.findings) >= MOST_FINDINGS and any(one.verdict is verdict for one in self.findings):
+            self.more_findings += 1  # but each verdict is kept once, or many harmless findings could hide the worst one
+            return
+        self.findings.append(
+            Finding(verdict=verdict, message=message, line=line or self.line or None, record=record or self.records + 1, seq=seq or self.seq + 1, where=where)
+        )  # fmt: skip
+
+    def _break(self, verdict: Verdict, message: str, *, record: int = 0, seq: int = 0) -> None:
+        self.find(verdict, message, record=record, seq=seq)
+        self._exact = False
+
+    # ------------------------------------------------------------------------------------------------------- lines
+
+    def read(self, lines: Iterator[tuple[bytes, bool]]) -> bool:
+        """Read the whole file; False if it is not a log that can be read."""
+        for line, ended in lines:
+            self.line += 1
+            if not ended:
+                if len(line) > MOST_BYTES:
+                    self._break(Verdict.UNREADABLE, f"Line {self.line} is longer than {MOST_BYTES} bytes.")
+                    return self.line > 1
+                verdict = Verdict.TORN if self.line > 1 else Verdict.UNREADABLE
+                self.find(verdict, f"Line {self.line} is incomplete, as after a crash or a cut.")
+                return self.line > 1
+            try:
+                value = parse(line)
+                self._one(value, line)
+            except _BAD_DATA as error:
+                if self.line == 1:
+                    self.find(Verdict.UNREADABLE, f"It is not an audit log: {str(error)[:100]}.")
+                    return False
+                self._break(Verdict.ALTERED, f"Line {self.line} is damaged: {str(error)[:100]}.")
+            if not self.thread and not self.log and self.line == 1:
+                return False
+        if not self.line:
+            self.find(Verdict.UNREADABLE, "The file is empty.")
+        return self.line > 0
+
+    def _one(self, value: dict[str, Any], line: bytes) -> None:
+        if self.line == 1:
+            self._first(value)
+        elif "seal" in value:
+            self._record(value)
+        elif len(value) != 1:
+            self._blob(value)
+        else:
+            [(kind, told)] = value.items()
+            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure}[kind](told, line)  # fmt: skip
+
+    def _first(self, value: dict[str, Any]) -> None:
+        form = _text(value["form"])
+        if re.fullmatch(r"graphrt-audit/[1-9]\d{0,5}", form) and form != FORM:
+            self.find(Verdict.NEWER_FORM, f"The log has the form {form}, which is newer than {FORM}.")
+            return
+        if form != FORM or value.keys() != {"form", "log", "thread"} or not value["log"] or not value["thread"]:
+            raise ValueError("its first line does not name form, log and thread")
+        self.log, self.thread = _text(value["log"]), _text(value["thread"])
+        self._leaf = genesis(self.log)
+        self._keys = _Keys(self.log, self._roots)
+        for number, head in self._anchored:
+            if (head.log, head.thread) == (self.log, self.thread):
+                if self._head_mac(head) is False:
+                    self.find(Verdict.ALTERED, f"The head of entry {head.seq} in the anchor was changed: its MAC is wrong.", record=1, line=number, where="anchor")  # fmt: skip
+                else:
+                    self._anchors.setdefault(head.size, []).append((number, head))
+
+    def _begin(self, told: Any, _line: bytes) -> None:
+        if self.seq or self._names or told.keys() != {"digests", "seq"}:
+            raise ValueError("a log begins only once")
+        digests = dict(told["digests"])
+        tree = digests.pop("\x00tree", None)
+        self._kid = bytes.fromhex(_text(digests.pop("\x00kid", "00" * 8)))
+        self._leaf = _hex(digests.pop("\x00"))
+        self._digests = {name: _hex(digest) for name, digest in digests.items()}
+        self.seq = self._pruned = _int(told["seq"], 1)
+        self._told = self._tree = None
+        if tree is not None:
+            size, _, roots = _text(tree).partition(":")
+            data = bytes.fromhex(roots)
+            self._tree = [data[at : at + 32] for at in range(0, len(data), 32)]
+            self._size = self._begun = int(size)
+            if f"{self._size}:{data.hex()}" != tree or len(data) != 32 * self._size.bit_count():
+                raise ValueError("it has no Merkle tree")
+            self._reached()
+
+    def _names_line(self, names: Any, _line: bytes) -> None:
+        known = self._names
+        if names.__class__ is not list or len({_text(name) for name in names}) != len(names):
+            raise ValueError("names are distinct texts")
+        again = self._recovering or not known
+        if names[: len(known)] != known or (len(names) == len(known) and not again) or (self._fresh and not again):
+            raise ValueError("they do not continue the names before them")
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    def _blob(self, value: dict[str, Any]) -> None:
+        if value.keys() != {"blob", "data"}:
+            raise ValueError("its kind is not known")
+        name = _text(value["blob"])
+        if name in self._blobs and not (name in self._fresh and self._recovering):
+            self._break(Verdict.DUPLICATED, f"The large value {name[:12]}... is there twice.")
+        elif _sha(_base64(value["data"])).hex() != name:
+            self._break(Verdict.ALTERED, f"The large value {name[:12]}... is not what was written.")
+        elif name in self._absent:
+            self._break(Verdict.REORDERED, f"The large value {name[:12]}... stands after the record that names it.")
+        self._blobs.add(name)
+        self._fresh[name] = self.line
+
+    def _recovered(self, told: Any, _line: bytes) -> None:
+        if told.keys() != {"bytes"}:
+            raise ValueError("it does not say what was recovered")
+        _int(told["bytes"], 1)
+        self._recovering = True  # names and large values of the record that was lost may be there again
+
+    def _erasure(self, told: Any, _line: bytes) -> None:
+        _text(told["by"])
+        _text(told["reason"])
+        if told.keys() != {"by", "lines", "reason", "seq"} or self._fresh:
+            raise ValueError("it does not say what was erased")
+        if not told["lines"] or not set(told["lines"]) <= set(self._erased.get(_int(told["seq"], 1), ())):
+            raise ValueError("it names lines that are there")
+
+    # ----------------------------------------------------------------------------------------------------- records
+
+    def _record(self, value: dict[str, Any]) -> None:
+        fresh, self._fresh, self._recovering = self._fresh, {}, False
+        try:
+            one = Sealed(value)
+        except _BAD_DATA as error:
+            try:
+                version = _base64(value["seal"])[0]
+            except _BAD_DATA:
+                version = 0
+            self._misread(value, version, error)
+            return
+        first = one.seq - one.count
+        if first != self.seq:
+            if self._exact and self._follows(one, self.seq + len(one.entries), len(one.entries)):
+                self._break(Verdict.ALTERED, f"The number of the record that ends with entry {self.seq + len(one.entries)} was changed.")  # fmt: skip
+                self._accept(one, self.seq + len(one.entries))
+                return
+            if not self._place(one, first):
+                return
+        self._fill(first + 1, one.seq)
+        self._check(one, first)
+        self._values(value, fresh)
+        self._accept(one, one.seq)
+
+    def _misread(self, value: dict[str, Any], version: int, error: Exception) -> None:
+        newer = version > 2 and not version & 0x80
+        self._break(
+            Verdict.NEWER_FORM if newer else Verdict.ALTERED,
+            f"Record {self.records + 1} has a seal of a newer form ({version})." if newer else f"Record {self.records + 1} was changed: {str(error)[:100]}.",
+        )  # fmt: skip
+        seq: Any = value.get("seq")
+        count: Any = value.get("count")
+        if seq.__class__ is int and count.__class__ is int and seq - count == self.seq and 0 < count <= seq < 1 << 64:
+            self.records += 1
+            self.seq, self._leaf, self._kid = seq, None, None
+            self._tree = None
+        else:
+            self._tree = self._leaf = None
+
+    def _place(self, one: Sealed, first: int) -> bool:
+        """Say why a record does not follow the one before; return whether the check goes on after it."""
+        if first > self.seq:
+            self._gap(self.seq + 1, first)
+            self._leaf = self._kid = self._tree = None
+            return True
+        at = bisect_left(self._seqs, one.seq)
+        if at < len(self._seqs) and self._seqs[at] == one.seq:
+            same = bytes(self._leaves[32 * at : 32 * at + 32]) == one.leaf
+            self._break(
+                Verdict.DUPLICATED if same else Verdict.ALTERED,
+                f"The record that ends with entry {one.seq} is there twice." if same else f"There are two different records that end with entry {one.seq}.",
+            )  # fmt: skip
+        elif not self._fill(first + 1, one.seq):
+            self._break(Verdict.ALTERED, f"The record that ends with entry {one.seq} overlaps with others.")
+        return False
+
+    def _gap(self, first: int, last: int) -> None:
+        self._exact = False
+        if len(self._gaps) < MOST_FINDINGS and (not self._gaps or self._gaps[-1][0] != first):
+            self._gaps.append([first, last, self.line, self.records + 1, 0])
+
+    def _fill(self, first: int, last: int) -> bool:
+        """Note that entries which seemed to be missing are there; return whether they seemed to be."""
+        for gap in self._gaps:
+            if gap[0] <= first and last <= gap[1]:
+                gap[4] += last - first + 1
+                return True
+        return False
+
+    def _follows(self, one: Sealed, seq: int, count: int) -> bool:
+        """Return whether *one* is a record that follows, under these numbers; the state is taken as it is."""
+        return self._leaf is not None and count > 0 and one.header_leaf(seq, count, self._leaf, one.state) == one.leaf
+
+    def _check(self, one: Sealed, first: int) -> None:
+        label = (
+            f"The record of entry {one.seq}" if one.count == 1 else f"The record of entries {first + 1} to {one.seq}"
+        )
+        fits = self._leaf is None or self._follows(one, one.seq, one.count)
+        if self._leaf is not None and one.prev not in (None, self._leaf):
+            fits = False
+        if not fits:
+            self._break(Verdict.ALTERED, f"{label} was changed, or does not follow the one before.")
+        elif one.newer or one.version not in (1, 2, 0x82):
+            known = not one.newer and self._leaf is not None
+            self._break(
+                Verdict.ALTERED if known else Verdict.NEWER_FORM,
+                f"{label} has the version of its seal changed." if known else f"{label} has a newer form than this verifier knows.",
+            )  # fmt: skip
+        elif len(one.entries) != one.count:
+            self._break(Verdict.ALTERED, f"{label} holds {len(one.entries)} entries.")
+        elif self._exact:
+            try:
+                if self._fold(one) != one.state:
+                    self._break(Verdict.ALTERED, f"{label} does not follow from the values before it.")
+            except _BAD_DATA as error:
+                self._break(Verdict.ALTERED, f"{label} does not fit: {str(error)[:100]}.")
+        self._macs(one, label)
+
+    def _fold(self, one: Sealed) -> bytes:
+        """Take in the names and values of a record, and return the hash of the state after it."""
+        if one.names or one.seq == one.count:
+            self._add_names(one)
+        digests, names, commits = self._digests, self._names, one.commits
+        for number, line in one.written():
+            name = names[number]
+            digests[name] = hashlib.sha256(b"graphrt/field/v1\x00" + digests.get(name, b"") + commits[line]).digest()
+        if len(self._order) != len(digests):
+            self._order = [(name, name.encode() + b"\x00") for name in sorted(digests)]
+        return hashlib.sha256(b"".join([label + digests[name] for name, label in self._order])).digest()
+
+    def _add_names(self, one: Sealed) -> None:
+        """Add the names that a record introduces, in the order of their numbers."""
+        numbers = self._numbers
+        first = one.seq == one.count
+        for name in one.names:
+            number = numbers.setdefault(_text(name), len(self._names))
+            if number == len(self._names):
+                self._names.append(name)
+            # The names of the graph stand in the list alone. The first record vouches for them, and for its own.
+            if first or self._told is None or number < self._told:
+                continue
+            if number > self._told:
+                raise ValueError("its names are not those of the list")
+            self._told += 1
+        if first:
+            self._told = None
+            if one.more:  # records of 0.1 vouch for no names
+                line = _int(one.more[0], 1)
+                if line in one.erased:  # else anybody could withhold it, and change the names
+                    raise ValueError("the line that vouches for the names is not there")
+                self._told, digest = json.loads(one.lines[line])["names"]
+                known = self._names[: _int(self._told)]
+                if len(known) != self._told or _sha(_dumps(known).encode()).hex() != digest:
+                    raise ValueError("the list of names is not the one that it vouches for")
+
+    def _macs(self, one: Sealed, label: str) -> None:
+        """Check the MACs of a record: under its key and, where the key changes, under the one before."""
+        kid, before = one.kid, self._kid
+        if kid == _UNKEYED:
+            if one.macs or before not in (None, _UNKEYED):
+                self._break(Verdict.ALTERED, f"{label} has no MAC, and the one before has.")
+            return
+        signers = (kid,) if before in (None, kid, _UNKEYED) else (kid, before)
+        if not one.macs or (before is not None and len(signers) != len(one.macs)):
+            self._break(Verdict.ALTERED, f"{label} has another number of MACs than it needs.")
+            return
+        place = (self.line, self.records + 1, one.seq - one.count + 1)
+        fits = [self._keys.fits(signer or b"", one.leaf, mac) for signer, mac in zip(signers, one.macs, strict=False)]
+        if False in fits:
+            self._forged.append(place)
+            self._exact = False
+        elif None in fits:
+            self._unknown.setdefault(signers[fits.index(None)] or b"", place)
+        if True in fits:
+            self._genuine += 1
+            self.authenticated_seq = one.seq if self._exact else self.authenticated_seq
+
+    def _values(self, value: Mapping[str, Any], fresh: Mapping[str, int]) -> None:
+        """Compare the large values that stand before a record with those that it names."""
+        lines = [line.encode() for line in value["lines"] if '{"$t":"blob"' in line]
+        named = {name.decode() for line in lines for name in _BLOB.findall(line)}
+        for name in fresh.keys() - named if self._leaf is not None else ():  # else its record may be missing
+            self.find(Verdict.ALTERED, f"The large value {name[:12]}... stands before a record that does not name it.")
+            self._exact = False
+        self._absent |= named - self._blobs
+
+    def _accept(self, one: Sealed, seq: int) -> None:
+        self.records += 1
+        self.seq, self._leaf, self._kid = seq, one.leaf, one.kid
+        self._seqs.append(seq)
+        self._leaves += one.leaf
+        if one.erased:
+            self._erased[seq] = one.erased
+        for code, path, *fields in one.entries if not one.newer else ():
+            if not path and code in (1, 2, 19, 20, 21, 22):
+                self._open = code <= 2
+            elif code == 18 and fields == [self._pruned]:
+                self._pruned = 0
+        if self._exact:
+            self.proved, self.proved_seq = self.records, seq
+        if self._tree is not None:
+            _grow(self._tree, self._size, one.leaf)
+            self._size += 1
+            self._reached()
+
+    # ------------------------------------------------------------------------------------------- heads and anchors
+
+    def _head_mac(self, head: Head) -> bool | None:
+        """Return whether the MAC of a head fits; None if it has none, or its key is not here."""
+        if not head.mac:
+            return None
+        fits = self._keys.fits(head.kid, head.signed(), head.mac)
+        if fits is None and self._keys.any_fits(head.signed(), head.mac):
+            return False  # the name of its key was changed
+        return fits
+
+    def _head(self, told: Any, line: bytes) -> None:
+        head = Head.of(told)
+        digest = _sha(line)
+        if digest in self._head_lines:
+            self._break(Verdict.DUPLICATED, f"The head of entry {head.seq} is there twice.")
+            return
+        self._head_lines.add(digest)
+        self._seen_heads.add(head.seq)
+        if (head.log, head.thread) != (self.log, self.thread):
+            self._break(Verdict.ANOTHER_LOG, f"The head of entry {head.seq} is that of another log or thread.")
+            return
+        fits = self._head_mac(head)
+        if fits is None and head.mac:
+            self._unknown.setdefault(head.kid, (self.line, self.records + 1, self.seq + 1))
+        same = self._tree is not None and (head.size, head.root) == (self._size, _root(self._tree))
+        if fits is False or (same and head.seq != self.seq) or (self._fresh and not self._recovering):
+            self._break(Verdict.ALTERED, f"The head of entry {head.seq} was changed.")
+        elif same:
+            self.heads += 1
+        elif self._tree is not None and (head.seq == self.seq or head.size == self._size):
+            if not self._exact:
+                return  # a leaf before it was changed
+            self._break(Verdict.ALTERED, f"The head of entry {head.seq} is not that of the records before it.")
+        elif head.seq > self.seq:
+            self._gap(self.seq + 1, head.seq)
+        elif head.seq < self.seq:
+            after = bisect_left(self._seqs, head.seq) + 2
+            self._break(
+                Verdict.REORDERED,
+                f"The head of entry {head.seq} stands after entry {self.seq}.",
+                record=after,
+                seq=head.seq + 1,
+            )
+
+    def _reached(self) -> None:
+        """Compare the anchored heads of the present size with the records."""
+        for number, head in self._anchors.pop(self._size, ()):
+            if head.root == _root(self._tree or ()) and head.seq == self.seq:
+                if self._exact:
+                    self.anchored_seq, self._anchored_records = self.seq, self.records
+                    self._agreeing.append(self.seq)
+            elif self._exact:
+                self._contradicted(number, head)
+
+    def _contradicted(self, number: int, head: Head) -> None:
+        genuine = self._head_mac(head) is True
+        self.find(
+            Verdict.FORKED if genuine else Verdict.ALTERED,
+            f"The anchored head of entry {head.seq} is not that of these records"
+            + (", though both are genuine: the log has two histories." if genuine else "."),
+            record=self._anchored_records + 1, seq=self.anchored_seq + 1, line=number, where="anchor",
+        )  # fmt: skip
+        self._exact = False
+        self.proved, self.proved_seq = self._anchored_records, self.anchored_seq
+
+    # --------------------------------------------------------------------------------------------------------- end
+
+    def finish(self) -> None:
+        """Find what only the whole file tells."""
+        for first, last, line, record, came in self._gaps:
+            left = came < last - first + 1
+            verdict = (Verdict.TRUNCATED if first > self.seq else Verdict.MISSING) if left else Verdict.REORDERED
+            told = "are missing" if left else "do not stand where they belong"
+            self.find(verdict, f"Entries {first} to {last} {told}.", line=line, record=record, seq=first)
+        if self._pruned and self._exact:
+            self.find(Verdict.MISSING, f"Entries up to {self._pruned} are missing, and no record says that they were pruned.", record=1, seq=1)  # fmt: skip
+            self.proved = self.proved_seq = 0
+        self._finish_macs()
+        self._finish_anchors()
+        if self._fresh or (self._told and self._told < len(self._names) and self._exact):
+            self.find(Verdict.TORN, "The file ends before the record that its last lines belong to.")
+        if self._open:
+            self.find(Verdict.OPEN_RUN, "The last run has not ended.", record=self.records, seq=self.seq)
+        erased = sum(map(len, self._erased.values()))
+        if erased or self._absent:
+            self.find(Verdict.REDACTED, f"{erased} lines and {len(self._absent)} large values are not in the file.", record=self.records, seq=self.seq)  # fmt: skip
+
+    def _finish_macs(self) -> None:
+        used = self._keys.used
+        if self._forged and not self._genuine and not any(one.verdict.exit_code == 1 for one in self.findings):
+            line, record, seq = self._forged[0]
+            self.find(Verdict.ANOTHER_LOG, "The records fit together, but their MACs are those of another log.", line=line, record=record, seq=seq)  # fmt: skip
+        else:
+            for line, record, seq in self._forged:
+                self.find(Verdict.ALTERED, f"The MAC of record {record} is wrong.", line=line, record=record, seq=seq)
+        wrong = bool(self._keys.roots) and not used
+        for kid, (line, record, seq) in self._unknown.items():
+            self.find(
+                Verdict.WRONG_KEY if wrong else Verdict.KEY_MISSING,
+                f"Records from {record} on are authenticated with the key {kid.hex()}, which was not given.",
+                line=line, record=record, seq=seq,
+            )  # fmt: skip
+        if wrong and not self._unknown and self.records:
+            self.find(Verdict.UNKEYED, "A key was given, but no record is authenticated.", record=1, seq=1)
+        for kid in sorted(used):
+            why = weakness(self._keys.roots[kid])
+            if why is not None:
+                self.find(Verdict.WEAK_KEY, f"The key {kid.hex()} can be guessed: {why}.", record=1, seq=1)
+
+    def _finish_anchors(self) -> None:
+        for number, head in [one for heads in self._anchors.values() for one in heads]:
+            if head.size <= self._begun:
+                continue  # before what a prune left
+            if head.seq > self.seq:
+                self.find(Verdict.TRUNCATED, f"The records end with entry {self.seq}, but the anchor has the head of entry {head.seq}.", line=number, where="anchor")  # fmt: skip
+            elif self._exact and self._tree is not None:
+                self._contradicted(number, head)
+        for seq in self._agreeing if self._seen_heads else ():
+            if seq not in self._seen_heads:
+                self.find(Verdict.SOUND, f"The anchor has a head of entry {seq}, and the log has not: nothing is lost by it.", seq=seq)  # fmt: skip
+        if not self.anchored_seq:
+            others = sorted({head.thread for _, head in self._anchored} - {self.thread})
+            other = f" The anchor has heads of {', '.join(others[:3])[:100]} only." if others else ""
+            self.find(Verdict.UNANCHORED, f"No anchored head shows that the end is there.{other}", record=1, seq=1)
+        elif self.anchored_seq < self.seq:
+            self.find(Verdict.TAIL_UNANCHORED, f"The entries after {self.anchored_seq} are not anchored: more could have followed.", record=self._anchored_records + 1, seq=self.anchored_seq + 1)  # fmt: skip
+
+    def report(self) -> Report:
+        """Return what was found."""
+        findings = sorted(self.findings, key=lambda one: (one.record or 0, one.where != "log", one.line or 0))
+        return Report(
+            verdict=_worst(findings),
+            findings=tuple(findings),
+            more_findings=self.more_findings,
+            proved=self._in_words() if self.proved else "No record is proved.",
+            log=self.log,
+            thread=self.thread,
+            records=self.records,
+            proved_records=self.proved,
+            proved_seq=self.proved_seq,
+            authenticated_seq=min(self.authenticated_seq, self.proved_seq),
+            anchored_seq=self.anchored_seq,
+            heads=self.heads,
+            erased_lines=sum(map(len, self._erased.values())),
+            withheld_blobs=len(self._absent),
+        )
+
+    def _in_words(self) -> str:
+        known = self.proved_seq <= max(self.authenticated_seq, self.anchored_seq)
+        how = "are as they were written" if known else "fit together"
+        return f"Entries up to {self.proved_seq} ({self.proved} records) {how}."
+
+
+def _worst(findings: Sequence[Finding]) -> Verdict:
+    """Return the worst verdict; of a log that was changed, that of the first change, since others may follow from it."""
+    changed = next((one.verdict for one in findings if one.verdict.exit_code == 1), None)
+    return changed or max((one.verdict for one in findings), key=_RANKS.__getitem__, default=Verdict.SOUND)
+
+
+def lines_of(source: Source) -> Iterator[tuple[bytes, bool]]:
+    """Yield each line without its end, and whether it has one."""
+    if isinstance(source, (str, PathLike)):
+        with open(fspath(source), "rb") as opened:  # noqa: PTH123 - this file needs no more modules than it must
+            yield from lines_of(opened)
+        return
+    file = BytesIO(source) if isinstance(source, bytes) else source
+    while line := file.readline(MOST_BYTES + 2):
+        yield line.removesuffix(b"\n"), line.endswith(b"\n")
+
+
+def _heads(anchor: Source | None) -> list[tuple[int, Head]]:
+    """Return the heads of an anchor file with the numbers of their lines. A torn last line is left out."""
+    lines = enumerate(lines_of(anchor), 1) if anchor is not None else ()
+    heads: list[tuple[int, Head]] = []
+    for number, (line, ended) in lines:
+        if ended:
+            value = parse(line)
+            if value.keys() != {"head"}:
+                raise ValueError(f"line {number} is not a head")
+            heads.append((number, Head.of(value["head"])))
+    return heads
+
+
+def verify(
+    source: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
+) -> Report:
+    """Verify a log. Raises nothing, whatever the file contains.
+
+    Args:
+        source: The log.
+        key: Root key of the log; None checks no MACs.
+        older: Keys that the log was written with before.
+        anchor: Heads that were kept outside of the log, one on each line.
+    """
+    roots = [*older, *([key] if key is not None else [])]
+    try:
+        heads = _heads(anchor)
+    except (*_BAD_DATA, OSError) as error:
+        found = Finding(verdict=Verdict.UNREADABLE, message=f"The anchor cannot be read: {str(error)[:100]}.", where="anchor")  # fmt: skip
+        report = verify(source, key=key, older=older)
+        findings = (*report.findings, found)
+        return replace(report, verdict=_worst(findings), findings=findings)
+    check = _Check(roots, heads)
+    try:
+        if check.read(lines_of(source)):
+            check.finish()
+    except OSError as error:
+        check.find(Verdict.UNREADABLE, f"The file cannot be read: {error.strerror}.")
+    return check.report()
+
+
+# ------------------------------------------------------------------------------------------------------------- proofs
+
+
+def check_inclusion(
+    proof: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
+) -> Report:
+    """Verify one record by itself: that it is in the log whose head the proof names.
+
+    Args:
+        proof: A document that `graphrt.audit.proofs.inclusion_proof` made.
+        key: Root key of the log, which shows that the head is genuine.
+        older: Keys that the log was written with before.
+        anchor: Heads that were kept outside of the log, which show the same.
+    """
+    return _proved(proof, _inclusion, [*older, *([key] if key is not None else [])], anchor)
+
+
+def check_consistency(
+    proof: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
+) -> Report:
+    """Verify that what an older head covers is the beginning of what a newer head covers; for the arguments see above."""
+    return _proved(proof, _consistency, [*older, *([key] if key is not None else [])], anchor)
+
+
+def _proved(proof: Source, check: Any, roots: Sequence[bytes], anchor: Source | None) -> Report:
+    findings: list[Finding] = []
+    counts: dict[str, Any] = {}
+
+    def find(verdict: Verdict, message: str) -> None:
+        findings.append(Finding(verdict=verdict, message=message, where="proof"))
+
+    try:
+        (line, _), *more = islice(lines_of(proof), 2)
+        if more:
+            raise ValueError("it has more than one line")
+        value = parse(line)
+        wanted, other = str(value["proof"]).split("/"), (INCLUSION if check is _inclusion else CONSISTENCY).split("/")
+        if wanted[0] == other[0] and wanted[1].isdecimal() and int(wanted[1]) > int(other[1]):
+            find(Verdict.NEWER_FORM, f"The proof has the form {value['proof']!r}, which is newer.")
+        elif wanted != other:
+            raise ValueError("it is another kind of proof")
+        else:
+            heads, counts = check(value, find, roots)
+            known = {head for _, head in _heads(anchor)}
+            for head in heads:
+                _genuine(head, roots, known, find)
+    except (*_BAD_DATA, OSError) as error:
+        find(Verdict.UNREADABLE, f"The proof or the anchor cannot be read: {str(error)[:100]}.")
+    verdict = _worst(findings)
+    return Report(verdict=verdict, findings=tuple(findings), **(counts if verdict.exit_code in (0, 3) else {}))
+
+
+def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any) -> None:
+    """Find out whether somebody vouches for a head: an anchor, or a MAC."""
+    keys = _Keys(head.log, roots)
+    fits = keys.fits(head.kid, head.signed(), head.mac) if head.mac else None
+    same = [one for one in anchored if (one.log, one.thread, one.size) == (head.log, head.thread, head.size)]
+    if fits is False:
+        find(Verdict.ALTERED, f"The MAC of the head of entry {head.seq} is wrong.")
+    elif same and (head.root, head.seq) not in {(one.root, one.seq) for one in same}:
+        find(Verdict.FORKED, f"The anchor has another head of {head.size} records.")
+    elif head in same:
+        return
+    elif roots and fits is None:
+        find(Verdict.WRONG_KEY if head.mac else Verdict.UNKEYED, f"The head of entry {head.seq} is not authenticated with this key.")  # fmt: skip
+    elif fits is None:
+        find(Verdict.UNANCHORED, f"The proof fits its head of entry {head.seq}, which neither a key nor an anchor vouches for.")  # fmt: skip
+    elif (why := weakness(keys.roots[head.kid])) is not None:
+        find(Verdict.WEAK_KEY, f"The key can be guessed: {why}.")
+
+
+def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
+    if set(value) != {"head", "index", "path", "prev", "proof", "record"}:
+        raise ValueError("it is not a proof of inclusion")
+    head, one = Head.of(value["head"]), Sealed(value["record"])
+    path = [_hex(part) for part in value["path"]]
+    known = one.version in (1, 2, 0x82) and (one.newer or len(one.entries) == one.count)
+    macs = [_Keys(head.log, roots).fits(one.kid, one.leaf, mac) for mac in one.macs[:1]]
+    if one.header_leaf(one.seq, one.count, _hex(value["prev"]), one.state) != one.leaf or not known or False in macs:
+        find(Verdict.ALTERED, "The record is not the one that was sealed.")
+    elif not includes(head.root, head.size, one.leaf, _int(value["index"]), path):
+        find(Verdict.ALTERED, "The record is not in the log that the head covers.")
+    elif one.erased:
+        find(Verdict.REDACTED, f"{len(one.erased)} lines of the record are not in the proof.")
+    told = f"The record that ends with entry {one.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."  # fmt: skip
+    return [head], {"proved": told, "log": head.log, "thread": head.thread, "records": 1, "proved_records": 1, "proved_seq": one.seq}  # fmt: skip
+
+
+def _consistency(value: Mapping[str, Any], find: Any, _roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
+    if set(value) != {"new", "old", "path", "proof"}:
+        raise ValueError("it is not a proof of consistency")
+    old, new = Head.of(value["old"]), Head.of(value["new"])
+    if (old.log, old.thread) != (new.log, new.thread):
+        find(Verdict.ANOTHER_LOG, "The heads are of two logs.")
+    elif not extends(old.root, old.size, new.root, new.size, [_hex(part) for part in value["path"]]):
+        find(Verdict.FORKED, "What the older head covers is not the beginning of what the newer one covers.")
+    told = f"The first {old.size} of the {new.size} records of the log {new.log!r} are the same under both heads."
+    return [old, new], {"proved": told, "log": new.log, "thread": new.thread}
+
+
+def includes(root: bytes, size: int, leaf: bytes, index: int, path: Sequence[bytes]) -> bool:
+    """Return whether *path* shows that *leaf* has the number *index* in the tree (RFC 9162, 2.1.3.2)."""
+    if index >= size:
+        return False
+    fn, sn, node = index, size - 1, leaf
+    for part in path:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            node = _joined(part, node)
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            node = _joined(node, part)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and node == root
+
+
+def extends(old_root: bytes, old_size: int, root: bytes, size: int, path: Sequence[bytes]) -> bool:
+    """Return whether *path* shows that the older tree is the beginning of the newer one (RFC 9162, 2.1.4.2)."""
+    if old_size >= size or not path:
+        return old_size == size and not path and old_root == root
+    parts = [old_root, *path] if old_size & (old_size - 1) == 0 else list(path)
+    fn, sn = old_size - 1, size - 1
+    while fn & 1:
+        fn, sn = fn >> 1, sn >> 1
+    old = new = parts[0]
+    for part in parts[1:]:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            old, new = _joined(part, old), _joined(part, new)
+            while not fn & 1 and fn:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            new = _joined(new, part)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and old == old_root and new == root
+
+
+# ------------------------------------------------------------------------------------------------------------- script
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Verify a log or a proof, print the verdict, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Verify an audit log, or a proof that was taken from one.")
+    parser.add_argument("log", help="the log, or a proof")
+    parser.add_argument("--key-file", help="file with the root key")
+    parser.add_argument("--older-key-file", action="append", default=[], help="file with a key that was used before")
+    parser.add_argument("--anchor", help="file with heads that were kept outside of the log")
+    parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    given = parser.parse_args(arguments)
+    try:
+        files = [*given.older_key_file, *([given.key_file] if given.key_file else [])]
+        older = [key for path in files for key in _read_keys(path)]
+    except OSError as error:
+        print(f"The key cannot be read: {error}.", file=sys.stderr)  # noqa: T201 - a script
+        return 2
+    report = verify(given.log, older=older, anchor=given.anchor)
+    if report.verdict is Verdict.UNREADABLE and (check := _proof_check(given.log)):
+        report = check(given.log, older=older, anchor=given.anchor)
+    print(report.as_json() if given.json else report.sentence)  # noqa: T201 - a script
+    return report.exit_code
+
+
+def _read_keys(path: str) -> tuple[bytes, ...]:
+    """Return what a file has as a key: all of it, and all but a newline that an editor may have added."""
+    with open(path, "rb") as file:  # noqa: PTH123 - this file needs no more modules than it must
+        whole = file.read()
+    return whole, whole.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _proof_check(path: str) -> Any:
+    try:
+        line, _ = next(lines_of(path))
+        kind = str(parse(line)["proof"]).partition("/")[0]
+    except (*_BAD_DATA, OSError, StopIteration):
+        return None
+    return {"graphrt-inclusion": check_inclusion, "graphrt-consistency": check_consistency}.get(kind)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Every change of a log of 64 records is detected, with the right verdict, and both verifiers agree on it.
+
+`GRAPHRT_FULL=1` flips every bit, and lets both verifiers read the whole file each time; otherwise one bit of each byte
+is flipped, the verifier goes on from the line before, and the slower checks are samples.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pytest
+from tests.audit import documented, matrix
+from tests.audit.exporting import heads_of
+from tests.audit.honest_logs import KEY, RECORDS, log
+from tests.audit.matrix import Change
+
+from graphrt.audit.offline import verify
+
+FULL = bool(os.environ.get("GRAPHRT_FULL"))
+LOG = log()
+OTHER = log("other")
+ANCHOR = b"".join(heads_of(LOG))
+WHERE = matrix.places(LOG)
+
+MATRIX: dict[str, Callable[[], Iterable[Change]]] = {
+    "deletions": lambda: matrix.deletions(LOG),
+    "duplications": lambda: sample(list(matrix.duplications(LOG)), 250),
+    "swaps": lambda: sample(list(matrix.swaps(LOG)), 250),
+    "splices": lambda: sample(list(matrix.splices(LOG, OTHER)), 120),
+    "truncations": lambda: matrix.truncations(LOG),
+    "cut lines": lambda: matrix.cut_lines(LOG, 1 if FULL else 197),
+    "rewritings": lambda: sample(list(matrix.rewritings(LOG)), 200),
+}
+
+
+def sample(changes: Sequence[Change], number: int) -> Sequence[Change]:
+    return changes if FULL else random.Random(7).sample(changes, number)
+
+
+def test_log_has_what_a_log_can_have() -> None:
+    kinds = [line[:7] for line in LOG]
+
+    assert sum(map(matrix.is_record, LOG)) == RECORDS
+    assert {b'{"form"', b'{"names', b'{"blob"', b'{"count', b'{"head"'} == set(kinds)
+    assert verify(b"".join(LOG), key=KEY, anchor=ANCHOR).verdict == "sound"
+    assert verify(b"".join(LOG), key=KEY).verdict == "unanchored"
+
+
+@pytest.mark.parametrize("kind", MATRIX)
+def test_change_is_detected(kind: str) -> None:
+    wrong = []
+    changes = list(MATRIX[kind]())
+    for change in changes:
+        data = b"".join(change.lines)
+        report = verify(data, key=KEY, anchor=ANCHOR)
+        fits = report.verdict in change.verdicts and (not change.first_bad or report.first_bad in change.first_bad)
+        if not fits or not documented.agree(report, data, [KEY], ANCHOR):
+            wrong.append(
+                (change.what, report.sentence, report.first_bad, documented.second_opinion(data, [KEY], ANCHOR))
+            )
+
+    assert len(changes) >= 70
+    assert wrong == []
+
+
+def test_removed_head_is_told_by_the_anchor() -> None:
+    for change in matrix.deletions(LOG):
+        if "head" in change.what:
+            report = verify(b"".join(change.lines), key=KEY, anchor=ANCHOR)
+            assert [one.message for one in report.findings if "The anchor has a head" in one.message]
+
+
+@pytest.mark.parametrize("kind", ["truncations", "cut lines"])
+def test_cut_is_not_called_sound_without_an_anchor(kind: str) -> None:
+    for change in MATRIX[kind]():
+        report = verify(b"".join(change.lines), key=KEY)
+
+        whole = kind == "truncations" and not change.lines[-1].startswith(b'{"blob"')
+        assert report.verdict in (("unanchored",) if whole else ("torn", "unreadable")), change.what
+
+
+def test_cut_behind_an_older_anchor_is_not_called_sound() -> None:
+    """What follows the last anchored head is not proved to be all there."""
+    old = b"".join(heads_of(LOG)[:3])
+    reports = [verify(b"".join(LOG[:at]), key=KEY, anchor=old) for at in range(40, len(LOG))]
+
+    assert {report.verdict for report in reports} == {"tail-unanchored"}
+    assert {report.anchored_seq for report in reports} == {json.loads(heads_of(LOG)[2])["head"]["seq"]}
+
+
+def test_flip_of_each_byte_is_detected_at_its_record() -> None:
+    prefixes = matrix.Prefixes(LOG, KEY, ANCHOR)
+    wrong, tried = [], 0
+    for at, byte, changed in matrix.flips(LOG, bits=8 if FULL else 1):
+        tried += 1
+        found = prefixes.first_found(at, changed)
+        verdicts, records = matrix.allowed_after_flip(at, byte, LOG, WHERE)
+        if found is None or found.verdict not in verdicts or found.record not in records:
+            wrong.append((at, byte, found))
+
+    assert tried > 25_000
+    assert wrong == []
+
+
+def test_flips_are_detected_by_both_verifiers_in_the_whole_file() -> None:
+    wrong, tried = [], 0
+    for at, byte, changed in flips_of_the_whole_file():
+        tried += 1
+        data = b"".join([*LOG[:at], changed, *LOG[at + 1 :]])
+        report = verify(data, key=KEY, anchor=ANCHOR)
+        verdicts, records = matrix.allowed_after_flip(at, byte, LOG, WHERE)
+        fits = report.verdict in verdicts and report.first_bad in records
+        if not fits or not documented.agree(report, data, [KEY], ANCHOR):
+            wrong.append((at, byte, report.sentence))
+
+    assert tried > 200
+    assert wrong == []
+
+
+def flips_of_the_whole_file() -> Iterator[tuple[int, int, bytes]]:
+    return matrix.flips(LOG, bits=8) if FULL else matrix.flips(LOG, bits=1, step=101)
+
+
+def test_documented_verifier_is_short_and_knows_nothing_of_graphrt() -> None:
+    lines = documented.source().splitlines()
+    tree = ast.parse(documented.source())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+    assert len(lines) < 200
+    assert max(map(len, lines)) <= 120
+    assert imported == {"base64", "functools", "hashlib", "hmac", "json", "re", "struct"}
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
