@@ -1,0 +1,188 @@
+"""Takes proofs out of an audit log: documents of a few hundred bytes that `offline` checks without the log.
+
+- A proof of *inclusion* holds one record, and shows that it is in the log that a head covers.
+- A proof of *consistency* holds two heads, and shows that the newer one only adds to what the older one covers.
+
+What they show is RFC 9162 (sections 2.1.3 and 2.1.4), over the leaves of the records. They are taken from a log in its
+portable form that is sound as far as it is needed; checking them is left to `offline`, which needs nothing of graphrt.
+A log that began with a prune holds the roots of the leaves before it, which is enough for most proofs about later ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from graphrt._journal.merkle import joined, root_of
+from graphrt.audit.offline import CONSISTENCY, INCLUSION, Head, Sealed, Source, genesis, lines_of, parse
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_NOT_KEPT: Final = "the log does not hold what the proof needs: it began with a prune after these records"
+
+
+def inclusion_proof(log: Source, seq: int) -> bytes:
+    """Return the proof that the record with the entry *seq* is in the log, against the first head that covers it.
+
+    The record is in the proof as it is in the log: lines that were withheld or erased there are not in it.
+
+    Args:
+        log: A log in its portable form.
+        seq: Number of an entry.
+
+    Returns:
+        One line of JSON, for `graphrt.audit.offline.check_inclusion`.
+
+    Raises:
+        LookupError: The log has no such entry, or no head after it.
+        ValueError: The log cannot be read.
+    """
+    read = _Read(log)
+    found = next((number for number, end in enumerate(read.ends) if end >= seq), None)
+    if found is None or seq < 1 or seq <= read.begun:
+        raise LookupError(f"the log has no entry {seq}")
+    index = read.base + found
+    head = next((one for one in read.heads if one["size"] > index), None)
+    if head is None:
+        raise LookupError(f"the log has no head after entry {seq}")
+    path = read.inclusion(index, head["size"])
+    prev = read.leaves[found - 1] if found else read.before
+    return _document(
+        {
+            "head": head,
+            "index": index,
+            "path": [part.hex() for part in path],
+            "prev": prev.hex(),
+            "proof": INCLUSION,
+            "record": read.record(found),
+        }
+    )
+
+
+def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any] | None = None) -> bytes:
+    """Return the proof that the head *new* only adds to what the head *old* covers.
+
+    Args:
+        log: A log in its portable form.
+        old: A head, as an anchor keeps it (what stands behind `"head":`).
+        new: A later head of the same log; None takes the last one of the log.
+
+    Returns:
+        One line of JSON, for `graphrt.audit.offline.check_consistency`.
+
+    Raises:
+        LookupError: The log does not reach the newer head, or has no head.
+        ValueError: The log or a head cannot be read.
+    """
+    read = _Read(log)
+    later = new if new is not None else read.heads[-1] if read.heads else None
+    if later is None:
+        raise LookupError("the log has no head")
+    begin, end = Head.of(dict(old)).size, Head.of(dict(later)).size
+    if not begin <= end <= read.base + len(read.leaves):
+        raise LookupError(f"the log has {read.base + len(read.leaves)} records, the heads cover {begin} and {end}")
+    path = [part.hex() for part in read.consistency(begin, end)]
+    return _document({"new": dict(later), "old": dict(old), "path": path, "proof": CONSISTENCY})
+
+
+def _document(value: Mapping[str, Any]) -> bytes:
+    return f"{_dumps(value)}\n".encode()
+
+
+@final
+class _Read:
+    """What proofs need of a log: its leaves, its heads, and where its records are."""
+
+    def __init__(self, log: Source) -> None:
+        self._log = log
+        self.base = self.begun = 0
+        """Number of records, and the last entry, before those of the file."""
+        self._roots: dict[tuple[int, int], bytes] = {}
+        """Roots of the whole subtrees before the file: first leaf and size."""
+        self.before = b""
+        """Leaf of the record before the first one."""
+        self.leaves: list[bytes] = []
+        self.ends: list[int] = []
+        """The last entry of each record."""
+        self.heads: list[dict[str, Any]] = []
+        for number, (line, ended) in enumerate(lines_of(log)):
+            if not ended:
+                break
+            self._line(number, parse(line))
+
+    def _line(self, number: int, value: dict[str, Any]) -> None:
+        if number == 0:
+            self.before = genesis(str(value["log"]))
+        elif "seal" in value:
+            one = Sealed(value)
+            self.leaves.append(one.leaf)
+            self.ends.append(one.seq)
+        elif "head" in value:
+            Head.of(value["head"])
+            self.heads.append(value["head"])
+        elif "begin" in value:
+            self._begin(value["begin"])
+
+    def _begin(self, begin: Mapping[str, Any]) -> None:
+        digests: Mapping[str, str] = begin["digests"]
+        self.begun, self.before = int(begin["seq"]), bytes.fromhex(digests["\x00"])
+        size, _, roots = digests.get("\x00tree", "0:").partition(":")
+        self.base = int(size)
+        first = 0
+        for number in range(self.base.bit_count()):
+            whole = 1 << (self.base - first).bit_length() - 1
+            self._roots[first, whole] = bytes.fromhex(roots[64 * number : 64 * number + 64])
+            first += whole
+
+    def record(self, number: int) -> Any:
+        """Return the record with that number in the file."""
+        records = (value for line, ended in lines_of(self._log) if ended and "seal" in (value := parse(line)))
+        return next(value for at, value in enumerate(records) if at == number)
+
+    def _root(self, begin: int, end: int) -> bytes:
+        """Return the root of the leaves from *begin* to before *end*."""
+        if begin >= self.base:
+            return root_of(self.leaves[begin - self.base : end - self.base])
+        kept = self._roots.get((begin, end - begin))
+        if kept is not None:
+            return kept
+        if end - begin == 1:
+            raise LookupError(_NOT_KEPT)
+        middle = begin + _split(end - begin)
+        return joined(self._root(begin, middle), self._root(middle, end))
+
+    def inclusion(self, index: int, size: int) -> list[bytes]:
+        """Return the path from a leaf to the root of the first *size* leaves (RFC 9162, 2.1.3.1)."""
+        begin, end = 0, size
+        path: list[bytes] = []
+        while end - begin > 1:
+            middle = begin + _split(end - begin)
+            if index < middle:
+                path.append(self._root(middle, end))
+                end = middle
+            else:
+                path.append(self._root(begin, middle))
+                begin = middle
+        return path[::-1]
+
+    def consistency(self, size: int, end: int) -> list[bytes]:
+        """Return the path from the tree of *size* leaves to that of *end* leaves (RFC 9162, 2.1.4.1)."""
+        begin, whole = 0, True
+        path: list[bytes] = []
+        while size != end - begin:
+            middle = begin + _split(end - begin)
+            if size <= middle - begin:
+                path.append(self._root(middle, end))
+                end = middle
+            else:
+                path.append(self._root(begin, middle))
+                size -= middle - begin
+                begin, whole = middle, False
+        if not whole:
+            path.append(self._root(begin, end))
+        return path[::-1]
+
+
+def _split(size: int) -> int:
+    """Return the largest power of two that is less than *size*."""
+    return 1 << (size - 1).bit_length() - 1
