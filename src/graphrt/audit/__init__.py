@@ -9,5 +9,23 @@ from graphrt.audit._heads import Anchor, Head, heads_in
 from graphrt.audit._keys import generate_key
 from graphrt.audit._log import AuditLog
 from graphrt.audit._stored import export, head
+from graphrt.audit.offline import Finding, Report, Verdict, check_consistency, check_inclusion, verify
+from graphrt.audit.proofs import consistency_proof, inclusion_proof
 
-__all__ = ["Anchor", "AuditLog", "Head", "export", "generate_key", "head", "heads_in"]
+__all__ = [
+    "Anchor",
+    "AuditLog",
+    "Finding",
+    "Head",
+    "Report",
+    "Verdict",
+    "check_consistency",
+    "check_inclusion",
+    "consistency_proof",
+    "export",
+    "generate_key",
+    "head",
+    "heads_in",
+    "inclusion_proof",
+    "verify",
+]

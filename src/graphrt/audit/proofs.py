@@ -16,9 +16,10 @@ from typing import Any, Final, final
 
 from graphrt._journal.merkle import joined, root_of
 from graphrt.audit.offline import CONSISTENCY, INCLUSION, Head, Sealed, Source, genesis, lines_of, parse
+from graphrt.errors._codes.audit import NOT_PROVABLE
 
 _dumps: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-_NOT_KEPT: Final = "the log does not hold what the proof needs: it began with a prune after these records"
+_NOT_KEPT: Final = "it began with a prune after these records, and does not hold what the proof needs"
 
 
 def inclusion_proof(log: Source, seq: int) -> bytes:
@@ -34,17 +35,16 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
         One line of JSON, for `graphrt.audit.offline.check_inclusion`.
 
     Raises:
-        LookupError: The log has no such entry, or no head after it.
-        ValueError: The log cannot be read.
+        InputError: The log has no such entry, no head after it, or cannot be read (`not-provable`).
     """
     read = _Read(log)
     found = next((number for number, end in enumerate(read.ends) if end >= seq), None)
     if found is None or seq < 1 or seq <= read.begun:
-        raise LookupError(f"the log has no entry {seq}")
+        raise NOT_PROVABLE(problem=f"it has no entry {seq}")
     index = read.base + found
     head = next((one for one in read.heads if one["size"] > index), None)
     if head is None:
-        raise LookupError(f"the log has no head after entry {seq}")
+        raise NOT_PROVABLE(problem=f"it has no head after entry {seq}")
     path = read.inclusion(index, head["size"])
     prev = read.leaves[found - 1] if found else read.before
     return _document(
@@ -71,16 +71,19 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
         One line of JSON, for `graphrt.audit.offline.check_consistency`.
 
     Raises:
-        LookupError: The log does not reach the newer head, or has no head.
-        ValueError: The log or a head cannot be read.
+        InputError: The log does not reach the newer head, has no head, or cannot be read (`not-provable`).
     """
     read = _Read(log)
     later = new if new is not None else read.heads[-1] if read.heads else None
     if later is None:
-        raise LookupError("the log has no head")
-    begin, end = Head.of(dict(old)).size, Head.of(dict(later)).size
+        raise NOT_PROVABLE(problem="it has no head")
+    try:
+        begin, end = Head.of(dict(old)).size, Head.of(dict(later)).size
+    except (ValueError, KeyError, TypeError) as error:
+        raise NOT_PROVABLE(problem="one of the heads is not a head") from error
     if not begin <= end <= read.base + len(read.leaves):
-        raise LookupError(f"the log has {read.base + len(read.leaves)} records, the heads cover {begin} and {end}")
+        has = read.base + len(read.leaves)
+        raise NOT_PROVABLE(problem=f"it has {has} records, and the heads cover {begin} and {end}")
     path = [part.hex() for part in read.consistency(begin, end)]
     return _document({"new": dict(later), "old": dict(old), "path": path, "proof": CONSISTENCY})
 
@@ -105,10 +108,13 @@ class _Read:
         self.ends: list[int] = []
         """The last entry of each record."""
         self.heads: list[dict[str, Any]] = []
-        for number, (line, ended) in enumerate(lines_of(log)):
-            if not ended:
-                break
-            self._line(number, parse(line))
+        try:
+            for number, (line, ended) in enumerate(lines_of(log)):
+                if not ended:
+                    break
+                self._line(number, parse(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise NOT_PROVABLE(problem="it cannot be read; verify() says why") from error
 
     def _line(self, number: int, value: dict[str, Any]) -> None:
         if number == 0:
@@ -147,7 +153,7 @@ class _Read:
         if kept is not None:
             return kept
         if end - begin == 1:
-            raise LookupError(_NOT_KEPT)
+            raise NOT_PROVABLE(problem=_NOT_KEPT)
         middle = begin + _split(end - begin)
         return joined(self._root(begin, middle), self._root(middle, end))
 

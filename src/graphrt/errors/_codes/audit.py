@@ -47,6 +47,12 @@ NO_HEAD = NOT_CHAINED.variant(
     known="it is empty, or 0.1 wrote the snapshot that it begins with after a prune, which kept no Merkle tree",
     fix="Drive the thread once; a log that lost its beginning in 0.1 has records and MACs, and no heads.",
 )
+NOT_PROVABLE = ErrorCode(
+    "not-provable",
+    InputError,
+    "The log cannot give this proof: {problem}.",
+    fix="Take the proof out of a log that has the record and a head after it: export() writes one.",
+)
 NOT_RECORDED = ErrorCode(
     "log-not-written",
     StoreError,
