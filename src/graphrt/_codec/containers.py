@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
-from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt._codec.walk import TAGGED_BYTES, Decoder, Encoder, Reader, Writer, only, text_of
 from graphrt.commands import DELETE, UNSET, Replacement, Send
 
 __all__ = ["CONTAINER_DECODERS", "CONTAINER_ENCODERS"]
@@ -75,7 +75,7 @@ _MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
 
 
 def _encode_marker(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-    writer.enter(depth, 20)
+    writer.enter(depth, TAGGED_BYTES)
     return {TAG: "marker", "v": "DELETE" if value is DELETE else "UNSET"}
 
 
@@ -84,7 +84,7 @@ def _decode_marker(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
 
 
 def _encode_overwrite(writer: Writer, value: Replacement, depth: int) -> dict[str, Any]:
-    writer.enter(depth, 20)
+    writer.enter(depth, TAGGED_BYTES)
     return {TAG: "overwrite", "v": writer.at("", value.value, depth + 1)}
 
 
@@ -93,7 +93,7 @@ def _decode_overwrite(reader: Reader, node: dict[str, Any], depth: int) -> Repla
 
 
 def _encode_send(writer: Writer, value: Send, depth: int) -> dict[str, Any]:
-    writer.enter(depth, 20)
+    writer.enter(depth, TAGGED_BYTES)
     if value.node.__class__ is not str:
         raise NotStorable(f"is a Send to {value.node!r}, which is not the name of a node")
     return {

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from graphrt._codec.entry import NONE, Entry, complete, own_attributes, strangers
 from graphrt._codec.models import model_entry
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
-from graphrt._codec.walk import Reader, Writer, only, text_of
+from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only, text_of
 
 __all__ = ["builtin_base", "custom_entry", "entry_of"]
 
@@ -79,7 +79,7 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
     put = object.__setattr__
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 20)
+        writer.enter(depth, TAGGED_BYTES)
         values: dict[str, Any] = {}
         for name, field in fields.items():
             try:
@@ -140,7 +140,7 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
     members: dict[str, Any] = dict(cls.__members__)
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 20)
+        writer.enter(depth, TAGGED_BYTES)
         name = value._name_
         if name is not None and members.get(name) is value:
             return {TAG: tag, "v": name}
@@ -168,7 +168,7 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
     """Return the entry of a class registered with two functions: to something storable, and back."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 20)
+        writer.enter(depth, TAGGED_BYTES)
         try:
             plain = write(value)
         except Exception as error:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
-from graphrt._codec.walk import Decoder, Encoder, Reader, Writer, only, text_of
+from graphrt._codec.walk import TAGGED_LEAF_BYTES, Decoder, Encoder, Reader, Writer, only, text_of
 
 __all__ = ["LEAF_DECODERS", "LEAF_ENCODERS"]
 
@@ -29,7 +29,7 @@ def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> 
     """Return the encoder and decoder of a type that is stored as text."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 24)
+        writer.enter(depth, TAGGED_LEAF_BYTES)
         text = write(value)
         # Through the walk, which counts the bytes and finds lone surrogates.
         return {TAG: tag, "v": writer.at("", text, depth)}
@@ -61,7 +61,7 @@ def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
 
 # The parts are stored as text, which has forms for NaN and infinity; JSON numbers do not.
 def _encode_complex(writer: Writer, value: complex, depth: int) -> dict[str, Any]:
-    writer.enter(depth, 24)
+    writer.enter(depth, TAGGED_LEAF_BYTES)
     return {TAG: "complex", "v": [repr(value.real), repr(value.imag)]}
 
 
@@ -79,7 +79,7 @@ def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
 
 def _encode_integers(tag: str, parts: Callable[[Any], tuple[int, ...]]) -> Encoder:
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 24)
+        writer.enter(depth, TAGGED_LEAF_BYTES)
         return {TAG: tag, "v": writer.items(parts(value), depth)}
 
     return encode
@@ -167,7 +167,7 @@ def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
     """Return the encoder and decoder of datetime or time: an ISO 8601 text; fold and zone have keys of their own."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 24)
+        writer.enter(depth, TAGGED_LEAF_BYTES)
         zone = value.tzinfo
         data: dict[str, Any] = {TAG: tag, "v": (value.replace(tzinfo=None) if zone else value).isoformat()}
         if value.fold:

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from graphrt._codec.entry import NONE, Entry, complete, strangers
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
-from graphrt._codec.walk import Reader, Writer
+from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer
 
 __all__ = ["model_entry"]
 
@@ -50,7 +50,7 @@ class _Shape:
 
     def encode(self, writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         """Return the stored form of a model; parts that say nothing are left out."""
-        writer.enter(depth, 20)
+        writer.enter(depth, TAGGED_BYTES)
         fields = self.fields()
         data: dict[str, Any] = {TAG: self.tag, "v": writer.named(self._state(value.__dict__, fields), depth + 1)}
         given: set[str] = value.__pydantic_fields_set__

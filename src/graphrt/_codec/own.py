@@ -50,7 +50,8 @@ def own_by_tag(tag: str) -> Entry | None:
 
 
 def _class(name: str) -> Any:
-    # The harness stands on a floor above this one. It is imported when a value needs it: most states hold no messages.
+    # Imported when a value needs them: the harness stands on a floor above this one, and most states hold no messages.
+    # `Usage` has a module of its own, so that a state with usage does not load the harness.
     if name == "Usage":
         from graphrt.events.usage import Usage
 

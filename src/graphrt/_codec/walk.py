@@ -41,6 +41,11 @@ _SURROGATE: Final = (
     "is text with a lone surrogate, which is not a Unicode character: decode it with errors='replace' first"
 )
 
+TAGGED_BYTES: Final = 20
+"""About how many bytes a tag puts around the values inside it; what is longer than a body may be is refused early."""
+TAGGED_LEAF_BYTES: Final = 24
+"""The same for a tag with a short text in it, such as a date."""
+
 
 class Writer:
     """State of one walk from a value to JSON data: the encoders, and the bytes that are left.

@@ -113,7 +113,7 @@ class Database:
         with self._aside:
             with self.lock:
                 db = self.connection()  # checks that the store is open and the file is still the same
-                if self._read_only is not None:
+                if self._read_only is not None:  # no thread of this process writes, so this connection can wait
                     yield db
                     return
                 db = files.connect(self.path, self._busy_timeout_s)
