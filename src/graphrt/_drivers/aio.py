@@ -34,7 +34,8 @@ class AioDriver:
 
     Args:
         services: Clock, store access, worker threads and the rest that the tasks of the run share.
-        limits: Limits of the graph that is driven.
+        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number of
+            tasks in flight is in *limit*.
         watcher: Takes (mode, item) of published items; None in a nested graph, whose items go to `services.emit`.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """

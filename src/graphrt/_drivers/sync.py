@@ -45,7 +45,8 @@ class SyncDriver:
 
     Args:
         services: Clock, store access, private loop and the rest that the tasks of the run share.
-        limits: Limits of the graph that is driven.
+        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number of
+            tasks in flight is in *limit*.
         watcher: See the attribute.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """

@@ -63,7 +63,7 @@ class Engine(RunState):
             return mutation_check.prepare(self)
         if self.entering:
             view = self.take_view()
-            self.use_view(view)
+            self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
             routed = self.router().ask(self.plan.start, view)
             moved = joins.arrive(self, routed)
             self.make_due(routed.due())
@@ -78,7 +78,7 @@ class Engine(RunState):
             return False
         limit_checks.check_limits(self, due)
         self.open()
-        return mutation_check.prepare(self)
+        return mutation_check.prepare(self)  # chooses when tasks are checked for changes in place; always True
 
     def open(self) -> list[Task]:
         """Open a superstep of what is due without checking limits: count it, and make and return its tasks."""

@@ -266,7 +266,7 @@ def _route(engine: Engine, watch: Watch) -> Flow:
     """Route a held superstep whose `interrupt_after` was answered (R1); return INTERRUPTED if it was not."""
     if engine.open_interrupts():
         return INTERRUPTED
-    engine.route()
+    engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
     yield from _flush(engine, watch)
     return None
 

@@ -27,7 +27,8 @@ def declare_fields(fn: F, *, reads: Iterable[str] = (), writes: Iterable[str] = 
     Args:
         fn: A function that takes attributes. It is changed.
         reads: Fields that it reads.
-        writes: Fields that it may write; none if that is unknown.
+        writes: Fields that it may write; none if that is unknown. With *deletes*, name all of them: the two together
+            count as complete.
         deletes: Fields that it always deletes; they count as written too.
 
     Returns:

@@ -222,7 +222,7 @@ def _mermaid(text: str) -> str:
             out.append("#46;")
         else:
             out.append(char)
-    return "".join(out) or " "
+    return "".join(out) or " "  # an empty label is not one to Mermaid
 
 
 _SPECIAL = frozenset('"#&<>|`*\\[]{}()~')

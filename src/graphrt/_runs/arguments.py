@@ -197,7 +197,10 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
 
 
 def audited_store(store: Any, audit: AuditLog | None) -> Any:
-    """Return the store of a runtime with an audit log: an audited run has a thread, in memory if nowhere else.
+    """Return the store of a runtime with an audit log.
+
+    The audit log is the journal: a record is written in the transaction of its step (decision 0124). So the log and the
+    threads share one store. Without any store, an audited run gets a thread in memory.
 
     Raises:
         InputError: The log is kept in another store than *store* (`bad-audit`).

@@ -1,8 +1,9 @@
 """`TokenTracker`, which sums usage by run, node, model and tool from journal entries, live or afterwards.
 
 A call is counted once, however often its thread is resumed or its journal read. Entries that were seen before are
-recognised by their `seq`. A run that failed repeats the calls of its open superstep when it goes on; these are
-recognised by their task and key.
+recognised by their `seq`. If a run fails, the entries of its failed tasks are written, and they are written again when
+the run goes on and commits. Such entries are recognised by task, key and number of failed attempts. A call that is made
+anew after a failed attempt has a higher number, and is counted.
 """
 
 from __future__ import annotations

@@ -264,7 +264,8 @@ class Database:
         """Return the connection, after checking that writes through it will last.
 
         Raises:
-            StoreError: The store is closed, the file or its log was removed or replaced, or may not be written.
+            StoreError: The store is closed, the file or its log was removed or replaced, or this user may not write the
+                file. Or the log does not match the database, or has reached its limit.
         """
         first = writes[0]
         if self.closing and not all(one.last for one in writes):

@@ -149,6 +149,7 @@ class SqliteStore(WholeThreads):
                 writing.renew(db, claim, now)
 
         told = "the leases were not renewed"
+        # In doubt a failure is reported: a renewal may be repeated, and the next one follows after a third of the lease.
         self._file.write(work, landed=lambda _db, _: False, kept=lambda: told, thread=own[0].thread)
 
     def release(self, claim: Claim) -> None:
