@@ -7,7 +7,7 @@ staged as numbered batches, and its open superstep like one at the top, with its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
@@ -30,6 +30,7 @@ def restore_open(
     staged: Staged,
     answers: Mapping[str, InterruptAnswered],
     withdrawn: Mapping[str, str],
+    fates: Collection[str],
     told: Sequence[str],
     take: Take,
 ) -> None:
@@ -39,6 +40,7 @@ def restore_open(
         staged: What the store has staged for the thread.
         answers: Answers by interrupt id that were journalled since the last commit.
         withdrawn: Reasons by interrupt id of questions that were withdrawn since then.
+        fates: Interrupt ids of answers that were journalled as used or discarded since then.
         told: Paths of the events of nested graphs that were journalled since then, one for each event. These events are
             staged as well, and must not be journalled a second time.
         take: Makes values of events the engine's own.
@@ -54,6 +56,10 @@ def restore_open(
             engine.answer({id_: event.answer}, nth=event.nth)
         for id_, reason in withdrawn.items():
             engine.withdraw({id_}, reason)
+        for task in engine.tasks:
+            # A question that only a staged row knows is younger than the journal's word about its answer.
+            for question in task.extra.interrupts if task.extra is not None else ():
+                question.fate_told = question.fate_told or question.id in fates
 
 
 def _restore(

@@ -49,6 +49,7 @@ class Fold:
         "chain",
         "engine",
         "error",
+        "fates",
         "fingerprint",
         "meta",
         "migrated",
@@ -91,6 +92,8 @@ class Fold:
         """Questions since the last commit, by the same ids."""
         self.withdrawn: dict[str, str] = {}
         """Reasons of the questions that were withdrawn since the last commit, by the same ids."""
+        self.fates: set[str] = set()
+        """Questions whose answers were journalled as used or discarded since the last commit, by the same ids."""
         self.nested: list[str] = []
         """Paths of nested entries since the last commit: what the journal has of the open superstep."""
         self.tail: int = 0
@@ -228,11 +231,15 @@ class Fold:
             self.steps_at = seq
         # An answered `interrupt_after` settles too: its superstep was committed, and has been routed now.
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
-            self.answers, self.asked, self.withdrawn, self.nested = {}, {}, {}, []
+            self.answers, self.asked, self.withdrawn, self.fates, self.nested = {}, {}, {}, set(), []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
-            self.answers[local_id(self.engine, event.id)] = replace(event, answer=take(event.answer))
+            id_ = local_id(self.engine, event.id)
+            self.answers[id_] = replace(event, answer=take(event.answer))
+            self.fates.discard(id_)  # it may replace an answer that was used
+        elif kind is events.AnswerUsed or kind is events.AnswerDiscarded:
+            self.fates.add(local_id(self.engine, event.id))
         elif kind is events.InterruptWithdrawn:
             self.withdrawn[local_id(self.engine, event.id)] = event.reason
         elif kind is events.InterruptRaised:

@@ -153,7 +153,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
     take: Take = as_is if staged[0][1].__class__ is bytes else own  # as in start_from
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
-        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.nested, take)
+        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested, take)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise STAGED_MISFIT(
             thread=fold.reader.thread, fits=fold.engine.plan.name, error=error, cause_text=str(error)[:80]
