@@ -168,7 +168,7 @@ def test_weaker_pragmas_lose_something(mode, folder, monkeypatch, tally):
     """The images are what they claim to be: where SQLite promises less, less is there."""
     recorded = record(folder / "first", WEAK[mode], monkeypatch)
 
-    assert tally(recorded, WEAK[mode], 150 if FULL else 50)["commits lost"] > 0
+    assert tally(recorded, WEAK[mode], 150)["commits lost"] > 0
 
 
 @pytest.mark.parametrize("mode", SAFE)

@@ -278,6 +278,17 @@ def test_a_retry_that_is_no_policy_is_a_problem() -> None:
     assert codes(GraphBuilder(State).add_node("a", note("a"), retry=wrong).set_entry("a")) == ["bad-policy"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [({"writes": 3}, "bad-update-type"), ({"tools": None}, "bad-policy"), ({"goto": 3}, "unknown-node")],
+)
+def test_a_policy_of_names_that_is_something_else_is_a_problem(policy: Any, code: str) -> None:
+    g: Any = GraphBuilder(State).add_node("a", lambda _: {}, **policy)
+    with pytest.raises(DefinitionError) as caught:
+        g.add_edge(START, "a").compile()
+    assert [problem.code for problem in caught.value.problems] == [code]
+
+
 def test_every_policy_is_known_to_type_checkers() -> None:
     typed = NodePolicy.__annotations__.keys() | GraphPolicy.__annotations__.keys()
 

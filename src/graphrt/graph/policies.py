@@ -99,10 +99,10 @@ def read_policy(
         options["goto"] = tuple(resolve(ref) for ref in _several(goto))
     writes = options.get("writes")
     if writes is not None:
-        options["writes"] = (writes,) if isinstance(writes, str) else tuple(writes)
+        options["writes"] = _several(writes)
     if "tools" in options:
         tools: Any = options["tools"]
-        options["tools"] = (tools,) if isinstance(tools, str) else tuple(tools)
+        options["tools"] = _several(tools)
         odd = [one for one in options["tools"] if not isinstance(one, str)]
         if odd:
             options["tools"] = ()
@@ -115,12 +115,11 @@ def read_policy(
     return Policy(**options), problems
 
 
-def _several(goto: Any) -> Iterable[Any]:
-    """Return the targets of `goto=`, which may be a single one."""
-    if isinstance(goto, (str, EndType)) or hasattr(goto, "__graphrt_node__"):
-        return (goto,)
-    several: Iterable[Any] = goto
-    return several
+def _several(given: Any) -> tuple[Any, ...]:
+    """Return the names or targets that an option gives, which may be a single one, or something that is neither."""
+    if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
+        return (given,)
+    return tuple(given)
 
 
 def _unknown(name: Any, option: str, where: str) -> Problem:
