@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -337,12 +339,10 @@ def test_pruned_thread_goes_on_in_its_file_and_begins_where_it_was_pruned_in_a_n
 
 
 def test_forged_record_in_the_store_stops_a_run(tmp_path: Path) -> None:
-    import sqlite3
-
     audit = AuditLog(key=KEY)
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
-    with sqlite3.connect(tmp_path / "runs.db") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as db:
         [(key, seal)] = db.execute("SELECT key, seal FROM record ORDER BY key LIMIT 1 OFFSET 1").fetchall()
         db.execute("UPDATE record SET seal = ? WHERE key = ?", (seal[:74] + bytes(32) + seal[106:], key))
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime, pytest.raises(StoreError, match="MAC"):

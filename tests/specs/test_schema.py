@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from tests.laws.build import build
@@ -18,6 +17,12 @@ from tests.laws.steady import Steady
 from graphrt.nodes import registry, registry_of
 
 from .support import every_kind
+
+try:
+    import jsonschema
+except ImportError:  # the marker below says so
+    jsonschema = None
+pytestmark = pytest.mark.needs("jsonschema")
 
 SCHEMA = registry().json_schema()
 
