@@ -36,13 +36,14 @@ from graphrt._journal.seal import (
     ERASED_LINE,
     HEADER_1,
     SALT_BYTES,
+    SALTS,
     SEED_BYTES,
     UNKEYED,
+    UNKEYED_BEGIN,
     VERSION,
     Seal,
     packed,
     parsed,
-    salts_of,
 )
 from graphrt.errors import StoreError
 from graphrt.errors._codes.journal import BROKEN_SEAL, FORGED_SEAL, LOG_KEY_NEEDED, TIME_CANNOT_BE_SEALED
@@ -163,7 +164,7 @@ class Chain:
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise TIME_CANNOT_BE_SEALED(at=at, latest_s=LATEST_S, seq=seq) from cause
         salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
-        salts = salts_of(salts_seed, len(lines))
+        salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))  # as `salts_of`, which costs a call
         commits = _commits(lines, salts)
         state = self._fold(commits, written)
         keys = self._keys
@@ -175,7 +176,7 @@ class Chain:
         if len(leaves) >= _LEAVES:
             self._grow()
         if keys is None:
-            return packed(UNKEYED, state, leaf, (), salts_seed)
+            return UNKEYED_BEGIN + state + leaf + salts_seed
         macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, leaf)) is not None]
         self.kid = kid
         return packed(kid, state, leaf, macs, salts_seed)

@@ -40,13 +40,15 @@ KID_BYTES: Final = 8
 MAC_BYTES: Final = 32
 UNKEYED: Final = bytes(KID_BYTES)
 """`kid` of a commit that is not authenticated."""
+UNKEYED_BEGIN: Final = bytes([VERSION, 0]) + UNKEYED
+"""How a seal without a key begins; after it come state, leaf and seed."""
 _FIXED: Final = Struct(">BB8s32s32s")
 _LEAF: Final = 42
 """Where the leaf begins."""
 _MACS: Final = 74
 """Where the MACs begin."""
 _SECOND: Final = _MACS + MAC_BYTES
-_SALTS: Final = b"graphrt/salts/v2\x00"
+SALTS: Final = b"graphrt/salts/v2\x00"
 
 
 class Seal(NamedTuple):
@@ -64,7 +66,7 @@ class Seal(NamedTuple):
 
 def salts_of(seed: bytes, number: int) -> bytes:
     """Return the salts of *number* lines, one after another."""
-    return shake_256(_SALTS + seed).digest(SALT_BYTES * number)
+    return shake_256(SALTS + seed).digest(SALT_BYTES * number)
 
 
 def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: bytes) -> bytes:
