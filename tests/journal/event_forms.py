@@ -183,6 +183,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "handled": handled,
         "goto": st.none() | targets,
         "fresh": st.booleans(),
+        "user": text,
     },
     events.StateSaved: STATE,
     events.ThreadForked: {"source": text, "at": numbers, "state": st.none()},

@@ -18,13 +18,15 @@ class State(TypedDict, total=False):
     said: str
 
 
-def graph() -> Any:
+def graph(store: FlakyStore) -> Any:
     def asks(_: State, ctx: Context) -> Any:
         first = ctx.interrupt("first?")
         return {"said": f"{first} {ctx.answer}"} if ctx.answer is not None else Interrupt("second?")
 
     def beside(_: State) -> Any:
-        time.sleep(0.2)  # so that the question beside it is staged before the superstep pauses
+        until = time.monotonic() + 20
+        while store.calls["commit"] < 2:  # the start, and the question beside this task, which is staged meanwhile
+            assert time.monotonic() < until
 
     g: Any = GraphBuilder(State, name="g")
     g.add_node("asks", asks).add_node("beside", beside)
@@ -34,7 +36,7 @@ def graph() -> Any:
 
 def test_answer_is_used_once_though_a_crash_came_before_its_question(tmp_path: Path) -> None:
     store = FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=3)])
-    with store, Runtime(graph(), store=store) as runtime:
+    with store, Runtime(graph(store), store=store) as runtime:
         with pytest.raises(StoreError):  # as if the process had died right before the pause was stored
             runtime.run({}, thread="t")
         assert not any("Raised" in type(entry.event).__name__ for entry in runtime.entries("t"))

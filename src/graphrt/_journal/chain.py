@@ -88,7 +88,7 @@ class Chain:
         """Name of the key of the last header."""
         self._tree: Tree | None = _read_tree(tree) if tree is not None else None if kept else Tree()
         self._leaves: list[bytes] = []
-        """Leaves that are not in the tree yet: whoever only reads a thread does not need its tree."""
+        """Leaves that are not in the tree yet. A thread that is only read does not need its tree."""
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
         """Field to its rolling digest."""
         self._labels: list[tuple[str, bytes]] = []
@@ -207,7 +207,8 @@ class Chain:
             raise _misfit(seq, count)
         if parts.kid != UNKEYED or self.kid != UNKEYED:
             signers = self._signers(parts.kid)
-            if len(signers) != len(parts.macs):
+            # A record without a key after one with a key would end what the log proves.
+            if parts.kid == UNKEYED or len(signers) != len(parts.macs):
                 raise _misfit(seq, count)
             if self._keys is not None:
                 check_macs(self._keys, signers, parts, seq)
@@ -230,10 +231,9 @@ class Chain:
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
         """Return the names of the keys that a record with *kid* is authenticated with: under a new key, the old too."""
-        if self.kid in (kid, UNKEYED):
-            return () if kid == UNKEYED else (kid,)
-        # Without a key after one with a key no number of MACs fits, so a record cannot shed its key.
-        return (kid, self.kid) if kid != UNKEYED else (kid, kid, kid)
+        if kid == UNKEYED:
+            return ()
+        return (kid,) if self.kid in (kid, UNKEYED) else (kid, self.kid)
 
     def _fold(self, commits: Sequence[bytes], written: Iterable[tuple[str, int]]) -> bytes:
         """Extend the digests of the fields that a commit wrote, and return the hash of the state after it."""

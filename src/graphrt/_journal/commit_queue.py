@@ -22,7 +22,7 @@ MOST_WAITING: Final = 256
 
 
 class Recorder(Protocol):
-    """What is told of commits: an audit log."""
+    """Records commits once they are stored, for an audit log."""
 
     def stored(self, commit: Commit) -> None:
         """Take note of *commit*, which is stored. An error ends the run."""
@@ -59,7 +59,7 @@ class CommitQueue:
         self._store = store
         self._claim = claim
         self.recorder: Recorder | None = None
-        """Is told of each commit once it is stored; None tells nobody."""
+        """Records each commit once it is stored; None without an audit log."""
         self._mode = mode
         self._released = False
         """Whether the claim was given back, which the last commit can do itself."""

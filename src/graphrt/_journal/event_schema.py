@@ -222,6 +222,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("handled", HANDLED),
             ("goto", MAYBE_NAMES),
             ("fresh", FLAG),
+            ("user", TEXT),
         ),
     ),
     (15, events.StateSaved, STATE),

@@ -7,7 +7,7 @@ Version 2, which is written (decision 0120):
 - `kid`, `state` and `leaf` are those of the header. The rest of the header is in the record: `seq`, `entries` and `at`,
   and `body`, which is computed from the lines. `prev` is the leaf of the record before.
 - A `mac` is HMAC-SHA256 of the leaf. Without a key there is none. The first record under a new key has a second one,
-  under the key before, which shows that whoever changed the key had it.
+  under the previous key. So the key cannot be changed without the old one.
 - `seed` gives the salts of all lines: SHAKE-256 of a label and the seed.
 
 When a line is erased, the salts of the others have to stay, and its own must go. Then the seed gives way to what it gave,

@@ -120,15 +120,13 @@ class Journal:
 
         Args:
             codec: Encodes values; None if the store keeps objects.
-            chain: The end of the thread's hash chain; None if it is not chained. Refused without the key that it needs.
+            chain: The end of the thread's hash chain; None if it is not chained.
             tail: Size of what the store has since the last snapshot.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
         if codec is not None and not names.known:
             meta = {**meta, "bound": 1}  # a new thread; threads that 0.1 began stay without
-        if chain is not None:
-            chain.writable()
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked

@@ -178,6 +178,7 @@ class _Reader:
             case events.RunResumed():
                 self._user = event.user
             case events.ThreadUpdated():
+                self._user = event.user
                 self._each(entry, event.values, "edit")
             case events.ThreadForked():
                 self._each(entry, event.state.values, "fork")

@@ -159,7 +159,12 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         return self.audit.user if self.audit is not None else ""
 
     def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder | None:
-        """Return what is told of the commits of a claimed thread; None without an audit log."""
+        """Return what records the commits of a claimed thread that is about to be written; None without an audit log.
+
+        Raises:
+            InputError: The thread's log is authenticated with a key that is not here, or the thread has no chain.
+            StoreError, AuditError: The thread's log file cannot be opened, or is another log's.
+        """
         if chain is not None:
             chain.writable()
         return self.audit.recorder(store, thread, chain, self.plan.codec) if self.audit is not None else None
@@ -221,9 +226,8 @@ def configure(
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
         active=ActiveRuns(),
-        store=arguments.opened_store(
-            arguments.audited_store(store, audit)
-        ),  # last: a store is not left open if another argument is refused
+        # Last: a store is not left open if another argument is refused.
+        store=arguments.opened_store(arguments.audited_store(store, audit)),
     )
 
 

@@ -6,6 +6,7 @@ An edit is a journal entry like any other; old entries never change.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from graphrt import events
@@ -64,6 +65,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
             event = _edited(engine, edit, fresh=fresh and not number, failed=status == "failed")
+            event = replace(event, user=config.user)
             evolve(engine, event, own)
             emit_events.note(engine, event)
             status = status_after(engine, status)

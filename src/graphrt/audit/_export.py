@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -21,9 +21,6 @@ from graphrt.stores.protocol import Record, Store
 if TYPE_CHECKING:
     from graphrt._codec import Codec
 
-Withhold = Callable[[Record, list[bytes]], tuple[list[bytes], bytes]]
-"""Takes values out of a record: gets it and its lines, and returns the lines and the seal to write."""
-
 
 def log_of(store: Store, thread: str) -> tuple[str, dict[str, Any]]:
     """Return the id of the thread that the log of *thread* began with, and the thread's meta.
@@ -37,7 +34,7 @@ def log_of(store: Store, thread: str) -> tuple[str, dict[str, Any]]:
     return str(meta["chained"]), meta
 
 
-def exported(store: Store, thread: str, codec: Codec, withhold: Withhold | None = None) -> Iterator[bytes]:
+def exported(store: Store, thread: str, codec: Codec) -> Iterator[bytes]:
     """Yield the lines of a thread's log: everything but a head.
 
     Raises:
@@ -52,21 +49,16 @@ def exported(store: Store, thread: str, codec: Codec, withhold: Withhold | None 
     yield line_of({"names": meta.get("names", [])})
     blobs: set[str] = set()
     for record in store.records(thread, after=first - 1):
-        yield from lines_of(store, thread, record, blobs, withhold)
+        yield from lines_of(store, thread, record, blobs)
 
 
-def lines_of(
-    store: Store, thread: str, record: Record, blobs: set[str], withhold: Withhold | None = None
-) -> Iterator[bytes]:
+def lines_of(store: Store, thread: str, record: Record, blobs: set[str]) -> Iterator[bytes]:
     """Yield the line of *record*, after those of the large values that it names and that are not among *blobs* yet."""
-    lines, seal = list(record.body.split(b"\n")[:-1]), record.seal
-    if withhold is not None:
-        lines, seal = withhold(record, lines)
-    named = blob_names(b"\n".join(lines)) - blobs
+    named = blob_names(record.body) - blobs
     for name, data in sorted(store.blobs(thread, named).items()) if named else ():
         yield blob_line(name, data)
     blobs |= named
-    yield record_line(record.seq, record.count, lines, seal)
+    yield record_line(record.seq, record.count, record.body.split(b"\n")[:-1], record.seal)
 
 
 def digests_before(store: Store, thread: str, first: int, codec: Codec) -> dict[str, str]:
@@ -83,15 +75,9 @@ def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None 
         return None
     tree = chain_of(log, begin or None, None).tree
     if tree is not None:
-        for leaf in leaves_of(store.records(thread, after=first - 1, upto=upto)):
-            tree.add(leaf)
+        for record in store.records(thread, after=first - 1, upto=upto):
+            tree.add(leaf_in(record.seal))
     return tree
-
-
-def leaves_of(records: Iterator[Record] | Sequence[Record]) -> Iterator[bytes]:
-    """Yield the leaves of records."""
-    for record in records:
-        yield leaf_in(record.seal)
 
 
 def names_in(meta: Any) -> list[str]:

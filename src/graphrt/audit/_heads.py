@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from graphrt._journal.log_keys import LogKeys
 from graphrt._journal.merkle import Tree
 from graphrt.audit._lines import line_of
+from graphrt.errors._codes.audit import NOT_A_HEAD
 
 _NUMBERS: Final = Struct(">QQq")
 _LABEL: Final = b"graphrt/head/v1\x00"
@@ -74,15 +75,23 @@ def anchored(head: Head, anchor: Anchor) -> None:
     if callable(anchor):
         anchor(head)
         return
-    file = os.open(Path(anchor), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(file, line_of({"head": head.to_dict()}))
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with Path(anchor).open("ab") as file:
+        file.write(line_of({"head": head.to_dict()}))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def heads_in(path: str | os.PathLike[str]) -> list[Head]:
-    """Return the heads of an anchor file, in the order in which they were kept."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    return [Head.from_dict(json.loads(line)["head"]) for line in lines if line]
+    """Return the heads of an anchor file, in the order in which they were kept.
+
+    Raises:
+        InputError: A line is not a head.
+        OSError: The file cannot be read.
+    """
+    found: list[Head] = []
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+        try:
+            found.append(Head.from_dict(json.loads(line)["head"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise NOT_A_HEAD(path=str(path), number=number) from error
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
@@ -137,7 +138,7 @@ class Mirror:
             elif "blob" in data:
                 self.blobs.add(data["blob"])
             elif "seal" in data:
-                self.end = End(data["seq"], leaf_in(_decoded(data["seal"])))
+                self.end = End(data["seq"], leaf_in(b64decode(data["seal"])))
             elif "begin" in data:
                 self.end = End(data["begin"]["seq"], bytes.fromhex(data["begin"]["digests"]["\x00"]))
 
@@ -147,12 +148,6 @@ def lines_in(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         for line in file:
             yield json.loads(line)
-
-
-def _decoded(text: str) -> bytes:
-    from base64 import b64decode
-
-    return b64decode(text)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
     from graphrt._journal.log_keys import LogKeys
-    from graphrt.audit._export import Withhold
 
 _ENDS: Final = frozenset({"interrupted", "failed", "cancelled", "completed"})
 """Statuses at which a head is made."""
@@ -35,7 +34,6 @@ class Recorder:
         open_mirror: Opens the mirror, before the first commit; None if there is none.
         keys: Keys of the log.
         on_failure: What happens if a commit cannot be mirrored or a head not anchored.
-        withhold: Takes values out of what is mirrored.
     """
 
     __slots__ = (
@@ -49,8 +47,6 @@ class Recorder:
         "_store",
         "_thread",
         "_tree",
-        "_withhold",
-        "head",
     )
 
     def __init__(
@@ -64,7 +60,6 @@ class Recorder:
         open_mirror: Callable[[], Mirror] | None,
         anchors: Sequence[Anchor],
         on_failure: Literal["stop", "continue"],
-        withhold: Withhold | None = None,
     ) -> None:
         self._store = store
         self._thread = thread
@@ -75,12 +70,9 @@ class Recorder:
         self._mirror: Mirror | None = None
         self._anchors = anchors
         self._on_failure = on_failure
-        self._withhold = withhold
         tree = chain.tree
         self._tree: Tree | None = Tree(tree.size, tree.roots) if tree is not None else None
         """The tree of all records; None until it is needed, if a snapshot of 0.1 did not keep it."""
-        self.head: Head | None = None
-        """The newest head; None before the first."""
 
     def begin(self) -> None:
         """Open the mirror, and bring it up to the thread: a crash may have come between a commit and its mirror.
@@ -111,14 +103,18 @@ class Recorder:
         last = commit.records[-1] if commit.records else None
         head = None
         if last is not None and commit.status in _ENDS:
-            head = self.head = head_of(self._log, self._thread, last.seq, commit.at, tree, self._keys)
+            head = head_of(self._log, self._thread, last.seq, commit.at, tree, self._keys)
         try:
             self._write(commit, head)
-            if head is not None:
-                for anchor in self._anchors:
-                    anchored(head, anchor)
         except OSError as error:
             self._failed(error)
+        if head is None:
+            return
+        for anchor in self._anchors:
+            try:
+                anchored(head, anchor)
+            except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
+                self._report(error)
 
     def close(self) -> None:
         """Close the mirror."""
@@ -137,7 +133,7 @@ class Recorder:
                 mirror.names = len(names)
         end = None
         for record in commit.records:
-            lines += lines_of(self._store, self._thread, record, mirror.blobs, self._withhold)
+            lines += lines_of(self._store, self._thread, record, mirror.blobs)
             end = End(record.seq, leaf_in(record.seal))
         if head is not None:
             lines.append(line_of({"head": head.to_dict()}))
@@ -172,7 +168,7 @@ class Recorder:
                 if leaf_in(record.seal) != end.leaf:
                     raise self._foreign(mirror, f"its entry {end.seq} is not that of the thread")
                 continue
-            lines += lines_of(store, thread, record, mirror.blobs, self._withhold)
+            lines += lines_of(store, thread, record, mirror.blobs)
             end = End(record.seq, leaf_in(record.seal))
         if lines:
             mirror.append(lines, end)
@@ -181,10 +177,12 @@ class Recorder:
         return FOREIGN_MIRROR(path=str(mirror.path), thread=self._thread, known=known)
 
     def _failed(self, error: OSError) -> None:
-        """Stop the run, or go on without a record until the mirror is opened again, as the user chose."""
+        """Give the mirror up, and stop the run or go on without it, as the user chose."""
         self.close()
-        self._mirror = None
+        self._mirror = self._open_mirror = None  # it is caught up with when the thread is driven again
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
         if self._on_failure == "stop":
             raise NOT_RECORDED(thread=self._thread, error=error) from error
-        self._open_mirror = None  # later commits are caught up with when the thread is driven again
         warnings.warn(f"The audit log of thread {self._thread!r} cannot be written: {error}", stacklevel=2)

@@ -69,6 +69,8 @@ class ThreadUpdated(Word):
     """Targets of *as_node* in place of its edges; None if its edges apply."""
     fresh: bool = False
     """Whether the edit created the thread: *values* are its whole state."""
+    user: str = ""
+    """Who edited it, as the audit log of the runtime says; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

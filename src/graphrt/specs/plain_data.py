@@ -79,7 +79,7 @@ def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
 
 
 def _depth(text: str) -> int:
-    """Return the deepest level of brackets outside strings. Text that is no JSON gets some number."""
+    """Return the deepest level of brackets outside strings. For text that is not JSON the number means nothing."""
     deepest = level = at = 0
     size = len(text)
     while at < size:

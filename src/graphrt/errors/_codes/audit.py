@@ -27,6 +27,10 @@ TWO_STORES = BAD_AUDIT.variant(
     known="records are in the same transaction as the step, so log and threads share a store",
     fix="Leave store= out, or give AuditLog a folder.",
 )
+NOT_A_HEAD = BAD_AUDIT.variant(
+    "Line {number} of the anchor file {path!r} is not a head.",
+    fix="Give the file that anchor= of AuditLog names; a last line that a crash left unfinished may be removed.",
+)
 BAD_CHOICE_ON_FAILURE = BAD_AUDIT.variant(
     "on_failure= is {given!r}.", known="'stop', 'continue'", fix="Choose one of them; 'stop' is the default."
 )
