@@ -1,14 +1,14 @@
 """Checks of single arguments (a number, text, mapping, list or type), with the same error texts everywhere.
 
-All packages may use them. A check that only one package needs, or whose error text says what that package does with
+All packages may use them, and the type guards at the end. A check that only one package needs, or whose error text says what that package does with
 the argument, stays in that package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeGuard, TypeVar, overload
 
 import typing_extensions as te
 
@@ -148,3 +148,18 @@ def checked_function(name: str, value: Any, fix: str) -> Any:
 def _refuse(problem: str | None, value: Any) -> None:
     if problem is not None:
         raise OPTION_OUT_OF_BOUNDS(problem=problem, value=value)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
+    return isinstance(value, Mapping)
+
+
+def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
+    """Return True if *value* can be iterated over."""
+    return isinstance(value, Iterable)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Return True if *value* is a list or a tuple, which data does not tell apart."""
+    return isinstance(value, (list, tuple))

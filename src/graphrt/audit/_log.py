@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from typing_extensions import TypeIs
-
+from graphrt._arguments import is_list
 from graphrt._journal.log_keys import KeyRing
 from graphrt.audit._heads import Anchor
 from graphrt.audit._keys import key_ring
@@ -113,8 +112,3 @@ def _anchors(anchor: Any) -> tuple[Anchor, ...]:
         if not (callable(one) or isinstance(one, (str, os.PathLike))):
             raise BAD_ANCHOR(given=one)
     return given
-
-
-def is_list(value: Any) -> TypeIs[list[Any] | tuple[Any, ...]]:
-    """Return whether *value* is a list or a tuple, of whatever."""
-    return isinstance(value, (list, tuple))

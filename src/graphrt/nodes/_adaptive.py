@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import Field
 from typing_extensions import Unpack
 
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import START, Command, Send
 from graphrt.errors import BadResponseError, InputError, Problem
@@ -38,7 +39,6 @@ from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph, declare_fie
 from graphrt.harness import OutputSpec, Template
 from graphrt.nodes._design_prompt import DesignRequest, request_text
 from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, model_call
-from graphrt.nodes._state_access import is_mapping
 from graphrt.nodes._topology_validator import TopologyValidator
 from graphrt.specs import FunctionRef, Parts, Registry, TemplateText, Writer, declare_form
 from graphrt.specs.manifest import Name

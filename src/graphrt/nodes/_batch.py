@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
+from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
 from graphrt.errors import NodeError, TaskFailure
@@ -38,7 +39,7 @@ from graphrt.errors._codes.ready_nodes import (
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.graph.policies import GraphPolicy
 from graphrt.limits import Limits
-from graphrt.nodes._state_access import checked_names, is_iterable, is_mapping, read
+from graphrt.nodes._state_access import checked_names, read
 from graphrt.nodes._values import ErrorRecord, error_record
 from graphrt.specs import Form, FunctionRef, NodeSpec, Parts, PolicySpec, Writer, declare_form
 from graphrt.specs.manifest import Name

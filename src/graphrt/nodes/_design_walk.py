@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import Problem
 from graphrt.errors._codes.ready_nodes import FORBIDDEN_DESIGN
-from graphrt.nodes._state_access import is_mapping
 from graphrt.specs import Registry
-from graphrt.specs.plain_data import is_list, joined
+from graphrt.specs.plain_data import joined
 from graphrt.specs.states import part_of
 
 _OUTLINE: Final = ("state", "update", "overwrite", "input", "output", "allow")

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import Interrupt, Overwrite
 from graphrt.errors._codes.ready_nodes import EDIT_OF_NO_FIELDS, ROLE_OF_NO_CHOICE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._decision import Rules, decision_type
-from graphrt.nodes._state_access import SyncNode, checked_names, is_mapping, read
+from graphrt.nodes._state_access import SyncNode, checked_names, read
 from graphrt.nodes._terminal import ReadLine, ask_at_terminal, line_reader
 from graphrt.specs import Form, FunctionRef, TemplateText, declare_form
 from graphrt.specs.manifest import Name, Number

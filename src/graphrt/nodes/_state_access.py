@@ -6,11 +6,12 @@ Nothing here knows a model, a tool or a person.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors import names
 from graphrt.errors._codes.ready_nodes import BAD_INTO, FIELD_NAMED_TWICE, MISSING_PART, NO_FIELD_NAMES, TOO_FEW_FIELDS
@@ -56,16 +57,6 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     if len(set(found)) < len(found):
         raise FIELD_NAMED_TWICE(option=option, factory=taker, given=given)
     return found
-
-
-def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
-    """Return True if *value* can be iterated over."""
-    return isinstance(value, Iterable)
-
-
-def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
-    return isinstance(value, Mapping)
 
 
 def fields_in(into: Into) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import (
     BAD_EFFECT,
@@ -23,7 +24,6 @@ from graphrt.nodes._state_access import (
     checked_into,
     checked_names,
     fields_in,
-    is_mapping,
     read,
     update_of,
 )

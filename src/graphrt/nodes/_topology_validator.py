@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, fields
 from math import inf
 from typing import Any, Final, TypeGuard
 
+from graphrt._arguments import is_mapping
 from graphrt.errors import DefinitionError, InputError, Problem
 from graphrt.errors._codes.ready_nodes import BAD_VALIDATOR, FORBIDDEN_DESIGN, UNKNOWN_VALIDATOR_OPTION
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import Budget
 from graphrt.nodes._design_walk import DesignWalk, node_paths, prepared
-from graphrt.nodes._state_access import is_mapping
 from graphrt.specs import Registry, SpecLimits
 from graphrt.specs.plain_data import plain_data
 

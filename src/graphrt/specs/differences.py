@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.specs.manifest import GraphSpec
-from graphrt.specs.plain_data import is_list, is_mapping
 
 _MISSING: Final = object()
 _WHOLE: Final = ("name", "update", "overwrite", "input", "output", "allow")

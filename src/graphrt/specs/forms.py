@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from graphrt._arguments import is_list
 from graphrt.errors import InputError
 from graphrt.harness import Template
 from graphrt.specs.manifest import Entry, FunctionRef, Name
-from graphrt.specs.plain_data import is_list
 from graphrt.specs.services import Parts, Section, Writer
 
 

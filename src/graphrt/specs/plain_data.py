@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias
 
-from graphrt._arguments import check_whole
+from graphrt._arguments import check_whole, is_list, is_mapping
 from graphrt.errors import a_type
 from graphrt.errors._codes.specs import BAD_TEXT, NOT_A_SPEC
 
@@ -177,21 +176,6 @@ class _Walk:
             except UnicodeEncodeError:
                 raise _refused(path, "the text has half a surrogate pair, which no encoding can store") from None
         return str(text)
-
-
-def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
-    return isinstance(value, Mapping)
-
-
-def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
-    """Return True if *value* can be iterated over."""
-    return isinstance(value, Iterable)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Return True if *value* is a list or a tuple, which data does not tell apart."""
-    return isinstance(value, (list, tuple))
 
 
 def joined(path: str, key: object) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
 from graphrt.errors._codes.specs import BAD_ENTRY
-from graphrt.specs.plain_data import is_list, is_mapping, joined
+from graphrt.specs.plain_data import joined
 
 
 def problems_of_error(error: GraphrtError, path: str, node: str | None) -> list[Problem]:

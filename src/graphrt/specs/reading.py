@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt._plan.hints import UNRESOLVED, labels_of, return_hint
 from graphrt._plan.reachability import JUDGEMENTS
 from graphrt.commands import END
@@ -37,7 +38,7 @@ from graphrt.specs.manifest import (
     PolicySpec,
     RouteSpec,
 )
-from graphrt.specs.plain_data import DEFAULT_LIMITS, SpecLimits, is_list, is_mapping, joined, plain_data, within
+from graphrt.specs.plain_data import DEFAULT_LIMITS, SpecLimits, joined, plain_data, within
 from graphrt.specs.policies import GONE, budget_of, policy_of, ref
 from graphrt.specs.problems import problems_of_error, problems_of_validation
 from graphrt.specs.registry import Registry, known_names

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, final
 
 from graphrt import errors
+from graphrt._arguments import is_iterable, is_mapping
 from graphrt.errors import names
 from graphrt.errors._codes.specs import BAD_SECTION
 from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
-from graphrt.specs.plain_data import is_iterable, is_mapping
 from graphrt.specs.schema import json_schema
 from graphrt.specs.services import SECTIONS, Section
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.specs.forms import MANIFEST, Form
 from graphrt.specs.manifest import GraphSpec, NodeSpec
-from graphrt.specs.plain_data import is_list, is_mapping
 
 _REF = "#/$defs/{model}"
 

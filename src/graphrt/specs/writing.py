@@ -12,6 +12,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt._plan.fields import describe
 from graphrt._plan.node_forms import form_of
 from graphrt._plan.specs import BranchSpec, EdgeSpec, JoinSpec, NodeSpec, Policy
@@ -22,7 +23,7 @@ from graphrt.errors._codes.specs import UNREGISTERED, UNWRITABLE_GRAPH, UNWRITAB
 from graphrt.limits import Limits, RetryPolicy
 from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
 from graphrt.specs.manifest import VERSION, GraphSpec
-from graphrt.specs.plain_data import is_list, is_mapping, joined, within
+from graphrt.specs.plain_data import joined, within
 from graphrt.specs.registry import Registry
 from graphrt.specs.services import SECTIONS, Section
 

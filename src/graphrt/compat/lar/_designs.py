@@ -13,8 +13,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, final
 
+from graphrt._arguments import is_mapping
 from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
-from graphrt.compat.lar._state import BUDGET, is_items, is_mapping
+from graphrt.compat.lar._state import BUDGET, is_items
 from graphrt.errors import InputError
 from graphrt.errors._codes.compat import BAD_EXECUTOR_PART, NODES_REJECTED, NOT_CALLABLE, NOT_NAMES
 from graphrt.harness import Template

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
+from graphrt._arguments import is_mapping
 from graphrt.audit import AuditLog
 from graphrt.compat.lar._functions import Ask
 from graphrt.compat.lar._log import AuditLogger, RunLog, TokenTracker, warn_unsigned
@@ -21,7 +22,7 @@ from graphrt.compat.lar._models import Models
 from graphrt.compat.lar._nodes import BaseNode, required, whole
 from graphrt.compat.lar._offline import offline
 from graphrt.compat.lar._records import CANCELLED, INTERRUPTED, SUCCESS, outcome_of, record_of, record_of_limit
-from graphrt.compat.lar._state import BUDGET, apply_diff, copied, is_mapping
+from graphrt.compat.lar._state import BUDGET, apply_diff, copied
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.compat import BAD_EXECUTOR_PART, BAD_INITIAL_STATE, NOTHING_TO_RESUME, TWO_LOGS
 from graphrt.graph import CompiledGraph

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import END, Command, Interrupt
 from graphrt.compat.lar._models import Models, answer
@@ -26,7 +27,7 @@ from graphrt.compat.lar._nodes import (
     RouterNode,
     ToolNode,
 )
-from graphrt.compat.lar._state import BUDGET, GraphState, is_mapping
+from graphrt.compat.lar._state import BUDGET, GraphState
 from graphrt.errors import GraphrtError, NodeError
 from graphrt.errors._codes.compat import NO_KEY_FOR_RESULT, NO_PATH, NO_SOURCE_KEY, UNLINKED_NODE
 

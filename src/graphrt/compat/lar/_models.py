@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import to_json
 
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.compat.lar._nodes import LLMNode
-from graphrt.compat.lar._state import is_mapping
 from graphrt.errors import HarnessError
 from graphrt.errors._codes.compat import EMPTY_ANSWER, MODEL_GAVE_UP, OFFLINE_MODEL
 from graphrt.harness import (

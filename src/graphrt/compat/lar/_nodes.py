@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, overload
 
-from graphrt.compat.lar._state import is_items, is_mapping
+from graphrt._arguments import is_mapping
+from graphrt.compat.lar._state import is_items
 from graphrt.errors._codes.compat import (
     BAD_GENERATION,
     BAD_NODE_NUMBER,

@@ -170,11 +170,6 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
-def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Return whether *value* is a mapping; for type checkers, one of anything to anything."""
-    return isinstance(value, Mapping)
-
-
 def is_items(value: object) -> TypeGuard[Sequence[Any]]:
     """Return whether *value* is a list or a tuple; for type checkers, one of anything."""
     return isinstance(value, (list, tuple))
