@@ -1,7 +1,7 @@
 """Checks of single arguments (a number, text, mapping, list or type), with the same error texts everywhere.
 
-All packages may use them, and the type guards at the end. A check that only one package needs, or whose error text says what that package does with
-the argument, stays in that package.
+All packages may use them, and the type guards at the end. A check that only one package needs, or whose error text says
+what that package does with the argument, stays in that package.
 """
 
 from __future__ import annotations
