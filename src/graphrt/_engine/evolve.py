@@ -376,12 +376,7 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
 """The function that applies an event, by its class."""
 CHANGE_NOTHING: Final = frozenset(
     {
-        events.AnswerDiscarded,
-        events.AnswerUsed,
         events.HistoryPruned,
-        events.InterruptExpired,
-        events.InterruptRaised,
-        events.InterruptWithdrawn,
         events.NodeFatigued,
         events.OutcomeDropped,
         events.RunCancelled,
@@ -390,4 +385,4 @@ CHANGE_NOTHING: Final = frozenset(
         events.RunInterrupted,
     }
 )
-"""Events that change no state; every other one has a function in `_APPLY`."""
+"""Events that change no state. Questions and the ends of answers are applied in `evolve`, all others by `_APPLY`."""
