@@ -7,7 +7,7 @@ so that it never waits for a store on the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final, overload
@@ -19,6 +19,8 @@ from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
 from graphrt._runs import (
     async_streaming,
+    detached,
+    due_threads,
     entries,
     forking,
     history,
@@ -29,6 +31,7 @@ from graphrt._runs import (
     run_to_end,
     state_edits,
     streaming,
+    watching,
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.provenance import FieldWrite, Provenance
@@ -248,6 +251,119 @@ class Runtime(Generic[S]):
     async def aretry(self, thread: str) -> RunResult[S]:
         """Continue a failed or cancelled thread on the running event loop; see `retry`."""
         return await run_to_end.aretry(self._config, thread)
+
+    # -- one run, driven by others -------------------------------------------------------------------------------
+
+    def start(
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        abandon: bool = False,
+        only_if_new: bool = False,
+    ) -> str:
+        """Begin a run, leave it to a worker, and return at once with the id of its thread (R20).
+
+        The run is stored when this returns, with the thread's status "running" and without an owner. A `Worker` of the
+        store drives it, in this process or in another one; `wait` and `follow` see it from anywhere.
+
+        Args:
+            input: As for `run`. Without an input, the *thread* is continued.
+            thread: As for `run`.
+            answers: Continue as `resume` does with these answers.
+            answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
+            abandon: As for `run`.
+            only_if_new: If the thread exists, whatever its status, change nothing: a request that arrives twice begins
+                one run.
+
+        Raises:
+            InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
+            ConflictError: A living owner drives the thread.
+        """
+        return detached.start(self._config, input, thread, answers, answer, abandon=abandon, only_if_new=only_if_new)
+
+    async def astart(self, input: Any = UNSET, **options: Any) -> str:
+        """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
+        return await self._unhurried(lambda: self.start(input, **options))
+
+    def wait(self, thread: str, *, timeout_s: float | None = None) -> RunResult[S]:
+        """Block until the thread's run has ended, whichever process drives it, and return its result.
+
+        Args:
+            thread: The thread. If no run of it goes on, its present result is returned at once.
+            timeout_s: Seconds to wait; None waits without a limit.
+
+        Raises:
+            RunFailedError: The run failed. It has the name and the text of the error.
+            WaitTimeoutError: The time is over. It says whether anybody drives the thread; the run goes on.
+            InputError: There is no such thread.
+        """
+        return detached.wait(self._config, thread, timeout_s)
+
+    async def await_(self, thread: str, *, timeout_s: float | None = None) -> RunResult[S]:
+        """Wait until the thread's run has ended, on the running event loop; see `wait`."""
+        return await detached.await_(self._config, thread, timeout_s, self._unhurried)
+
+    def follow(self, thread: str, *, after: int = 0) -> Iterator[Entry]:
+        """Iterate over the thread's journal entries as they are stored, and end when its run has ended.
+
+        Whichever process drives the thread, each entry comes once, in order. An entry's `seq` is the position to go on
+        from, so a reader that lost its connection misses nothing.
+
+        Args:
+            thread: The thread.
+            after: Only entries with a greater number: the `seq` of the last entry that was seen; 0 for all.
+
+        Raises:
+            InputError: There is no such thread, or it never had an entry *after*. Raised by the call, before anything
+                is read.
+            StoreError: An entry is missing or damaged.
+        """
+        return watching.follow(self._config, thread, after)
+
+    def afollow(self, thread: str, *, after: int = 0) -> AsyncIterator[Entry]:
+        """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
+        return watching.afollow(self._config, thread, after, self._unhurried)
+
+    def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:
+        """Drive a thread that is due: one that was started and left, or whose owner died. Workers call this.
+
+        Unlike `retry`, it never runs a thread that has ended meanwhile.
+
+        Args:
+            thread: The thread.
+            max_tries: How many runs may take the thread over and die before they store anything more. Then it is
+                parked: it fails, and waits for a `retry`. None tries for ever.
+
+        Raises:
+            GraphrtError: The run failed.
+            RunFailedError: The thread was parked (`parked`).
+            InputError: There is no such thread, it is not due (`not-due`), or it has another graph.
+            ConflictError: Another run has the thread.
+        """
+        return due_threads.drive_due(self._config, thread, max_tries)
+
+    def hand_over(self, reason: str, *, grace_s: float = 0.0) -> int:
+        """End the runs of this runtime with their threads still due, so that another process goes on with them.
+
+        Each run ends at the end of its superstep. Those that have not ended after *grace_s* seconds are interrupted:
+        the unfinished tasks of their superstep run again where the thread is driven next. Blocks until the runs have
+        ended, or for *grace_s* seconds and as long as their tasks take to stop.
+
+        Args:
+            reason: A phrase for the journal, such as "the server shuts down".
+            grace_s: Seconds that open supersteps are given.
+
+        Returns:
+            The number of runs that were going on.
+        """
+        return detached.hand_over(self._config, reason, grace_s)
+
+    async def ahand_over(self, reason: str, *, grace_s: float = 0.0) -> int:
+        """End the runs of this runtime with their threads still due, on the running event loop; see `hand_over`."""
+        return await detached.ahand_over(self._config, reason, grace_s)
 
     # -- one run, watched ----------------------------------------------------------------------------------------------
 

@@ -193,6 +193,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.RunCompleted: {"steps": numbers, "folded": digests},
     events.RunFailed: {"error": text, "message": text, "node": st.none() | names, "folded": digests},
     events.RunCancelled: {"reason": text, "folded": digests},
+    events.RunHandedOver: {"reason": text},
 }
 
 

@@ -50,6 +50,7 @@ GIVEN_OUT = {
     20: "steps folded",
     21: "error message node folded",
     22: "reason folded",
+    40: "reason",
     23: "id",
     24: "id reason",
     25: "id reworded payload",

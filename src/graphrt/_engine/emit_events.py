@@ -49,6 +49,14 @@ def take(engine: RunState) -> list[Logged]:
     return engine.swap_log([]) or []
 
 
+def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> None:
+    """Log that the run stopped with work left to do: handed over for a reason, or cancelled for another one."""
+    if handing_over is not None:
+        note(engine, events.RunHandedOver(reason=handing_over))
+    else:
+        note(engine, events.RunCancelled(reason=halt or "cancelled", folded=folded(engine)))
+
+
 def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
     """Log the outcomes of *tasks*, then their commit; *moved* are the joins whose generation it changed."""
     for task in tasks:

@@ -380,6 +380,7 @@ CHANGE_NOTHING: Final = frozenset(
         events.NodeFatigued,
         events.OutcomeDropped,
         events.RunCancelled,
+        events.RunHandedOver,
         events.RunCompleted,
         events.RunFailed,
         events.RunInterrupted,

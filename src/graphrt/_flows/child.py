@@ -15,7 +15,7 @@ from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
-from graphrt._flows.run import CANCELLED, INTERRUPTED, Watch, run
+from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
@@ -66,7 +66,7 @@ def nested(task: Task, control: Control) -> Flow:
         if "arg" in given:  # an error of a plain task inside has no argument of its own: this one started the graph
             error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, raise_as_is=True)
-    if status == CANCELLED:
+    if status in (CANCELLED, HANDED_OVER):
         return STOPPED
     if status == INTERRUPTED:
         return Asked(engine.open_interrupts(), engine)

@@ -141,16 +141,20 @@ COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 
 @final
 class Control:
-    """Switches of a run that its surroundings set: a request to halt, and what is watched.
+    """Switches of a run that its surroundings set: requests to halt or to hand over, and what is watched.
 
-    `cancel` may be called from any worker thread. The flow reads `halt` between effects.
+    `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
     """
 
-    __slots__ = ("halt", "live", "on_halt", "watched")
+    __slots__ = ("ends", "halt", "handing_over", "live", "on_halt", "watched")
 
     def __init__(self) -> None:
+        self.ends: bool = False
+        """Whether the run begins no further superstep, because it is to halt or to hand over."""
         self.halt: str | None = None
-        """Reason to halt; None while the run may continue."""
+        """Reason to halt; None while the open superstep may continue."""
+        self.handing_over: str | None = None
+        """Reason to give the thread back as it is, with work left to do; None if nobody asked for that."""
         self.on_halt: list[Any] = []
         """Callbacks without arguments, called when `halt` is set: drivers wake up what waits."""
         self.watched: bool = False
@@ -162,5 +166,15 @@ class Control:
         """Request the run to halt; of several reasons the first is kept."""
         if self.halt is None:
             self.halt = reason
+        self.ends = True
         for wake in list(self.on_halt):  # a copy: worker threads add and remove callbacks meanwhile
             wake()
+
+    def hand_over(self, reason: str) -> None:
+        """Request the run to end at the next boundary of a superstep, with its thread still due.
+
+        The open superstep goes on. A `cancel` that follows ends it too, and its unfinished tasks stay due.
+        """
+        if self.handing_over is None:
+            self.handing_over = reason
+        self.ends = True

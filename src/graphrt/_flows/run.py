@@ -40,6 +40,7 @@ from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
+HANDED_OVER = "running"
 
 
 @final
@@ -67,7 +68,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     """Drive *engine* until it completes, pauses, is cancelled or fails.
 
     Returns:
-        The status: `completed`, `interrupted` or `cancelled`.
+        The status: `completed`, `interrupted`, `cancelled`, or `running` if the thread was handed over.
 
     Raises:
         GraphrtError: The run failed; its open superstep can be retried.
@@ -107,9 +108,8 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     if engine.check_state:
         mutation_check.look(engine)  # the values of the last superstep, which no later one looks at
     if status == CANCELLED:
-        emit_events.note(
-            engine, events.RunCancelled(reason=control.halt or "cancelled", folded=emit_events.folded(engine))
-        )
+        status = HANDED_OVER if control.handing_over is not None else CANCELLED
+        emit_events.stopped(engine, control.handing_over, control.halt)
     elif status == INTERRUPTED:
         asked = tuple(question.id for question in engine.open_interrupts())
         emit_events.note(engine, events.RunInterrupted(interrupts=asked, folded=emit_events.folded(engine)))
@@ -171,14 +171,14 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         deadline_s = (yield NOW) + engine.limits.deadline_s
     advance = fast_path.advance
     while True:
-        if control.halt is not None:
+        if control.ends:
             return CANCELLED
         # The fast path publishes no starts, and takes nothing that a fork kept.
         call = None if control.live or engine.kept else fast_path.begin(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
-                if control.halt is not None:  # the reader of these first entries cancelled the run
+                if control.ends:  # the reader of these first entries cancelled the run
                     fast_path.take_back(engine)
                     return CANCELLED
             reply: Any = None
@@ -197,7 +197,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                         yield from engine.recorder.take()  # type: ignore[union-attr]  # set if steps are watched
                     else:
                         yield from _publish(engine, watch)
-                if control.halt is not None:  # no superstep is left open: the next task is due, not started
+                if control.ends:  # no superstep is left open: the next task is due, not started
                     fast_path.take_back(engine)
                     break
             if engine.tasks and call is None:  # an odd reply: the general path handles it

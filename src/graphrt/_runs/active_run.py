@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, final
 from graphrt._agents.of_run import RunAgents
 from graphrt._ambient import PARENT_AGENT, SLEEP
 from graphrt._drivers.run_services import RunServices
+from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fast_path import tell
 from graphrt._engine.joins import never_fired
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
-from graphrt._flows.run import Watch, run
+from graphrt._flows.run import HANDED_OVER, Watch, run
 from graphrt._journal import commit_queue, leases, name_table, writer
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
@@ -153,6 +154,16 @@ class ActiveRun:
             self._journal.seed = seed
         return seed
 
+    def hand_over(self) -> None:
+        """Store what was noted so far, and release the thread in the same commit: whoever claims it next drives it.
+
+        Raises:
+            StoreError: Nothing was stored.
+        """
+        assert self._journal is not None  # noqa: S101 - only runs on a thread are handed over
+        self._journal.write(emit_events.take(self.engine), release=True)
+        self.close()
+
     def flow(self) -> Flow:
         """Return the run as a flow of effects, for a driver."""
         return run(self.engine, self.control, self.watch)
@@ -168,6 +179,11 @@ class ActiveRun:
             services.warnings += services.models.unmet()
         if status == "completed":
             services.warnings += never_fired(self.engine)
+        elif status == HANDED_OVER:
+            status = "cancelled"
+            services.warnings.append(
+                f"The run was handed over ({self.control.handing_over}): its thread is due, and any worker may go on."
+            )
         if self.engine.unstorable and self.config.store is None:
             self._warn_of_values()
         result: RunResult[Any] = RunResult(self.engine, services, status)

@@ -25,7 +25,9 @@ from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Loaded, Record, Store
 
-ENDS: Final = frozenset({events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled})
+ENDS: Final = frozenset(
+    {events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled, events.RunHandedOver}
+)
 """Events that end a run."""
 
 

@@ -5,7 +5,7 @@ Status, ids, types and storability of the answers are checked before anything is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from graphrt import events
@@ -24,6 +24,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
 from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Claim, Loaded
 
 
 class Prepare(Protocol):
@@ -103,6 +104,7 @@ def continued(
     given: bool = True,
     listen: bool = False,
     watch: Watch | None = None,
+    admit: Callable[[Claim, Loaded], None] | None = None,
 ) -> ActiveRun:
     """Open a run that continues a paused, failed or cancelled thread, or one whose owner died.
 
@@ -111,6 +113,7 @@ def continued(
         given: Whether the caller gave answers. A thread whose owner died needs none, even with open questions.
         listen: Whether the caller reads journal entries.
         watch: What the caller wants published; None publishes nothing.
+        admit: Called with the claim and what was loaded, before anything is changed; it may raise.
 
     Raises:
         InputError: There is no store or no such thread, the thread needs another verb, or an answer does not fit.
@@ -123,7 +126,10 @@ def continued(
     claim = leases.take(store, thread_id, create=False, lease_s=config.lease_s, at=0.0)
     opened: ActiveRun | None = None
     try:
-        fold = loading.folded(config, store.load(thread_id))
+        loaded = store.load(thread_id)
+        if admit is not None:
+            admit(claim, loaded)
+        fold = loading.folded(config, loaded)
         engine = fold.engine
         status = claim.head.status
         # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale

@@ -95,6 +95,7 @@ class RunResult(Generic[S]):
     def __init__(self, engine: Engine, services: RunServices, status: Any) -> None:
         self._run = services
         self.status: Literal["completed", "interrupted", "cancelled"] = status
+        """How the run ended for its caller. After `Runtime.hand_over` it is `cancelled`, and the thread is still due."""
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
         if status == "interrupted":

@@ -98,10 +98,20 @@ class ActiveRuns:
         control.cancel(reason)
         return True
 
+    def hand_over_all(self, reason: str) -> None:
+        """Ask every run to give its thread back at the end of its superstep."""
+        for control in list(self._controls.values()):
+            control.hand_over(reason)
+
     def cancel_all(self, reason: str) -> None:
         """Cancel every run."""
         for control in list(self._controls.values()):
             control.cancel(reason)
+
+    @property
+    def going_on(self) -> int:
+        """Number of runs that may still write to the store."""
+        return len(self._unclosed)
 
     def __contains__(self, thread: str) -> bool:
         return thread in self._controls

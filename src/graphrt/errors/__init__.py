@@ -73,6 +73,7 @@ __all__ = [
     "RefusalError",
     "ReplayDivergedError",
     "RouteError",
+    "RunFailedError",
     "ScriptError",
     "StarvedJoinError",
     "StepLimitError",
@@ -82,6 +83,7 @@ __all__ = [
     "ToolError",
     "TransientModelError",
     "UpdateError",
+    "WaitTimeoutError",
 ]
 
 
@@ -278,6 +280,21 @@ class AgentLimitError(LimitError):
     """
 
     default_code = "agent-limit"
+
+
+class RunFailedError(GraphrtError):
+    """The run of a thread failed in another process, or a worker parked the thread.
+
+    Its text has the class and the text of what the run failed with; `node` is the node, if there was one.
+    """
+
+    default_code = "run-failed"
+
+
+class WaitTimeoutError(GraphrtError, TimeoutError):
+    """A run had not ended when the time of a `wait` was over. The run goes on."""
+
+    default_code = "wait-timeout"
 
 
 class StarvedJoinError(GraphrtError):

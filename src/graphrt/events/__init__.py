@@ -32,6 +32,7 @@ from graphrt.events.run import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunHandedOver,
     RunInterrupted,
     RunResumed,
     RunStarted,
@@ -76,6 +77,7 @@ __all__ = [
     "RunCancelled",
     "RunCompleted",
     "RunFailed",
+    "RunHandedOver",
     "RunInterrupted",
     "RunResumed",
     "RunStarted",
@@ -127,6 +129,7 @@ Event: TypeAlias = (
     | RunCompleted
     | RunFailed
     | RunCancelled
+    | RunHandedOver
 )
 """Every event that an entry can carry."""
 

@@ -24,6 +24,7 @@ __all__ = [
     "RunCancelled",
     "RunCompleted",
     "RunFailed",
+    "RunHandedOver",
     "RunInterrupted",
     "RunResumed",
     "RunStarted",
@@ -351,6 +352,14 @@ class RunFailed(Word):
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
     """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
     thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RunHandedOver(Word):
+    """The run ended with work left to do, and its thread is free: another process may go on at once (R20)."""
+
+    reason: str
+    """Why: a phrase such as `the worker shuts down`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import ConflictError, InputError, ReplayDivergedError
+from graphrt.errors import ConflictError, InputError, ReplayDivergedError, RunFailedError, WaitTimeoutError
 from graphrt.errors._codes.arguments import INPUT_REFUSED, UNKNOWN_INPUT_KEY, UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
 from graphrt.errors._codes.nodes import NOT_STORABLE
@@ -305,4 +305,55 @@ ANSWER_DOES_NOT_FIT = ErrorCode(
     known="asked by {asker!r}: {payload}; wanted {wanted}",
     fix="Give an answer of that type. Nothing was changed.",
     carries=("thread", "interrupts"),
+)
+
+# Runs that their caller does not drive
+
+RUN_FAILED_ELSEWHERE = ErrorCode(
+    "run-failed",
+    RunFailedError,
+    "The run of thread {thread!r} failed with {error}: {message}.",
+    known="the thread has {seq} entries",
+    fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, runs what is left.",
+    where="thread {thread!r}",
+    carries=("node",),
+)
+PARKED = ErrorCode(
+    "parked",
+    RunFailedError,
+    "{tries} runs in a row took thread {thread!r} over and died before they stored anything, so it is parked",
+    known="a task of the open superstep may kill its process",
+    fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, tries it again.",
+    where="thread {thread!r}",
+)
+NOT_DUE = ErrorCode(
+    "not-due",
+    InputError,
+    "Thread {thread!r} is {status}, so nothing of it is due.",
+    known="a worker drives threads whose status is running and that nobody has",
+    fix="Use run, resume or retry, or start() to leave that to a worker.",
+    where="thread {thread!r}",
+)
+NOT_ENDED_YET = ErrorCode(
+    "wait-timeout",
+    WaitTimeoutError,
+    "The run of thread {thread!r} has not ended after {timeout_s} seconds.",
+    known="it has {seq} entries, and {driver}",
+    fix="Wait longer: nothing was changed, and the run goes on.",
+    where="thread {thread!r}",
+)
+BAD_TIMEOUT = ErrorCode(
+    "bad-timeout",
+    InputError,
+    "timeout_s={given!r} is not a number of seconds.",
+    known="a number from 0, or None to wait without a limit",
+    fix="Pass seconds, such as timeout_s=30.",
+)
+BEYOND_THE_END = ErrorCode(
+    "unknown-position",
+    InputError,
+    "Thread {thread!r} has no entry {after}: its last one is {last}.",
+    known="a position is the seq of an entry of this thread, or 0 for its beginning",
+    fix="Pass the seq of the last entry that you have of this thread.",
+    where="thread {thread!r}",
 )

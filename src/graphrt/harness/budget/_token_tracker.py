@@ -22,6 +22,7 @@ from graphrt.events import (
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunHandedOver,
     RunInterrupted,
     RunResumed,
     RunStarted,
@@ -76,7 +77,9 @@ class TokenTracker:
             if event.thread:
                 with self._lock:
                     self._threads[entry.run] = event.thread
-        elif isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled)) and not entry.path:
+        elif (
+            isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled, RunHandedOver)) and not entry.path
+        ):
             with self._lock:
                 if self._threads.pop(entry.run, None) is None:
                     self._seen.pop(entry.run, None)  # without a thread the run cannot be resumed

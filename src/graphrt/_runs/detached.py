@@ -1,0 +1,235 @@
+"""Runs that are not driven by their caller (R20): begun and left to others, waited for, and followed entry by entry.
+
+A run is *detached* by storing its first commit with the thread released: the thread has the status "running" and no
+owner, as after the death of its process. Whoever claims it next drives it, so a worker needs no other mechanism than
+the one that recovers threads.
+
+Everything here reads or writes the store only, so that it works the same whichever process drives the thread.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from typing import Any
+
+from graphrt import events
+from graphrt._flows.run import Watch
+from graphrt._journal.leases import release_now
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_meta import read_meta
+from graphrt._runs import open_run, reopen_run, run_once
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig
+from graphrt._runs.watching import SHORTEST_S, Call, Pauses, is_settled
+from graphrt.errors import ConflictError, InputError
+from graphrt.errors._codes.threads import (
+    BAD_TIMEOUT,
+    NOT_ENDED_YET,
+    ONLY_IF_NEW_AND_ABANDON,
+    ONLY_IF_NEW_WITHOUT_THREAD,
+    RUN_FAILED_ELSEWHERE,
+)
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head, Store
+
+
+def start(
+    config: RunConfig, given: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool, only_if_new: bool
+) -> str:
+    """Store the beginning of a run and return the thread's id; see `Runtime.start`."""
+    store = the_store(config)
+    if only_if_new:
+        if abandon:
+            raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
+        if thread is None:
+            raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
+        if _exists(store, thread):
+            return thread
+    opened = _opened(config, given, thread, answers, answer, abandon=abandon, only_if_new=only_if_new)
+    if opened is None:
+        assert thread is not None  # noqa: S101 - checked above
+        return thread
+    id_ = opened.services.thread
+    assert id_ is not None  # noqa: S101 - there is a store
+    try:
+        opened.hand_over()
+    except BaseException as error:
+        opened.broke(error)
+        raise
+    return id_
+
+
+def _exists(store: Store, thread: str) -> bool:
+    try:
+        return store.head(check_id(thread)).seq > 0
+    except InputError as error:
+        if error.code != "unknown-thread":
+            raise
+        return False
+
+
+def _opened(
+    config: RunConfig, given: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool, only_if_new: bool
+) -> ActiveRun | None:
+    """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set."""
+    if not only_if_new:
+        return reopen_run.on_either(
+            config, given, thread, answers, answer, listen=False, watch=Watch(), abandon=abandon
+        )
+    try:
+        return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True)
+    except (run_once.Present, ConflictError):
+        return None
+    except InputError as error:
+        if error.code != "wrong-verb":
+            raise
+        return None  # it was begun, and nobody drives it yet
+
+
+# -- waiting -------------------------------------------------------------------------------------------------------
+
+
+def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[Any]:
+    """Block until no run of the thread goes on, and return its result; see `Runtime.wait`."""
+    until, pauses = _until(config, timeout_s), Pauses()
+    while True:
+        found = _result(config, thread)
+        if found is not None:
+            return found
+        sleep(_pause_s(config, thread, until, timeout_s, pauses))
+
+
+async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: Call) -> RunResult[Any]:
+    """Wait on the running event loop until no run of the thread goes on; *call* makes a call that may block."""
+    from asyncio import sleep as asleep
+
+    until, pauses = _until(config, timeout_s), Pauses()
+    while True:
+        found: RunResult[Any] | None = await call(lambda: _result(config, thread))
+        if found is not None:
+            return found
+        await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
+
+
+def _until(config: RunConfig, timeout_s: float | None) -> float:
+    """Return the monotonic time at which *timeout_s* from now is over.
+
+    Raises:
+        InputError: It is not a number of seconds.
+    """
+    given: Any = timeout_s
+    if given is None:
+        return float("inf")
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
+        raise BAD_TIMEOUT(given=given, where=config.plan.place())
+    return monotonic() + given
+
+
+def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | None, pauses: Pauses) -> float:
+    left_s = until - monotonic()
+    if left_s <= 0:
+        head = the_store(config).head(thread)
+        raise NOT_ENDED_YET(
+            thread=thread,
+            timeout_s=timeout_s,
+            seq=head.seq,
+            driver="a living owner drives it" if head.owned else "nobody drives it: is a Worker running?",
+        )
+    return min(pauses.next_s(), left_s)
+
+
+def _result(config: RunConfig, thread: str) -> RunResult[Any] | None:
+    """Return the result of a thread that no run drives or is about to drive; None while one does.
+
+    Raises:
+        RunFailedError: The run failed.
+    """
+    store = the_store(config)
+    head = _settled_head(store, thread)
+    if head is None:
+        return None
+    loaded = store.load(thread)
+    if not is_settled(loaded.head):
+        return None
+    if loaded.head.status == "failed":
+        raise _failed(config, store, thread)
+    fold = folded(config, loaded)
+    seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
+    seen.services._run_id = fold.run
+    return RunResult(fold.engine, seen.services, loaded.head.status)
+
+
+def _settled_head(store: Store, thread: str) -> Head | None:
+    check_id(thread)
+    release_now(store, thread)
+    head = store.head(thread)
+    return head if is_settled(head) else None
+
+
+def _failed(config: RunConfig, store: Store, thread: str) -> Exception:
+    """Return the error that says how the last run of the thread failed."""
+    loaded = store.load(thread)
+    reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
+    for record in reversed(loaded.records):
+        for path, event in reversed(list(reader.batch(record).logged)):
+            if isinstance(event, events.RunFailed) and not path:
+                return RUN_FAILED_ELSEWHERE(
+                    thread=thread,
+                    error=event.error,
+                    message=event.message.rstrip("."),
+                    node=event.node,
+                    seq=loaded.head.seq,
+                )
+    return RUN_FAILED_ELSEWHERE(
+        thread=thread, error="an error", message="its entry was pruned", node=None, seq=loaded.head.seq
+    )
+
+
+# -- giving threads back -------------------------------------------------------------------------------------------
+
+
+def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
+    """End all runs of the runtime, with their threads still due; see `Runtime.hand_over`."""
+    number, until = _ask(config, reason, grace_s), monotonic() + grace_s
+    while config.active.going_on and monotonic() < until:
+        sleep(SHORTEST_S)
+    config.active.cancel_all(reason)
+    until = monotonic() + _stopping_s(config)
+    while config.active.going_on and monotonic() < until:
+        sleep(SHORTEST_S)
+    return number
+
+
+async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
+    """Do the same without blocking the event loop, which may drive these runs."""
+    number, until = _ask(config, reason, grace_s), monotonic() + grace_s
+    await _idle(config, until)
+    config.active.cancel_all(reason)
+    await _idle(config, monotonic() + _stopping_s(config))
+    return number
+
+
+async def _idle(config: RunConfig, until: float) -> None:
+    """Wait until no run goes on, or until the monotonic time *until*."""
+    from asyncio import sleep as asleep
+
+    pauses = Pauses()
+    # Runs end in other threads too, which cannot set an event of this loop.
+    while config.active.going_on and (left_s := until - monotonic()) > 0:  # noqa: ASYNC110
+        await asleep(min(pauses.next_s(), left_s))
+
+
+def _ask(config: RunConfig, reason: str, grace_s: float) -> int:
+    given: Any = grace_s
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
+        raise BAD_TIMEOUT.variant("grace_s={given!r} is not a number of seconds.")(given=given)
+    number = config.active.going_on
+    config.active.hand_over_all(reason)
+    return number
+
+
+def _stopping_s(config: RunConfig) -> float:
+    """Return how many seconds tasks that were interrupted may take to stop."""
+    return config.limits.grace_s + 1.0

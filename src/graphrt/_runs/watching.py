@@ -1,0 +1,121 @@
+"""Looking at a thread that anybody may drive: when it is settled, how often to look, and its entries as they come (R20)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from time import sleep
+from typing import Any, Final, TypeAlias
+
+from graphrt._journal.leases import release_now
+from graphrt._runs.arguments import check_number
+from graphrt._runs.entries import entries
+from graphrt._runs.loading import the_store
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors._codes.threads import BEYOND_THE_END
+from graphrt.events import Entry
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head
+
+Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Makes a call that may block, off the event loop."""
+
+SHORTEST_S: Final = 0.005
+_LONGEST_S: Final = 0.1
+"""Seconds between two looks at a thread. They grow from the shortest to the longest while nothing happens."""
+_GROWTH: Final = 1.5
+
+
+class Pauses:
+    """Lengths of the pauses between looks at a store, in seconds; short again after something happened."""
+
+    __slots__ = ("_next_s",)
+
+    def __init__(self) -> None:
+        self._next_s = SHORTEST_S
+
+    def again(self) -> None:
+        """Note that something happened."""
+        self._next_s = SHORTEST_S
+
+    def next_s(self) -> float:
+        """Return the length of the next pause."""
+        now = self._next_s
+        self._next_s = min(now * _GROWTH, _LONGEST_S)
+        return now
+
+
+def is_settled(head: Head) -> bool:
+    """Return whether nothing of the thread is due, and its last commit has released it."""
+    return head.status not in ("running", "new") and not head.owned
+
+
+def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
+    """Return an iterator over the entries of the thread as they are stored; see `Runtime.follow`."""
+    _check_position(config, thread, after)
+    return _followed(config, thread, after, sleep)
+
+
+def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float], None]) -> Iterator[Entry]:
+    seq, pauses = after, Pauses()
+    while True:
+        new, over = look(config, thread, seq)
+        for entry in new:
+            seq = entry.seq
+            pauses.again()
+            yield entry
+        if over:
+            return
+        pause(pauses.next_s())
+
+
+def look(config: RunConfig, thread: str, after: int) -> tuple[Iterator[Entry], bool]:
+    """Return the entries that the thread has after *after*, and whether it was settled before they were read."""
+    store = the_store(config)
+    release_now(store, thread)
+    head = store.head(thread)
+    if head.seq == after:
+        return iter(()), is_settled(head)
+    # A settled thread may be driven on while its entries are read: then they are followed up to its next end.
+    return entries(config, thread, after=after), False
+
+
+async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
+    """Yield the entries of the thread as they are stored; *call* makes a call that may block."""
+    from asyncio import sleep as asleep
+
+    await call(lambda: _check_position(config, thread, after))
+    seq, pauses = after, Pauses()
+
+    def page(seq: int) -> tuple[list[Entry], bool]:
+        new, over = look(config, thread, seq)
+        return [entry for entry, _ in zip(new, range(_PAGE), strict=False)], over
+
+    while True:
+        new, over = await call(partial(page, seq))
+        for entry in new:
+            seq = entry.seq
+            yield entry
+        if over:
+            return
+        if new:
+            pauses.again()
+        else:
+            await asleep(pauses.next_s())
+
+
+_PAGE: Final = 256
+"""Most entries that are read at once for an asynchronous reader, so that a slow one does not hold a whole journal."""
+
+
+def _check_position(config: RunConfig, thread: str, after: int) -> None:
+    """Check that the thread exists and has had the entry *after*.
+
+    Raises:
+        InputError: There is no such thread, or *after* lies beyond its end.
+    """
+    store = the_store(config)
+    check_number("after", after)
+    head = store.head(check_id(thread))
+    if after > head.seq:
+        raise BEYOND_THE_END(thread=thread, after=after, last=head.seq)

@@ -1,0 +1,97 @@
+"""The graphs of these tests: a loop that can be stopped and watched from outside. No tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from graphrt import END, Context, GraphBuilder, Limits, Send
+from graphrt.graph import CompiledGraph
+from graphrt.reducers import add, append
+
+
+class State(BaseModel):
+    n: int = 0
+    most: int = 5
+    pause_s: float = 0.0
+    log: Annotated[list[int], append] = []
+    parts: Annotated[int, add] = 0
+    folder: str = ""
+
+
+def note(folder: str, line: str) -> None:
+    """Note in a file that something was done outside."""
+    if folder:
+        with (Path(folder) / "done.txt").open("a") as file:
+            file.write(f"{line}\n")
+
+
+def loop(name: str = "loop") -> CompiledGraph[State, Any]:
+    """Count to `most`, with a pause in each step."""
+    g = GraphBuilder(State, name=name)
+
+    @g.node
+    def count(state: State) -> dict[str, Any]:
+        time.sleep(state.pause_s)
+        return {"n": state.n + 1, "log": [state.n]}
+
+    g.set_entry(count)
+    g.add_conditional_edges(count, lambda state: state.n < state.most, {True: count, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
+def fan() -> CompiledGraph[State, Any]:
+    """Rounds of several parts side by side, each with an effect that is noted outside, until `most`."""
+    g = GraphBuilder(State, name="fan")
+
+    @g.node
+    def split(state: State) -> dict[str, Any]:
+        return {"n": state.n + 1, "log": [state.n]}
+
+    @g.node
+    def part(state: State, ctx: Context) -> dict[str, Any]:
+        time.sleep(state.pause_s)
+        ctx.effect("outside", note, state.folder, f"{ctx.thread} {state.n} {ctx.arg}")
+        return {"parts": 1}
+
+    @g.node
+    def gather(state: State) -> dict[str, Any]:
+        return {}
+
+    g.set_entry(split)
+    g.add_conditional_edges(split, lambda state: [Send("part", k) for k in range(4)], [part])
+    g.add_edge(part, gather)
+    g.add_conditional_edges(gather, lambda state: state.n < state.most, {True: split, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
+def deadly() -> CompiledGraph[State, Any]:
+    """Kill the process that drives it, while the file `deadly` is in its folder."""
+    g = GraphBuilder(State, name="deadly")
+
+    @g.node
+    def die(state: State) -> dict[str, Any]:
+        if (Path(state.folder) / "deadly").exists():
+            os.kill(os.getpid(), 9)
+        return {"n": 1}
+
+    g.set_entry(die)
+    g.set_finish(die)
+    return g.compile()
+
+
+def asking() -> CompiledGraph[State, Any]:
+    """Ask a person once."""
+    g = GraphBuilder(State, name="asking")
+
+    @g.node
+    async def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return {"n": int(ctx.interrupt("how many?", key="many"))}
+
+    g.set_entry(ask)
+    g.set_finish(ask)
+    return g.compile()

@@ -1,0 +1,272 @@
+"""Runs that their caller leaves to others: begun, waited for, followed and handed over, over every store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt import Runtime
+from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
+from graphrt.events import RunHandedOver, RunResumed, RunStarted
+from graphrt.stores import Store, open_store
+from graphrt.stores.memory import MemoryStore
+
+from .graphs import State, asking, fan, loop
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = MemoryStore() if request.param == "memory" else open_store(f"sqlite:///{tmp_path}/runs.db")
+    with made:
+        yield made
+
+
+def code(error: pytest.ExceptionInfo[GraphrtError]) -> str:
+    return error.value.code
+
+
+def events(runtime: Runtime[Any], thread: str) -> list[str]:
+    return [type(entry.event).__name__ for entry in runtime.entries(thread)]
+
+
+def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    thread = runtime.start({"n": 2})
+    assert events(runtime, thread) == ["RunStarted"]
+    (info,) = runtime.threads()
+    assert (info.thread, info.status, info.owned) == (thread, "running", False)
+    result = runtime.drive(thread)
+    assert (result.status, result.state.log) == ("completed", [2, 3, 4])
+
+
+def test_a_driven_run_ends_as_one_that_was_run_at_once(store: Store) -> None:
+    runtime = Runtime(fan(), store=store, seed=1)
+    at_once = runtime.run({"most": 3}, thread="a")
+    runtime.start({"most": 3}, thread="b")
+    assert runtime.drive("b").state == at_once.state
+    assert [name for name in events(runtime, "b") if name != "RunResumed"] == events(runtime, "a")
+
+
+def test_input_that_does_not_fit_stores_nothing(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    with pytest.raises(InputError):
+        runtime.start({"n": "many"}, thread="t")
+    assert runtime.threads() == ()
+    with pytest.raises(InputError) as error:
+        Runtime(loop()).start({"n": 1})
+    assert code(error) == "thread-without-store"
+
+
+def test_a_request_that_arrives_twice_starts_one_run(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    assert runtime.start({"n": 4}, thread="t", only_if_new=True) == "t"
+    assert runtime.start({"n": 0}, thread="t", only_if_new=True) == "t"
+    runtime.drive("t")
+    assert runtime.start({"n": 0}, thread="t", only_if_new=True) == "t"
+    assert runtime.wait("t").state.log == [4]
+    with pytest.raises(InputError):
+        runtime.start({"n": 0}, only_if_new=True)
+    with pytest.raises(InputError):
+        runtime.start({"n": 0}, thread="t", only_if_new=True, abandon=True)
+
+
+def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    barrier = threading.Barrier(8)
+
+    def request() -> None:
+        barrier.wait()
+        runtime.start({"n": 4}, thread="t", only_if_new=True)
+
+    threads = [threading.Thread(target=request) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert events(runtime, "t") == ["RunStarted"]
+
+
+def test_answers_and_retries_are_left_to_others_too(store: Store) -> None:
+    runtime = Runtime(asking(), store=store)
+    runtime.start({}, thread="t")
+    with pytest.raises(WaitTimeoutError, match="nobody drives it"):
+        runtime.wait("t", timeout_s=0.02)
+    assert runtime.drive("t").status == "interrupted"
+    assert runtime.wait("t").interrupts[0].payload == "how many?"
+    with pytest.raises(InputError):
+        runtime.start(thread="t", answers={"no such id": 1})
+    runtime.start(thread="t", answer=3)
+    assert runtime.state("t").status == "running"
+    assert runtime.drive("t").state.n == 3
+    assert runtime.wait("t").status == "completed"
+
+
+def test_only_what_is_due_is_driven(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    with pytest.raises(InputError) as error:
+        runtime.drive("t")
+    assert code(error) == "unknown-thread"
+    runtime.run({"n": 4}, thread="t")
+    with pytest.raises(InputError) as error:
+        runtime.drive("t")
+    assert code(error) == "not-due"
+    assert events(runtime, "t").count("RunResumed") == 0
+
+
+def test_waiting_returns_the_present_result_and_tells_a_failure(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    done = runtime.run({"n": 3}, thread="t")
+    assert runtime.wait("t").state == done.state
+    failing = Runtime(loop().with_nodes({"count": lambda state: {"n": 1 // 0}}), store=store)
+    failing.start({"n": 1}, thread="f")
+    with pytest.raises(GraphrtError):
+        failing.drive("f")
+    with pytest.raises(RunFailedError, match="ZeroDivisionError") as error:
+        runtime.wait("f")
+    assert (error.value.thread, error.value.node) == ("f", "count")
+    for wrong in (-1, "2", True, float("nan")):
+        with pytest.raises(InputError):
+            runtime.wait("t", timeout_s=wrong)  # type: ignore[arg-type]
+
+
+def test_a_reader_that_comes_back_gets_every_entry_once(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    runtime.start({"most": 30, "pause_s": 0.002}, thread="t")
+    driver = threading.Thread(target=runtime.drive, args=("t",))
+    driver.start()
+    seen: list[int] = []
+    while True:
+        connection = runtime.follow("t", after=seen[-1] if seen else 0)
+        got = [entry.seq for entry, _ in zip(connection, range(7), strict=False)]
+        seen += got
+        if not got:
+            break
+    driver.join()
+    assert seen == [entry.seq for entry in runtime.entries("t")]
+    assert list(runtime.follow("t", after=seen[-1])) == []
+
+
+def test_a_position_that_the_thread_never_had_is_refused(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    runtime.run({"n": 4}, thread="t")
+    with pytest.raises(InputError) as error:
+        runtime.follow("t", after=1_000)
+    assert code(error) == "unknown-position"
+    with pytest.raises(InputError):
+        runtime.follow("nobody")
+    with pytest.raises(InputError):
+        runtime.follow("t", after=-1)
+
+
+def test_handing_over_ends_at_the_end_of_a_superstep(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    runtime.start({"most": 50, "pause_s": 0.01}, thread="t")
+    results: list[Any] = []
+    driver = threading.Thread(target=lambda: results.append(runtime.drive("t")))
+    driver.start()
+    time.sleep(0.1)
+    assert runtime.hand_over("the server shuts down", grace_s=5) == 1
+    driver.join()
+    (result,) = results
+    assert result.status == "cancelled"
+    assert result.warnings == (
+        "The run was handed over (the server shuts down): its thread is due, and any worker may go on.",
+    )
+    assert 0 < result.state.n < 50
+    (info,) = runtime.threads()
+    assert (info.status, info.owned) == ("running", False)
+    last = list(runtime.entries("t"))[-1]
+    assert isinstance(last.event, RunHandedOver)
+    assert last.event.reason == "the server shuts down"
+    other = Runtime(loop(), store=store)
+    assert other.drive("t").state.log == list(range(50))
+    assert other.replay("t").values.log == list(range(50))
+
+
+def test_without_more_time_the_open_tasks_run_again_elsewhere(store: Store, tmp_path: Path) -> None:
+    runtime = Runtime(fan(), store=store)
+    runtime.start({"most": 2, "pause_s": 0.3, "folder": str(tmp_path)}, thread="t")
+    driver = threading.Thread(target=runtime.drive, args=("t",))
+    driver.start()
+    time.sleep(0.1)
+    runtime.hand_over("now", grace_s=0)
+    driver.join()
+    assert runtime.state("t").status == "running"
+    assert Runtime(fan(), store=store).drive("t").state.parts == 8
+    done = (tmp_path / "done.txt").read_text().split("\n")[:-1]
+    assert len(done) == len(set(done)) == 8  # each effect once, whoever ran its task
+
+
+def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    results: list[Any] = []
+    caller = threading.Thread(target=lambda: results.append(runtime.run({"most": 50, "pause_s": 0.01}, thread="t")))
+    caller.start()
+    time.sleep(0.05)
+    runtime.hand_over("deploy", grace_s=1)
+    caller.join()
+    assert results[0].status == "cancelled"
+    assert runtime.retry("t").state.n == 50
+
+
+def test_the_async_verbs_do_the_same(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+
+    async def main() -> None:
+        thread = await runtime.astart({"most": 20, "pause_s": 0.01})
+        driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
+        await asyncio.sleep(0.05)
+        assert await runtime.ahand_over("deploy", grace_s=2) == 1
+        await driving
+        driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
+        followed = [entry.seq async for entry in runtime.afollow(thread)]
+        result = await runtime.await_(thread, timeout_s=5)
+        await driving
+        assert followed == list(range(1, len(followed) + 1))
+        assert result.state.log == list(range(20))
+        with pytest.raises(InputError):
+            async for _ in runtime.afollow(thread, after=10_000):
+                pass
+        other = await runtime.astart({})
+        with pytest.raises(WaitTimeoutError):
+            await runtime.await_(other, timeout_s=0.01)
+
+    asyncio.run(main())
+
+
+def test_an_async_run_is_handed_over_on_its_own_loop(store: Store) -> None:
+    runtime = Runtime(asking().with_nodes({"ask": _forever}), store=store)
+
+    async def main() -> None:
+        running = asyncio.ensure_future(runtime.arun({}, thread="t"))
+        await asyncio.sleep(0.05)
+        assert await runtime.ahand_over("deploy") == 1
+        assert (await running).status == "cancelled"
+
+    asyncio.run(main())
+    assert runtime.state("t").status == "running"
+    assert [type(entry.event) for entry in runtime.entries("t")] == [RunStarted, RunHandedOver]
+
+
+async def _forever(state: State) -> dict[str, Any]:
+    await asyncio.sleep(60)
+    return {}
+
+
+def test_a_living_owner_keeps_its_thread(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    driver = threading.Thread(target=lambda: runtime.run({"most": 20, "pause_s": 0.02}, thread="t"))
+    driver.start()
+    time.sleep(0.1)
+    with pytest.raises(ConflictError):
+        Runtime(loop(), store=store).drive("t")
+    with pytest.raises(ConflictError):
+        runtime.start(thread="t")
+    driver.join()
+    assert not any(isinstance(entry.event, RunResumed) for entry in runtime.entries("t"))
