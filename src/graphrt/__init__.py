@@ -1,9 +1,9 @@
 """graphrt: a typed graph runtime for agent workflows.
 
-The floors, and the rooms on each. Imports go down only (decisions 0002, 0100 and 0110, docs/explanation/floors.md):
+The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0110 and 0153, docs/explanation/floors.md):
 
     8 doors     testing
-    7 wings     nodes, compat
+    7 wings     nodes, compat, workers
     6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows

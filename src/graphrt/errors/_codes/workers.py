@@ -1,0 +1,49 @@
+"""Errors of workers: their arguments, and when they may begin."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE
+from graphrt.errors._error_code import ErrorCode
+
+NO_RUNTIMES = ErrorCode(
+    "no-runtimes",
+    InputError,
+    "A worker needs at least one runtime.",
+    fix='Pass the runtimes to drive with: Worker(Runtime(graph, store="sqlite:///runs.db")).',
+)
+NOT_A_RUNTIME = NO_RUNTIMES.variant(
+    "{given!r} is not a Runtime.",
+    known="a worker drives with runtimes, each of which has a graph and the store",
+    fix='Pass Runtime(graph, store="sqlite:///runs.db").',
+)
+RUNTIME_NEEDS_STORE = RUNTIME_WITHOUT_STORE.variant(
+    "The runtime of graph {name!r} has no store, so nobody can leave threads to this worker.",
+    fix="Give every runtime of the worker the store that the threads are in.",
+)
+TWO_RUNTIMES_OF_ONE_GRAPH = ErrorCode(
+    "duplicate-runtime",
+    InputError,
+    "Two runtimes have a graph named {name!r}.",
+    known="a thread names its graph, and the worker finds the runtime by this name",
+    fix="Give the graphs different names, or pass one of the runtimes.",
+)
+UNKNOWN_GRAPH_OF_LIMIT = ErrorCode(
+    "unknown-graph",
+    InputError,
+    "per_graph= names {name!r}, and no runtime of the worker has a graph of this name.",
+    known="{graphs:names}",
+    fix="Name one of these graphs.",
+)
+BAD_WORKER_NUMBER = ErrorCode(
+    "bad-worker-option",
+    InputError,
+    "{option}={given!r} is not {wanted}.",
+    fix="Pass {wanted}.",
+)
+WORKER_RUNS_ALREADY = ErrorCode(
+    "worker-began",
+    InputError,
+    "This worker is {state}: it begins once.",
+    fix="Make another Worker with the same runtimes.",
+)

@@ -1,0 +1,12 @@
+"""Workers: they drive the threads of a store that are due, whichever process began them (R21).
+
+They stand on the public face alone: `Runtime.threads` finds what is due, `Runtime.drive` drives it, and
+`Runtime.hand_over` gives it back. `import graphrt` does not import them.
+"""
+
+from __future__ import annotations
+
+from graphrt.workers._health import WorkerHealth
+from graphrt.workers._worker import Worker
+
+__all__ = ["Worker", "WorkerHealth"]

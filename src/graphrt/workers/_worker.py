@@ -1,0 +1,397 @@
+"""`Worker`: a loop that looks for threads that are due, and drives them on worker threads of its own."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeGuard, final
+
+import typing_extensions as te
+
+from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.workers import (
+    BAD_WORKER_NUMBER,
+    NO_RUNTIMES,
+    NOT_A_RUNTIME,
+    RUNTIME_NEEDS_STORE,
+    TWO_RUNTIMES_OF_ONE_GRAPH,
+    UNKNOWN_GRAPH_OF_LIMIT,
+    WORKER_RUNS_ALREADY,
+)
+from graphrt.runtime import Runtime, ThreadInfo
+from graphrt.workers._health import WorkerHealth
+
+_PAGE: Final = 500
+"""Threads that are listed at once."""
+_LOOK_AGAIN_S: Final = 60.0
+"""Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
+_LONGEST_PAUSE_S: Final = 30.0
+"""Longest pause between two looks at a store that fails."""
+_RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "unknown-thread"})
+"""Codes that mean: another worker, or a caller, was faster. Nothing is wrong with the thread."""
+
+log: Final = logging.getLogger("graphrt.workers")
+
+
+class _Due(NamedTuple):
+    """A thread that is due, and the runtime that can drive it."""
+
+    info: ThreadInfo
+    runtime: Runtime[Any]
+
+
+@final
+class Worker:
+    """Drives the threads of one store that are due: those that were started, and those whose owner died.
+
+    Any number of workers may share a store, on SQLite in several processes of one machine, on PostgreSQL on several
+    machines. The claim on a thread decides who drives it; a worker that loses the race takes another thread.
+
+    Args:
+        *runtimes: The runtimes to drive with, one for each graph, all with the same store. Threads of other graphs are
+            left to other workers.
+        concurrency: How many threads it drives at once.
+        per_graph: Graph name to how many of its threads it drives at once; others up to *concurrency*.
+        poll_s: Seconds between two looks at the store while nothing is due.
+        max_tries: How many runs in a row may take a thread over and die before they store anything more. Then the
+            thread is parked: it fails, is listed with the failed ones, and waits for a `retry`.
+
+    Raises:
+        InputError: There is no runtime, one has no store, two have graphs of the same name, or a number does not fit.
+    """
+
+    def __init__(
+        self,
+        *runtimes: Runtime[Any],
+        concurrency: int = 8,
+        per_graph: Mapping[str, int] | None = None,
+        poll_s: float = 0.1,
+        max_tries: int = 5,
+    ) -> None:
+        self._runtimes: dict[str, Runtime[Any]] = _checked(runtimes)
+        self._most = _number("concurrency", concurrency, whole=True)
+        self._per_graph = {
+            name: _number(f"per_graph[{name!r}]", n, whole=True) for name, n in (per_graph or {}).items()
+        }
+        unknown = sorted(self._per_graph.keys() - self._runtimes.keys())
+        if unknown:
+            raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
+        self._poll_s = _number("poll_s", poll_s, whole=False)
+        self._max_tries = _number("max_tries", max_tries, whole=True)
+        self._lock = threading.Condition()
+        self._state = "new"
+        self._driving: dict[str, str] = {}
+        """Thread to the name of its graph, in the order in which they were taken."""
+        self._refused: dict[str, tuple[int, float]] = {}
+        """Thread that cannot be driven here to its `seq` then, and the monotonic time at which it is tried again."""
+        self._unknown: tuple[str, ...] = ()
+        self._told: set[str] = set()
+        """What was said in the log once already."""
+        self._look_around_at = 0.0
+        self._waiting = self._ended = self._failed = self._parked = 0
+        self._looked_at: float | None = None
+        self._trouble: str | None = None
+        self._thread: threading.Thread | None = None
+        self._turn = 0
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work in the caller until another thread, or a signal handler, calls `stop`.
+
+        Raises:
+            InputError: The worker works already, or was stopped.
+        """
+        self._begin()
+        self._work()
+
+    def start(self) -> te.Self:
+        """Work in a thread of its own until `stop`, and return the worker.
+
+        Raises:
+            InputError: The worker works already, or was stopped.
+        """
+        self._begin()
+        self._thread = threading.Thread(target=self._work, name="graphrt-worker", daemon=True)
+        self._thread.start()
+        return self
+
+    def serve(self, *, grace_s: float = 10.0) -> None:
+        """Work until the process gets SIGTERM or SIGINT, then `stop`: what a deployed worker process calls.
+
+        A second signal gives the open supersteps no more time. Call it in the main thread: only there Python runs signal
+        handlers.
+
+        Args:
+            grace_s: As for `stop`.
+        """
+        asked = threading.Event()
+        hurried: list[int] = []
+
+        def ask(number: int, _frame: object) -> None:
+            hurried.append(number)
+            asked.set()
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self.start()
+            # `wait` without a limit would not let the handler run on Windows.
+            while not asked.wait(1.0):
+                if self._state == "stopped":
+                    return
+            stopping = threading.Thread(target=self.stop, kwargs={"grace_s": grace_s})
+            stopping.start()
+            while stopping.is_alive():
+                stopping.join(0.1)
+                if len(hurried) > 1:
+                    self.stop(grace_s=0.0)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stop(self, *, grace_s: float = 10.0) -> int:
+        """Take no more threads, hand over those that are driven, and return how many these were.
+
+        Each is given *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the superstep
+        are interrupted, and run again where the thread is driven next. Nothing that was stored is lost.
+        May be called again, and from a signal handler's thread.
+        """
+        with self._lock:
+            if self._state in ("new", "stopped"):
+                self._state = "stopped"
+                return 0
+            self._state = "draining"
+            number = len(self._driving)
+            self._lock.notify_all()
+        # All at once: each runtime waits for its own runs.
+        drains = [
+            threading.Thread(target=runtime.hand_over, args=("the worker stops",), kwargs={"grace_s": grace_s})
+            for runtime in self._runtimes.values()
+        ]
+        for drain in drains:
+            drain.start()
+        for drain in drains:
+            drain.join()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        return number
+
+    def __enter__(self) -> te.Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def health(self) -> WorkerHealth:
+        """Return what the worker does now and has done."""
+        with self._lock:
+            return WorkerHealth(
+                state=self._state,
+                driving=tuple(self._driving),
+                free=max(0, self._most - len(self._driving)),
+                waiting=self._waiting,
+                ended=self._ended,
+                failed=self._failed,
+                parked=self._parked,
+                unknown=self._unknown,
+                refused=tuple(self._refused),
+                looked_at=self._looked_at,
+                trouble=self._trouble,
+            )
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._state != "new":
+                raise WORKER_RUNS_ALREADY(state=self._state)
+            self._state = "working"
+
+    # -- its loop --------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        pause_s = self._poll_s
+        with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-drive") as pool:
+            try:
+                while self._state == "working":
+                    try:
+                        took = self._look(pool)
+                        pause_s = 0.0 if took else self._poll_s
+                        self._trouble = None
+                    except StoreError as error:
+                        # The store may come back: what is due then is still due.
+                        pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
+                        self._say(f"store {error.code}", logging.WARNING, "Cannot look for threads: %s", error.what)
+                        self._trouble = error.what
+                    self._pause(pause_s)
+            finally:
+                with self._lock:
+                    self._state = "draining" if self._driving else "stopped"
+        with self._lock:  # the pool has waited for its last run
+            self._state = "stopped"
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for *seconds*, or while there is no room; a run that ends and `stop` end the wait."""
+        with self._lock:
+            if self._state == "working" and seconds > 0:
+                self._lock.wait(seconds)
+            while self._state == "working" and len(self._driving) >= self._most:
+                self._lock.wait()
+
+    def _look(self, pool: ThreadPoolExecutor) -> int:
+        """Take threads that are due while there is room, and return how many were taken."""
+        due = self._due()
+        self._looked_at = time.time()
+        took = 0
+        for info, runtime in due:
+            with self._lock:
+                if self._state != "working" or len(self._driving) >= self._most:
+                    break
+                name = info.graph
+                if info.thread in self._driving or self._is_full(name):
+                    continue
+                self._driving[info.thread] = name
+            took += 1
+            try:
+                pool.submit(self._drive, info, runtime)
+            except BaseException:
+                self._end(info.thread)
+                raise
+        self._waiting = len(due) - took
+        if time.monotonic() >= self._look_around_at:
+            self._look_around()
+        return took
+
+    def _is_full(self, graph: str) -> bool:
+        most = self._per_graph.get(graph)
+        return most is not None and sum(name == graph for name in self._driving.values()) >= most
+
+    def _due(self) -> list[_Due]:
+        """Return the threads that are due, graphs in turn, those that waited longest first."""
+        now = time.monotonic()
+        names = list(self._runtimes)
+        self._turn = (self._turn + 1) % len(names)  # another graph begins at each look, so that none starves
+        lines: list[list[_Due]] = []
+        for name in names[self._turn :] + names[: self._turn]:
+            runtime = self._runtimes[name]
+            found = [_Due(info, runtime) for info in _running(runtime, name) if self._may_try(info, now)]
+            found.sort(key=lambda one: one.info.updated_at)
+            lines.append(found)
+        return [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
+
+    def _may_try(self, info: ThreadInfo, now: float) -> bool:
+        if info.owned or info.thread in self._driving:
+            return False
+        seq, until = self._refused.get(info.thread, (-1, 0.0))
+        return seq != info.seq or now >= until
+
+    def _drive(self, info: ThreadInfo, runtime: Runtime[Any]) -> None:
+        """Drive one thread to the end of its run; never raises."""
+        thread = info.thread
+        try:
+            if self._state == "working":
+                runtime.drive(thread, max_tries=self._max_tries)
+                self._count("_ended")
+                self._refused.pop(thread, None)
+        except ConflictError:
+            pass
+        except InputError as error:
+            if error.code not in _RIGHT_NOW:
+                self._refuse(info, error)
+        except StoreError as error:
+            self._trouble = error.what
+            self._say(f"{thread} {error.code}", logging.WARNING, "Thread %s was left: %s", thread, error.what)
+        except GraphrtError as error:  # the journal and its sinks tell of it
+            self._count("_parked" if error.code == "parked" else "_failed")
+        except (
+            Exception
+        ):  # the graph's own, or a fault of ours: the worker goes on, and the thread is tried again later
+            self._refuse(info, None)
+            log.exception("Thread %s ended with an error that no run should raise", thread)
+        finally:
+            self._end(thread)
+
+    def _refuse(self, info: ThreadInfo, error: GraphrtError | None) -> None:
+        """Leave a thread to others for a while, and say so once."""
+        self._refused[info.thread] = info.seq, time.monotonic() + _LOOK_AGAIN_S
+        if error is not None:
+            self._say(
+                f"{info.thread} {error.code}",
+                logging.WARNING,
+                "Thread %s is left to others: %s",
+                info.thread,
+                error.what,
+            )
+
+    def _look_around(self) -> None:
+        """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
+        self._look_around_at = time.monotonic() + _LOOK_AGAIN_S
+        runtime = next(iter(self._runtimes.values()))
+        found = {info.graph for info in _running(runtime, None) if not info.owned} - self._runtimes.keys()
+        self._unknown = tuple(sorted(found))
+        for name in self._unknown:
+            self._say(
+                f"graph {name}", logging.WARNING, "Threads of graph %r are due, and this worker does not have it", name
+            )
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            setattr(self, name, getattr(self, name) + 1)
+
+    def _end(self, thread: str) -> None:
+        with self._lock:
+            self._driving.pop(thread, None)
+            self._lock.notify_all()
+
+    def _say(self, key: str, level: int, text: str, *args: object) -> None:
+        """Log *text*, once for each *key*."""
+        if key not in self._told:
+            self._told.add(key)
+            log.log(level, text, *args)
+
+
+def _running(runtime: Runtime[Any], graph: str | None) -> list[ThreadInfo]:
+    """Return all threads with the status "running", of one graph or of all."""
+    found: list[ThreadInfo] = []
+    after: str | None = None
+    while True:
+        page = runtime.threads(status="running", graph=graph, after=after, limit=_PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
+        after = page[-1].thread
+
+
+def _checked(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
+    """Return the runtimes by the names of their graphs."""
+    if not runtimes:
+        raise NO_RUNTIMES()
+    found: dict[str, Runtime[Any]] = {}
+    for runtime in runtimes:
+        if not _is_runtime(runtime):
+            raise NOT_A_RUNTIME(given=runtime)
+        name = runtime.graph.name
+        if runtime.store is None:
+            raise RUNTIME_NEEDS_STORE(name=name)
+        if name in found:
+            raise TWO_RUNTIMES_OF_ONE_GRAPH(name=name)
+        found[name] = runtime
+    return found
+
+
+def _is_runtime(given: Any) -> TypeGuard[Runtime[Any]]:
+    return isinstance(given, Runtime)
+
+
+def _number(option: str, given: Any, *, whole: bool) -> Any:
+    fits = isinstance(given, int if whole else (int, float)) and not isinstance(given, bool)
+    if not fits or not (1 if whole else 0) <= given < float("inf"):
+        raise BAD_WORKER_NUMBER(
+            option=option, given=given, wanted="a whole number from 1" if whole else "seconds from 0"
+        )
+    return given

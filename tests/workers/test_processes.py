@@ -1,0 +1,176 @@
+"""Workers in processes of their own: killed, stopped, replaced. Nothing is lost, and nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores import postgres_support
+
+from graphrt import Runtime
+from graphrt.errors import RunFailedError
+from graphrt.stores import open_store
+
+from .graphs import asking, deadly, fan, loop
+
+ROOT = Path(__file__).parents[2]
+
+
+class Workers:
+    """Worker processes of one store."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def add(self, lease_s: float = 5.0) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.workers.process", self.url, str(lease_s)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == "working\n", line + process.stdout.read()
+        self.processes.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
+def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
+    if request.param == "sqlite":
+        made = Workers(f"sqlite:///{tmp_path}/runs.db")
+        yield made
+        made.end()
+        return
+    for url in postgres_support.fresh(request.config):
+        made = Workers(url)
+        yield made
+        made.end()
+
+
+def test_kills_lose_nothing_and_repeat_no_effect(workers: Workers, tmp_path: Path) -> None:
+    chance = random.Random(20261125)
+    runtime = Runtime(fan(), store=workers.url)
+    threads = [runtime.start({"most": 6, "pause_s": 0.01, "folder": str(tmp_path)}) for _ in range(6)]
+    for _ in range(2):
+        workers.add()
+    kills = 0
+    while kills < 4 and any(info.status == "running" for info in runtime.threads()):
+        time.sleep(chance.uniform(0.05, 0.4))
+        victim = workers.processes.pop(chance.randrange(len(workers.processes)))
+        victim.kill()
+        victim.communicate()
+        kills += 1
+        workers.add()
+    for thread in threads:
+        result = runtime.wait(thread, timeout_s=60)
+        assert (result.status, result.state.log, result.state.parts) == ("completed", list(range(6)), 24)
+        assert runtime.replay(thread).values.parts == 24
+    done = (tmp_path / "done.txt").read_text().split("\n")[:-1]
+    # A kill between an effect and its record repeats it (`at least once`); nothing else does.
+    assert len(set(done)) == len(threads) * 24
+    assert len(done) - len(set(done)) <= kills * 16
+    assert runtime.verify(replay=True).ok
+    runtime.close()
+
+
+def test_a_killed_workers_threads_go_on_within_two_seconds(workers: Workers) -> None:
+    runtime = Runtime(loop(), store=workers.url)
+    thread = runtime.start({"most": 60, "pause_s": 0.05})
+    first = workers.add(lease_s=1.5)
+    while runtime.state(thread).values.n < 3:
+        time.sleep(0.02)
+    workers.add(lease_s=1.5)
+    first.kill()
+    killed = time.monotonic()
+    before = runtime.state(thread).seq
+    while not any(type(entry.event).__name__ == "RunResumed" for entry in runtime.entries(thread, after=before)):
+        time.sleep(0.02)
+        assert time.monotonic() - killed < 10
+    assert time.monotonic() - killed < 2.5
+    assert runtime.wait(thread, timeout_s=30).state.log == list(range(60))
+    runtime.close()
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_threads_over(workers: Workers) -> None:
+    runtime = Runtime(loop(), store=workers.url)
+    thread = runtime.start({"most": 40, "pause_s": 0.05})
+    first = workers.add()
+    while runtime.state(thread).values.n < 2:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGTERM)
+    assert first.communicate(timeout=10)[0].startswith("stopped")
+    assert first.returncode == 0
+    assert type(list(runtime.entries(thread))[-1].event).__name__ == "RunHandedOver"
+    workers.add()
+    assert runtime.wait(thread, timeout_s=30).state.log == list(range(40))
+    runtime.close()
+
+
+def test_a_thread_that_kills_its_workers_is_parked_and_can_be_released(workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "deadly").touch()
+    runtime = Runtime(deadly(), store=workers.url)
+    thread = runtime.start({"folder": str(tmp_path)})
+    until = time.monotonic() + 60
+    while runtime.state(thread).status == "running":
+        assert time.monotonic() < until
+        if all(process.poll() is not None for process in workers.processes):
+            workers.add(lease_s=1.0)
+        time.sleep(0.05)
+    with pytest.raises(RunFailedError, match="is parked") as error:
+        runtime.wait(thread)
+    assert error.value.code == "run-failed"
+    assert sum(process.poll() is not None for process in workers.processes) == 3
+    (tmp_path / "deadly").unlink()
+    runtime.start(thread=thread)
+    assert runtime.wait(thread, timeout_s=30).state.n == 1
+    runtime.close()
+
+
+def test_a_person_answers_while_no_worker_lives(workers: Workers) -> None:
+    runtime: Runtime[Any] = Runtime(asking(), store=workers.url)
+    thread = runtime.start({})
+    workers.add()
+    assert runtime.wait(thread, timeout_s=20).status == "interrupted"
+    workers.end()
+    runtime.start(thread=thread, answer=7)
+    workers.processes.clear()
+    workers.add()
+    assert runtime.wait(thread, timeout_s=20).state.n == 7
+    runtime.close()
+
+
+def test_four_processes_of_one_file_drive_each_thread_once(tmp_path: Path) -> None:
+    workers = Workers(f"sqlite:///{tmp_path}/runs.db")
+    try:
+        runtime = Runtime(loop(), store=workers.url)
+        for _ in range(4):
+            workers.add()
+        threads = [runtime.start({"n": 0}) for _ in range(40)]
+        for thread in threads:
+            assert runtime.wait(thread, timeout_s=60).state.log == list(range(5))
+        for thread in threads:
+            names = [type(entry.event).__name__ for entry in runtime.entries(thread)]
+            assert (names.count("RunResumed"), names.count("RunCompleted")) == (1, 1)
+        runtime.close()
+    finally:
+        workers.end()
+    with open_store(workers.url) as store:
+        assert store.verify().ok  # type: ignore[attr-defined]
