@@ -1,0 +1,17 @@
+"""A worker of the service: `python -m examples.background.worker`, until it gets SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+from graphrt.workers import Worker
+
+from .graph import runtime
+
+
+def main() -> None:
+    """Drive reports until the process is asked to stop."""
+    with runtime() as reports:
+        Worker(reports).serve(grace_s=10)
+
+
+if __name__ == "__main__":
+    main()
