@@ -1,4 +1,4 @@
-"""What the tests of the harness room share: litellm's connections are closed when they are done."""
+"""What the tests of the harness room share: litellm is there from the beginning, and its connections are closed."""
 
 from __future__ import annotations
 
@@ -15,3 +15,16 @@ def closed_connections() -> Iterator[None]:
     adapter = sys.modules.get("graphrt.harness.litellm._client")
     if adapter is not None and "litellm" in sys.modules:
         adapter.close()
+
+
+@pytest.fixture(autouse=True)
+def loaded_litellm(request: pytest.FixtureRequest) -> None:
+    """Import litellm before a test that needs it.
+
+    Real requests are forbidden in tests, and then a profile reads litellm's tables only if they are loaded already
+    (decision 0041). Without this, what such a test sees would depend on the tests that ran before it in its process.
+    """
+    if any("litellm" in mark.args for mark in request.node.iter_markers("needs")):
+        from graphrt.harness.litellm import _client
+
+        _client.on_loop(_client.load)
