@@ -47,9 +47,9 @@ from graphrt.stores import Store
 from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
+    from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.graph import CompiledGraph
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
     from graphrt.stores.verbs import Verification
 

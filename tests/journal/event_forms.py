@@ -15,6 +15,7 @@ from tests.codec import shapes, strategies
 
 from graphrt import events
 from graphrt._codec import Codec, RecordedError
+from graphrt._usage.usage import COUNTS
 from graphrt.errors import NodeError
 
 CODEC = Codec(shapes.ALL)
@@ -40,14 +41,7 @@ errors = st.one_of(
     st.builds(ExceptionGroup, text, st.lists(st.builds(TypeError, text), min_size=1, max_size=2)),
 )
 failed = st.dictionaries(st.integers(0, 9), errors, max_size=2)
-USAGE = {
-    "input_tokens": numbers,
-    "output_tokens": numbers,
-    "cached_tokens": numbers,
-    "reasoning_tokens": numbers,
-    "calls": numbers,
-    "cost_usd": st.none() | seconds,
-}
+USAGE = {**dict.fromkeys(COUNTS, numbers), "cost_usd": st.none() | seconds}
 usage = st.none() | st.builds(events.Usage, **USAGE)
 JOIN = {"node": names, "sources": targets, "arrived": targets, "fired": st.booleans(), "emptied": st.booleans()}
 joins = st.lists(st.builds(events.JoinStanding, **JOIN), max_size=2).map(tuple)
@@ -63,7 +57,7 @@ TASK = {"task": st.none(), "node": names}
 """The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
 CALL = {**TASK, "key": text, "failed_attempts": numbers}
 """A call of a model by a task."""
-amounts = st.builds(events.Amounts, numbers, numbers, numbers)
+amounts = st.builds(events.Amounts, *[numbers] * len(events.Amounts._fields))
 places = st.lists(st.tuples(numbers, numbers, names), max_size=3)
 """Superstep, index and node of tasks; `instances` makes ids or outcomes of them."""
 STATE: dict[str, st.SearchStrategy[Any]] = {

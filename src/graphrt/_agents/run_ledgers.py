@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, final
 from graphrt._agents.budget_grants import apply_answers, asking, granted_to_node, granted_to_run, of_node
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
+from graphrt._usage.amounts import used_amounts
+from graphrt._usage.budget import Budget
 from graphrt.events import Amounts
-from graphrt.harness.budget._budget import Budget, micro
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.reducers import TOKEN_BUDGET as FIELD
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
     from graphrt._engine.task import Task
-    from graphrt.events import Usage
 
 
 @final
@@ -124,7 +124,7 @@ class RunLedgers:
 
 def _spent(engine: RunState) -> Amounts:
     """Return what the graph has spent, open tasks included."""
-    total = amounts(engine.usage)
+    total = used_amounts(engine.usage)
     for task in engine.tasks:
         total = total.plus(_spent_by(task))
     return total
@@ -136,14 +136,7 @@ def _spent_by(task: Task) -> Amounts:
     if extra is None:
         return Amounts()
     if task.node.child is None:
-        return amounts(extra.models.used() if extra.models is not None else None)
+        return used_amounts(extra.models.used() if extra.models is not None else None)
     if extra.child is None or task.status in (DONE, HANDLED):  # the nested graph has ended: its usage is the task's
-        return amounts(extra.usage)
+        return used_amounts(extra.usage)
     return _spent(extra.child)
-
-
-def amounts(usage: Usage | None) -> Amounts:
-    """Return *usage* as tokens, microdollars (rounded up) and calls."""
-    if usage is None:
-        return Amounts()
-    return Amounts(usage.total_tokens, micro(usage.cost_usd or 0.0), usage.calls)

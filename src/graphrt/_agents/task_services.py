@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from graphrt._drivers.context import Context
     from graphrt._engine.task import Task
+    from graphrt._usage.budget import Budget
     from graphrt.harness.agent._services import Question
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
@@ -313,7 +313,7 @@ class TaskServices:
         )
         services = self
         if budget is not None:
-            from graphrt.harness.budget._budget import check_budget
+            from graphrt._usage.budget import check_budget
             from graphrt.harness.budget._ledger import Ledger
 
             check_budget(budget)

@@ -53,7 +53,7 @@ def _class(name: str) -> Any:
     # Imported when a value needs them: the harness stands on a floor above this one, and most states hold no messages.
     # `Usage` has a module of its own, so that a state with usage does not load the harness.
     if name == "Usage":
-        from graphrt.events.usage import Usage
+        from graphrt._usage.usage import Usage
 
         return Usage
     from graphrt.harness import messages, protocol

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
+    from graphrt._usage.budget import Budget
     from graphrt.harness import AgentReply, Message, Prompt
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.request import AllButOutput
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import random
 
     from graphrt._drivers.agents import BoundHarness, TaskAgents
+    from graphrt._usage.budget import Budget
     from graphrt.harness.agent.agent import Agent
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.budget._ledger import Ledger
 
 D = te.TypeVar("D", default=Any)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
+    from graphrt._usage.budget import Budget
     from graphrt.events import Entry
     from graphrt.harness.agent._model_overrides import NamedModels
-    from graphrt.harness.budget._budget import Budget
 
 monotonic = time.monotonic
 _lock = FreshLock()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, final
 
 from graphrt import events
+from graphrt._usage.amounts import usage_of
 from graphrt.events import Amounts, Usage
 
 ModelEvent: TypeAlias = (
@@ -24,7 +25,6 @@ ModelEvent: TypeAlias = (
 """Events that belong to the model calls of a task."""
 RUN = "run"
 """Name of the run's budget in grants."""
-_MICRO = 1_000_000
 
 
 class ModelCall(NamedTuple):
@@ -153,9 +153,7 @@ class ModelCalls:
         for counted in list(self.usages.values()):
             found += [one.usage for one in list(counted.values())]
         for call in list(self.holds):
-            for lost in self.lost(call):
-                cost_usd = lost.microusd / _MICRO if lost.microusd else None
-                found.append(Usage(input_tokens=lost.tokens, cost_usd=cost_usd, calls=lost.calls))
+            found += map(usage_of, self.lost(call))
         total: Usage | None = None
         for one in found:
             total = one if total is None else total + one

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from graphrt._usage import stored_form
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
 
 if TYPE_CHECKING:
@@ -190,42 +191,27 @@ def _get_error(body: Body, at: int) -> BaseException:
 
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
-    """Write the counts, and the cost if it is known."""
-    # Stored for good: a new count follows the cost, and an unknown cost is then null.
-    counts: list[Any] = [
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_tokens,
-        usage.reasoning_tokens,
-        usage.calls,
-    ]
-    return counts if usage.cost_usd is None else [*counts, usage.cost_usd]
+    return stored_form.usage_to(usage)
 
 
-def _get_usage(body: Body, stored: Sequence[Any]) -> Usage:
-    numbers = [int_(body, number) for number in stored[:5]]
-    return Usage(
-        input_tokens=numbers[0],
-        output_tokens=numbers[1],
-        cached_tokens=numbers[2],
-        reasoning_tokens=numbers[3],
-        calls=numbers[4],
-        cost_usd=float(stored[5]) if len(stored) > 5 else None,
-    )
+def _get_usage(_body: Body, stored: Sequence[Any]) -> Usage:
+    return stored_form.usage_from(stored)
 
 
-def _get_amounts(body: Body, stored: Sequence[Any]) -> Amounts:
-    # Unpacking refuses a list of another length, which is damage.
-    tokens, microusd, calls = (int_(body, number) for number in stored)
-    return Amounts(tokens, microusd, calls)
+def _put_amounts(_body: Body, amounts: Amounts) -> list[int]:
+    return stored_form.amounts_to(amounts)
+
+
+def _get_amounts(_body: Body, stored: Sequence[Any]) -> Amounts:
+    return stored_form.amounts_from(stored)
 
 
 def _put_each_amounts(_body: Body, each: Sequence[Amounts]) -> list[list[int]]:
-    return [list(amounts) for amounts in each]
+    return list(map(stored_form.amounts_to, each))
 
 
-def _get_each_amounts(body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amounts, ...]:
-    return tuple(_get_amounts(body, amounts) for amounts in stored)
+def _get_each_amounts(_body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amounts, ...]:
+    return tuple(map(stored_form.amounts_from, stored))
 
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
@@ -311,8 +297,8 @@ TEXTS = FieldCodec(listed_, _texts, ())
 MAYBE_INT = FieldCodec(same_, int_)
 MAYBE_TEXT = FieldCodec(clean_, text_)
 USED = FieldCodec(_put_usage, _get_usage, ...)
-MAYBE_AMOUNTS = FieldCodec(listed_, _get_amounts)
-AMOUNTS = FieldCodec(listed_, _get_amounts, ...)
+MAYBE_AMOUNTS = FieldCodec(_put_amounts, _get_amounts)
+AMOUNTS = FieldCodec(_put_amounts, _get_amounts, ...)
 EACH_AMOUNTS = FieldCodec(_put_each_amounts, _get_each_amounts, ...)
 CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {})
 HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING)

@@ -127,7 +127,7 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
     if policy.tools:
         data["tools"] = list(policy.tools)
     if policy.budget is not None:
-        data["budget"] = list(policy.budget.limits)
+        data["budget"] = policy.budget.described
     if policy.version is not None:
         data["version"] = policy.version
     return data

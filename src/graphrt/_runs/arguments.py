@@ -41,9 +41,9 @@ from graphrt.stores import Store, open_store
 from graphrt.stores.protocol import METHODS, Status
 
 if TYPE_CHECKING:
+    from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
@@ -291,7 +291,7 @@ def checked_budget(budget: Any) -> Budget | None:
     """
     if budget is None:
         return None
-    from graphrt.harness.budget._budget import check_budget
+    from graphrt._usage.budget import check_budget
 
     check_budget(budget)
     found: Budget = budget

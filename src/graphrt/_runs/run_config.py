@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from graphrt._journal.commit_queue import Recorder
     from graphrt._journal.durability import Durability
     from graphrt._journal.log_keys import KeyRing
+    from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
-    from graphrt.harness.budget._budget import Budget
     from graphrt.harness.protocol import ChatModel
     from graphrt.limits import Limits
     from graphrt.migrations import Migration

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from graphrt._usage.amounts import Amounts
+from graphrt._usage.usage import Usage
 from graphrt.events.model_calls import (
     BudgetGranted,
     BudgetHeld,
@@ -50,7 +52,6 @@ from graphrt.events.thread import (
     ThreadMigrated,
     ThreadUpdated,
 )
-from graphrt.events.usage import Amounts, Usage
 
 __all__ = [
     "Amounts",

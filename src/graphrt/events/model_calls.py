@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphrt._usage.amounts import Amounts
+from graphrt._usage.usage import Usage
 from graphrt.events._word import Word
-from graphrt.events.usage import Amounts, Usage
 
 __all__ = ["BudgetGranted", "BudgetHeld", "BudgetReleased", "ModelReplied", "RepliesDiscarded", "UsageRecorded"]
 

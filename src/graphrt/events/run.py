@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrt._usage.usage import Usage
 from graphrt.events._word import Word
 from graphrt.events.parts import HandledTask, JoinStanding
-from graphrt.events.usage import Usage
 
 __all__ = [
     "AnswerDiscarded",

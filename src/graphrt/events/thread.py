@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrt._usage.amounts import Amounts
+from graphrt._usage.usage import Usage
 from graphrt.events._word import Word
 from graphrt.events.parts import HandledTask, JoinStanding
 from graphrt.events.run import TaskFailed, TaskSucceeded
-from graphrt.events.usage import Amounts, Usage
 
 __all__ = [
     "HistoryPruned",

@@ -16,7 +16,7 @@ from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy
 
 if TYPE_CHECKING:
-    from graphrt.harness.budget._budget import Budget
+    from graphrt._usage.budget import Budget
 
 _OPTIONS = frozenset(Policy.__slots__)
 _NOTHING = Policy()

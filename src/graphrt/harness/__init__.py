@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from graphrt._agents.graph_tools import GraphHarness, GraphTool
+    from graphrt._usage.budget import Budget, BudgetWarning
     from graphrt.events import Usage
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.agent.cache import ResponseCache
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from graphrt.harness.agent.limits import AgentLimits
     from graphrt.harness.agent.middleware import Middleware
-    from graphrt.harness.budget._budget import Budget, BudgetWarning
     from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.budget._token_tracker import TokenTracker
     from graphrt.harness.cassette._cassette import Cassette

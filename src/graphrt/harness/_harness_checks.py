@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 
 from graphrt._arguments import a_kind
+from graphrt._usage.usage import COUNTS
 from graphrt.errors._codes.requests import BAD_HARNESS
 from graphrt.events import Usage
-
-_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls")
 
 
 def usable(value: Any, method: str) -> bool:
@@ -75,7 +74,7 @@ def usage_problem(usage: Any) -> str | None:
         return None
     if not isinstance(usage, Usage):
         return f"a usage of type {type(usage).__name__}"
-    for name in _COUNTS:
+    for name in COUNTS:
         count: Any = getattr(usage, name)
         if type(count) is not int or count < 0:
             return f"a usage with {name}={count!r}, which is not a count"

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from graphrt._usage.usage import reported_form
 from graphrt.harness.messages import ToolCall
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
@@ -68,13 +69,7 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
     usage = spent(answer, request)
     if usage is None:
         return None
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
+    return dict(reported_form(usage))
 
 
 def _wants_usage(options: Any) -> bool:

@@ -6,6 +6,7 @@ the run did, and the difference between them.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Sequence
@@ -15,12 +16,12 @@ from typing import Any, Final, Generic, TypeVar, cast, final
 from graphrt.commands import END, START, NodeRef, node_name
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.recorded_runs import NOT_A_RECORDED_RUN, UNKNOWN_NAME_IN_ASSERTION
-from graphrt.events import TaskRetried
+from graphrt.events import TaskRetried, Usage
 from graphrt.testing.recording import RecordedRun
 
 S = TypeVar("S")
 
-_AMOUNTS: Final = ("tokens", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls", "cost_usd")
+_AMOUNTS: Final = ("tokens", *(field.name for field in dataclasses.fields(Usage)))
 _NOT_GIVEN: Final[Any] = object()
 
 

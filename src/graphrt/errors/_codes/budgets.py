@@ -55,7 +55,7 @@ UNKNOWN_ON_EXCEEDED = BAD_BUDGET.variant(
 )
 UNNAMED_LIMIT = BAD_BUDGET.variant(
     "Budget() takes limits by name only; {value!r} does not say what it limits.",
-    fix="Name it: tokens=, usd=, calls= or seconds=, for instance Budget(tokens=50_000).",
+    fix="Name it: {names}, for instance Budget(tokens=50_000).",
 )
 NOT_A_BUDGET = BAD_BUDGET.variant("budget= must be a Budget, not {value!r}.", fix="Pass Budget(tokens=50_000), say.")
 

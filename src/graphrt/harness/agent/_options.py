@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from graphrt._usage.budget import Budget
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall
 from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware
-from graphrt.harness.budget._budget import Budget
 from graphrt.harness.protocol import ChatModel
 from graphrt.harness.tools.registry import AnyTool
 from graphrt.limits import RetryPolicy

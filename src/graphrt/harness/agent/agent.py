@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, o
 
 from graphrt._ambient import NODE, PARENT_AGENT, live
 from graphrt._arguments import checked_function, checked_type
+from graphrt._usage.budget import Budget
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
 from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
@@ -37,7 +38,6 @@ from graphrt.harness.agent.cache import ResponseCache
 from graphrt.harness.agent.events import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
-from graphrt.harness.budget._budget import Budget
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from graphrt._usage.budget import BudgetWarning
 from graphrt.events import Usage
-from graphrt.harness.budget._budget import BudgetWarning
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import StreamItem
 

@@ -1,5 +1,5 @@
 """Budgets of model calls: limits on tokens, dollars, calls and seconds, and the ledgers that enforce them."""
 
-from graphrt.harness.budget._budget import Budget, BudgetWarning
+from graphrt._usage.budget import Budget, BudgetWarning
 
 __all__ = ["Budget", "BudgetWarning"]

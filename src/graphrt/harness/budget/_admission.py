@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
+from graphrt._usage.amounts import SECONDS, UNITS, Bound, limit_names, micro, usage_of, used_amounts
+from graphrt._usage.budget import a_number, limit_problem, number_problem
 from graphrt.errors import BudgetExceededError
 from graphrt.errors._codes.budgets import (
     BAD_TOKEN_COUNT,
@@ -23,8 +25,7 @@ from graphrt.errors._codes.budgets import (
 )
 from graphrt.events import Amounts, Usage
 from graphrt.harness.agent._services import AgentServices, Question
-from graphrt.harness.budget._budget import MICRO, micro, number_problem
-from graphrt.harness.budget._ledger import HOLDING, UNITS, Hold, Ledger
+from graphrt.harness.budget._ledger import HOLDING, Hold, Ledger
 from graphrt.harness.budget._prices import cost_of, priced
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
@@ -92,7 +93,7 @@ async def spend(
             HOLDING.reset(token)
         timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
         _, over = min(timed, key=lambda one: one[0])
-        if over.budget.on_exceeded != "interrupt" or not await more.ask(over, "seconds", want):
+        if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
             raise CALL_OUTLASTS_BUDGET(of=over.of, seconds=over.budget.seconds, left=left, limit=over.budget)
 
 
@@ -192,7 +193,7 @@ class _More:
                 "budget": short.of,
                 "short": unit,
                 "limit": getattr(short.budget, unit),
-                "wants": {"tokens": want.tokens, "usd": want.microusd / MICRO, "calls": want.calls},
+                "wants": {one.name: one.shown(amount) for one, amount in zip(UNITS, want, strict=True)},
                 "model": self._model,
             }
             key = f"{self._key}/budget/{short.of}/{unit}/{self._asked}"
@@ -223,33 +224,35 @@ def read_answer(answer: Any, unit: str) -> tuple[dict[str, Any], str]:
 def _problem(more: dict[str, Any]) -> str:
     """Return what is wrong with *more* as a grant, or "" if nothing is."""
     for unit, value in more.items():
-        if unit not in UNITS:
-            return f"the answer has {unit!r}, and must say how much more of {', '.join(UNITS)}"
-        whole = unit in ("tokens", "calls")
-        problem = number_problem(value, whole=whole)
+        if unit not in limit_names():
+            return f"the answer has {unit!r}, and must say how much more of {', '.join(limit_names())}"
+        problem = limit_problem(unit, value)
         if problem:
-            return f"the answer must have {'a whole number' if whole else 'a number'} of {unit}, not {problem}"
+            return f"the answer must have {a_number(unit)} of {unit}, not {problem}"
     return ""
 
 
 def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amounts:
-    """Return the upper bound that a call reserves: the tokens of the request, and of the longest answer.
+    """Return the upper bound that a call reserves, computed from the tokens of the request and of the longest answer.
 
     The request is counted by the profile's `count_tokens`. Without it, each byte counts as a token, which is an upper
     bound for byte-level tokenizers.
 
     Raises:
-        InputError: A budget of tokens or dollars needs `max_tokens`, or one of dollars a price, and there is none; or
-            `count_tokens` returned something else than a count.
+        InputError: A limit needs `max_tokens`, or one of dollars a price, and there is none; or `count_tokens` returned
+            something else than a count.
     """
-    tokens_count, usd_counts = ledger.bounds
-    if not (tokens_count or usd_counts):
-        return Amounts(calls=1)
-    answer = _longest(request, profile)
-    if answer is None:
-        raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
-    read = _read(request, profile)
-    return Amounts(read + answer, _price(profile, ledger, read, answer) if usd_counts else 0, 1)
+    limited = ledger.limited()
+    bound = Bound()
+    # Counting tokens may import litellm and takes milliseconds, so it is done only for limits that need it.
+    if any(unit.needs_tokens for unit in limited):
+        answer = _longest(request, profile)
+        if answer is None:
+            raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
+        read = _read(request, profile)
+        priced_too = any(unit.needs_price for unit in limited)
+        bound = Bound(read, answer, _price(profile, ledger, read, answer) if priced_too else 0)
+    return Amounts._make(unit.bound(bound) for unit in UNITS)
 
 
 def _read(request: ModelRequest, profile: ModelProfile) -> int:
@@ -266,9 +269,8 @@ def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
     """Return what a call used. Amounts that the provider does not report count as all that was reserved for them."""
     if usage is None or not usage.total_tokens:
         return held if usage is None or usage.calls else Amounts()
-    cost = priced(usage, profile).cost_usd
-    microusd = held.microusd if cost is None else micro(cost)
-    return Amounts(usage.total_tokens, microusd, max(1, usage.calls))
+    used = used_amounts(priced(usage, profile), held)
+    return used._replace(calls=max(1, used.calls))  # a call was made, even if its model counts none
 
 
 def _filled(response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile) -> ModelResponse:
@@ -281,7 +283,7 @@ def _filled(response: ModelResponse, used: Amounts, request: ModelRequest, profi
         usage = Usage(input_tokens=used.tokens - written, output_tokens=written, calls=used.calls)
     elif usage.cost_usd is not None or not used.microusd:
         return response
-    return replace(response, usage=replace(usage, cost_usd=used.microusd / MICRO) if used.microusd else usage)
+    return replace(response, usage=replace(usage, cost_usd=usage_of(used).cost_usd) if used.microusd else usage)
 
 
 def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:

@@ -1,7 +1,7 @@
 """The ledger of a budget: it admits model calls so that parallel calls never exceed a limit together.
 
 A call reserves an upper bound before it is made, and settles what it really used when it has ended. The invariant is
-spent + held <= limit, in whole tokens, micro-dollars and calls (decision 0030).
+spent + held <= limit, in whole numbers of each unit of `_usage.amounts` (decision 0030). It names no unit but time.
 
 Ledgers form a tree by `parent`: run, field `token_budget`, node, agent. A call must fit its ledger and all ledgers
 above it. All ledgers of a tree share one lock and one queue of waiting calls, first come, first served. The lock is
@@ -16,17 +16,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from threading import Lock
-from typing import Final, final
+from typing import Any, Final, final
 
+from graphrt._usage.amounts import SECONDS, UNITS, Unit, limit_names
+from graphrt._usage.budget import Budget, BudgetWarning
 from graphrt.errors import BudgetExceededError
 from graphrt.errors._codes.budgets import BUDGET_EXCEEDED, BUDGET_TIME_OVER, INNER_CALL_EXCEEDS_BUDGET
 from graphrt.events import Amounts
-from graphrt.harness.budget._budget import MICRO, Budget, BudgetWarning
 
 __all__ = ["Ledger"]
 
-UNITS: Final = ("tokens", "usd", "calls", "seconds")
-_TIME: Final = 3
 _log: Final = logging.getLogger("graphrt.harness")
 HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
 """Whether the current context is inside a call that holds a reservation. A call made there must not wait for room: it
@@ -154,18 +153,20 @@ class Ledger:
     @property
     def remaining_tokens(self) -> int | None:
         """Tokens that are neither spent nor held, 0 or more; None without a limit."""
-        return self._left(0)
+        left: int | None = self._left("tokens")
+        return left
 
     @property
     def remaining_usd(self) -> float | None:
         """Dollars that are neither spent nor held, 0 or more; None without a limit."""
-        left = self._left(1)
-        return None if left is None else left / MICRO
+        left: float | None = self._left("usd")
+        return left
 
     @property
     def remaining_calls(self) -> int | None:
         """Calls that are neither made nor in flight, 0 or more; None without a limit."""
-        return self._left(2)
+        left: int | None = self._left("calls")
+        return left
 
     @property
     def remaining_s(self) -> float | None:
@@ -174,9 +175,11 @@ class Ledger:
             return None
         return max(0.0, self.budget.seconds + self._more_s - self._elapsed_s())
 
-    def _left(self, at: int) -> int | None:
+    def _left(self, name: str) -> Any:
+        """Return what is left of the limit *name*, in its unit; None without a limit."""
+        at, unit = next((at, unit) for at, unit in enumerate(UNITS) if unit.name == name)
         limit = self._limits[at]
-        return None if limit is None else max(0, limit - self._spent[at] - self._held[at])
+        return None if limit is None else unit.shown(max(0, limit - self._spent[at] - self._held[at]))
 
     def chain(self) -> Iterator[Ledger]:
         """Yield this ledger and the enclosing ones, innermost first."""
@@ -185,11 +188,10 @@ class Ledger:
             yield ledger
             ledger = ledger.parent
 
-    @property
-    def bounds(self) -> tuple[bool, bool]:
-        """Whether a ledger of the chain limits tokens, and whether one limits dollars."""
-        all_limits = [ledger._limits for ledger in self.chain()]
-        return any(limits[0] is not None for limits in all_limits), any(limits[1] is not None for limits in all_limits)
+    def limited(self) -> list[Unit]:
+        """Return the units that a ledger of the chain limits."""
+        each = zip(UNITS, zip(*(ledger._limits for ledger in self.chain()), strict=True), strict=True)
+        return [unit for unit, limits in each if any(limit is not None for limit in limits)]
 
     def seconds_left(self) -> float | None:
         """Return the least seconds left in the chain; None if no ledger limits them."""
@@ -200,7 +202,7 @@ class Ledger:
         """Return the first ledger that cannot admit *want* even after all calls in flight, and the unit it lacks."""
         with self._tree.lock:
             short = self._short_of(want, held=False)
-        return None if short is None else (short[0], UNITS[short[1]])
+        return None if short is None else (short[0], limit_names()[short[1]])
 
     # -- spending ------------------------------------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ class Ledger:
             self._leave(waiting)
             if isinstance(error, TimeoutError):
                 late = next((ledger for ledger in self.chain() if ledger.remaining_s == 0.0), self)
-                raise self._exceeded(want, late, _TIME) from None
+                raise self._exceeded(want, late, len(UNITS)) from None
             raise
         if isinstance(waiting.got, Hold):
             return waiting.got
@@ -262,16 +264,19 @@ class Ledger:
                 if here_only:
                     break
 
-    def extend(self, *, tokens: int = 0, usd: float = 0.0, calls: int = 0, seconds: float = 0.0) -> Amounts:
+    def extend(self, **more: float) -> Amounts:
         """Grant more from now on, counted from what is spent and held, for the units that are limited.
+
+        Args:
+            more: How much more, by name of the limit and in its unit.
 
         Returns:
             By how much the limits rose. It is more than what was granted if a limit had been exceeded.
         """
-        more, rose = (tokens, round(usd * MICRO), calls), [0, 0, 0]
+        rose, seconds = [0] * len(UNITS), more.get(SECONDS, 0.0)
         with self._tree.lock:
-            for at, add in enumerate(more):
-                limit = self._limits[at]
+            for at, unit in enumerate(UNITS):
+                limit, add = self._limits[at], unit.counted(more.get(unit.name, 0))
                 if limit is not None and add:
                     self._limits[at] = new = max(limit, self._spent[at] + self._held[at]) + add
                     rose[at] = new - limit
@@ -304,7 +309,7 @@ class Ledger:
         return 0.0 if self._began is None else self._now() - self._began
 
     def _short_of(self, want: Amounts, *, held: bool) -> tuple[Ledger, int] | None:
-        """Return the first ledger of the chain without room for *want*, and the index of the limit in `UNITS`.
+        """Return the first ledger of the chain without room for *want*, and the index of the limit in `limit_names()`.
 
         With *held* the reservations of calls in flight count too.
         """
@@ -313,7 +318,7 @@ class Ledger:
                 if limit is not None and ledger._spent[at] + (ledger._held[at] if held else 0) + want[at] > limit:
                     return ledger, at
             if ledger.remaining_s == 0.0:
-                return ledger, _TIME
+                return ledger, len(UNITS)
         return None
 
     def _hold(self, want: Amounts) -> Hold:
@@ -359,32 +364,32 @@ class Ledger:
     def _warnings(self) -> Iterator[tuple[Callable[[BudgetWarning], None], BudgetWarning]]:
         if self._warn is None:
             return
-        used = (self._spent[0], self._spent[1] / MICRO, self._spent[2], self._elapsed_s())
-        usd = self._limits[1]
-        limits = (self._limits[0], None if usd is None else usd / MICRO, self._limits[2], self.budget.seconds)
-        for what, now, limit in zip(UNITS, used, limits, strict=True):
+        used = [*(unit.shown(spent) for unit, spent in zip(UNITS, self._spent, strict=True)), self._elapsed_s()]
+        counted = zip(UNITS, self._limits, strict=True)
+        limits = [*(None if limit is None else unit.shown(limit) for unit, limit in counted), self.budget.seconds]
+        for what, now, limit in zip(limit_names(), used, limits, strict=True):
             if limit is None:
                 continue
-            near, over = now >= limit * self.budget.warn_at, now > limit and what != "seconds"
+            near, over = now >= limit * self.budget.warn_at, now > limit and what != SECONDS
             if (near and what not in self._warned) or (over and f"{what} over" not in self._warned):
                 self._warned |= {what, f"{what} over"} if over else {what}
                 yield self._warn, BudgetWarning(what=what, of=self.of, used=now, limit=limit)
 
     def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
-        if at == _TIME:
+        if at == len(UNITS):
             return BUDGET_TIME_OVER(of=ledger.of, seconds=ledger.budget.seconds, limit=ledger.budget, value=want)
-        unit, scale = UNITS[at], MICRO if at == 1 else 1
-        most, spent = (ledger._limits[at] or 0) / scale, ledger._spent[at] / scale
+        unit = UNITS[at]
+        most, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
         declared = INNER_CALL_EXCEEDS_BUDGET if inside else BUDGET_EXCEEDED
         return declared(
             of=ledger.of,
-            unit=unit,
-            noun="call" if unit == "calls" and want[at] == 1 else unit,
-            wanted=want[at] / scale,
+            unit=unit.name,
+            noun=unit.noun(want[at]),
+            wanted=unit.shown(want[at]),
             left=max(0, most - spent),
             most=most,
             spent=spent,
-            held=ledger._held[at] / scale,
+            held=unit.shown(ledger._held[at]),
             limit=ledger.budget,
             value=want,
         )

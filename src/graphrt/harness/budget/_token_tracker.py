@@ -15,6 +15,7 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt._forks import FreshLock
+from graphrt._usage.usage import summed
 from graphrt.errors._codes.budgets import NOT_ENTRIES
 from graphrt.events import (
     Entry,
@@ -173,15 +174,8 @@ class TokenTracker:
         `cost_usd` (None if no cost is known), `tokens_by_model` and `tokens_by_node`.
         """
         with self._lock:
-            total = self._total
             return {
-                "total_tokens": total.total_tokens,
-                "prompt_tokens": total.input_tokens,
-                "completion_tokens": total.output_tokens,
-                "cached_tokens": total.cached_tokens,
-                "reasoning_tokens": total.reasoning_tokens,
-                "calls": total.calls,
-                "cost_usd": total.cost_usd,
+                **summed(self._total),
                 "tokens_by_model": {name: usage.total_tokens for name, usage in self._by["model"].items()},
                 "tokens_by_node": {name: usage.total_tokens for name, usage in self._by["node"].items()},
             }

@@ -7,12 +7,14 @@ types are tolerated wherever the answer stays usable. No call is made here, and 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from graphrt._arguments import is_number
+from graphrt._usage.usage import reported_usage
 from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import ANSWER_HELD_BACK, EMPTY_STREAM, MODEL_REFUSED, NO_CHOICES, STREAM_ENDED_EARLY
 from graphrt.events import Usage
@@ -116,17 +118,14 @@ def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
     """
     if any(_is_absurd(_get(usage, name)) for name in ("prompt_tokens", "completion_tokens")):
         return None
-    counts = [_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")]
-    if not any(counts):
+    if not any(_count(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
         return None
-    return Usage(
-        input_tokens=counts[0],
-        output_tokens=counts[1],
-        cached_tokens=_count(_get(usage, "prompt_tokens_details"), "cached_tokens"),
-        reasoning_tokens=_count(_get(usage, "completion_tokens_details"), "reasoning_tokens"),
-        calls=1,
-        cost_usd=cost_usd,
-    )
+
+    def count(path: tuple[str, ...]) -> int:
+        *outer, last = path
+        return _count(functools.reduce(_get, outer, usage), last)
+
+    return reported_usage(count, cost_usd=cost_usd)
 
 
 def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[[str], str] = str) -> AgentReply:

@@ -1,4 +1,7 @@
-"""`Budget`, the limits on model calls, and its warning. `_ledger` enforces them, in `graphrt.events.Amounts`."""
+"""`Budget`, the limits on model calls, and its warning. Each unit of `amounts` has a field here, and so has time.
+
+The fields are written out, since type checkers and users read them. `harness.budget` enforces the limits.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
+from graphrt._usage.amounts import UNITS, limit_names, unit_of
+from graphrt._usage.stored_form import first_amounts
 from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_EXCEEDED, UNNAMED_LIMIT
 
 __all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
-MICRO: Final = 1_000_000
-"""Micro-dollars in a dollar."""
 _C = TypeVar("_C")
 MOST: Final = 10**15
 """Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
@@ -27,7 +30,8 @@ def _named(cls: type[_C]) -> type[_C]:
     @functools.wraps(made)
     def init(self: _C, *unnamed: Any, **limits: Any) -> None:
         if unnamed:
-            raise UNNAMED_LIMIT(value=unnamed[0])
+            *names, last = (f"{name}=" for name in limit_names())
+            raise UNNAMED_LIMIT(value=unnamed[0], names=f"{', '.join(names)} or {last}")
         made(self, **limits)
 
     changed: Any = cls
@@ -72,24 +76,28 @@ class Budget:
             raise declared(problems="; ".join(problems))
 
     def _problems(self) -> Iterator[str]:
-        given = {"tokens": self.tokens, "usd": self.usd, "calls": self.calls, "seconds": self.seconds}
+        given = {name: getattr(self, name) for name in limit_names()}
         if all(value is None for value in given.values()):
             yield "it sets no limit"
         for name, value in given.items():
-            whole = name in ("tokens", "calls")
-            if value is not None:
-                problem = number_problem(value, whole=whole)
-                if problem:
-                    yield f"{name} must be {'a whole number' if whole else 'a number'}, 0 or more, not {problem}"
+            problem = "" if value is None else limit_problem(name, value)
+            if problem:
+                yield f"{name} must be {a_number(name)}, 0 or more, not {problem}"
         if self.on_exceeded not in get_args(OnExceeded):
             yield f"on_exceeded must be 'stop' or 'interrupt' ('route' is another name of 'stop'), not {self.on_exceeded!r}"
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
 
     @property
-    def limits(self) -> tuple[int | None, int | None, int | None]:
-        """Limits of tokens, micro-dollars and calls, in the order of `Amounts`; None where there is no limit."""
-        return self.tokens, None if self.usd is None else round(self.usd * MICRO), self.calls
+    def limits(self) -> tuple[int | None, ...]:
+        """The limits as integers, in the order of `Amounts`; None where there is no limit."""
+        given = ((unit, getattr(self, unit.name)) for unit in UNITS)
+        return tuple(None if limit is None else unit.counted(limit) for unit, limit in given)
+
+    @property
+    def described(self) -> list[int | None]:
+        """The limits, for the fingerprint of a graph: it does not change when graphrt learns another limit (R14)."""
+        return first_amounts(self.limits, absent=None)
 
 
 def check_budget(budget: Any) -> None:
@@ -116,10 +124,19 @@ def number_problem(value: Any, *, whole: bool) -> str:
     return repr(value) if not math.isfinite(value) or not 0 <= value <= MOST else ""
 
 
-def micro(usd: float) -> int:
-    """Return *usd* in micro-dollars, rounded up, so that many small calls are not counted as free."""
-    # The inner round() removes float noise: 0.000123 * 10**6 is 123.00000000000001, and must not become 124.
-    return math.ceil(round(usd * MICRO, 6))
+def limit_problem(name: str, value: Any) -> str:
+    """Return what is wrong with *value* as the limit *name*, or as a grant, or "" if it is a valid amount."""
+    return number_problem(value, whole=_is_whole(name))
+
+
+def a_number(name: str) -> str:
+    """Return what the limit *name* takes, for an error text."""
+    return "a whole number" if _is_whole(name) else "a number"
+
+
+def _is_whole(name: str) -> bool:
+    unit = unit_of(name)
+    return unit is not None and unit.whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

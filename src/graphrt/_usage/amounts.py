@@ -1,0 +1,166 @@
+"""`Amounts`: what budgets count, as integers, because sums of integers are exact, and so a limit is exact too.
+
+This is the only place that lists the amounts. Each has a `Unit`, at the same place of `UNITS`, from which follow its
+limit in a `Budget`, the upper bound of a call, what calls used of it, and its texts. A new amount comes last in both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import add, sub
+from typing import Any, Final, NamedTuple
+
+from graphrt._usage.usage import Usage
+
+__all__ = [
+    "SECONDS",
+    "UNITS",
+    "Amounts",
+    "Bound",
+    "Unit",
+    "limit_names",
+    "micro",
+    "unit_of",
+    "usage_of",
+    "used_amounts",
+]
+
+SECONDS: Final = "seconds"
+"""The limit on time. Budgets measure it with a clock; no call reserves it, so it is not one of the amounts."""
+_MICRO: Final = 1_000_000
+
+
+class Amounts(NamedTuple):
+    """Amounts of a budget: what calls have used, reserve or may use."""
+
+    tokens: int = 0
+    """Input and output tokens together."""
+    microusd: int = 0
+    """Millionths of a US dollar."""
+    calls: int = 0
+    """Model calls."""
+
+    def plus(self, other: Amounts) -> Amounts:
+        """Return the sum."""
+        return Amounts._make(map(add, self, other))
+
+    def minus(self, other: Amounts) -> Amounts:
+        """Return the difference."""
+        return Amounts._make(map(sub, self, other))
+
+
+class Bound(NamedTuple):
+    """What is known of a call before it is made: upper bounds, from which each amount takes what it reserves."""
+
+    read: int = 0
+    """Tokens of the request; 0 if no limit of the budget needs them."""
+    written: int = 0
+    """Tokens of the longest answer; 0 as above."""
+    microusd: int = 0
+    """Price of these tokens in millionths of a US dollar; 0 if no limit needs a price."""
+
+
+class Unit(NamedTuple):
+    """How one amount is limited, measured and shown."""
+
+    name: str
+    """Name of the limit in `Budget`, and of the amount in questions, answers and warnings."""
+    used: Callable[[Usage], int | None]
+    """The amount in a usage; None if the provider did not report it."""
+    field: str
+    """Field of `Usage` that gets the amount where a crash left it reserved, and nothing else is known of the call."""
+    bound: Callable[[Bound], int]
+    """The amount that a call reserves."""
+    scale: int = 1
+    """How many of the counted integers make one of the limit's unit. Limits of a scale of 1 are whole numbers."""
+    needs_tokens: bool = False
+    """Whether a limit needs the tokens of a call before it is made, and so `max_tokens`."""
+    needs_price: bool = False
+    """Whether a limit needs the price of these tokens, and so the prices of the model."""
+    one: str = ""
+    """Noun for the amount 1; empty for the name."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether limits and grants are whole numbers."""
+        return self.scale == 1
+
+    def counted(self, given: Any) -> int:
+        """Return a limit or a grant as the integer that is counted."""
+        return int(given) if self.whole else round(given * self.scale)
+
+    def shown(self, amount: int) -> int | float:
+        """Return *amount* in the unit of the limit."""
+        return amount if self.whole else amount / self.scale
+
+    def noun(self, amount: int) -> str:
+        """Return the noun for *amount* in a sentence."""
+        return self.one if self.one and amount == 1 else self.name
+
+
+def micro(usd: float) -> int:
+    """Return *usd* in micro-dollars, rounded up, so that many small calls are not counted as free."""
+    # The inner round() removes float noise: 0.000123 * 10**6 is 123.00000000000001, and must not become 124.
+    return math.ceil(round(usd * _MICRO, 6))
+
+
+def _used_microusd(usage: Usage) -> int | None:
+    return None if usage.cost_usd is None else micro(usage.cost_usd)
+
+
+UNITS: Final[tuple[Unit, ...]] = (
+    Unit(
+        "tokens",
+        lambda usage: usage.total_tokens,
+        "input_tokens",
+        lambda call: call.read + call.written,
+        needs_tokens=True,
+    ),
+    Unit(
+        "usd",
+        _used_microusd,
+        "cost_usd",
+        lambda call: call.microusd,
+        scale=_MICRO,
+        needs_tokens=True,
+        needs_price=True,
+    ),
+    Unit("calls", lambda usage: usage.calls, "calls", lambda _: 1, one="call"),
+)
+"""The units, in the order of `Amounts`."""
+_BY_NAME: Final = {unit.name: unit for unit in UNITS}
+
+
+def limit_names() -> tuple[str, ...]:
+    """Return the names of all limits of a budget, in the order of `UNITS`, the one on time last."""
+    return *_BY_NAME, SECONDS
+
+
+def unit_of(name: str) -> Unit | None:
+    """Return the unit with *name*; None for seconds, which have none."""
+    return _BY_NAME.get(name)
+
+
+def used_amounts(usage: Usage | None, unknown: Amounts = Amounts()) -> Amounts:  # noqa: B008 - a frozen value
+    """Return *usage* as amounts, with those of *unknown* where the provider did not report one.
+
+    Args:
+        usage: The usage; None counts as nothing.
+        unknown: By default nothing.
+    """
+    if usage is None:
+        return Amounts()
+    used = (unit.used(usage) for unit in UNITS)
+    return Amounts._make(known if known is not None else other for known, other in zip(used, unknown, strict=True))
+
+
+def usage_of(amounts: Amounts) -> Usage:
+    """Return the usage of a call of which nothing but its reserved *amounts* is known.
+
+    An amount of 0 in a unit that is not whole leaves its field at the default: a price of 0 would mean that the call is
+    known to have been free.
+    """
+    pairs = zip(UNITS, amounts, strict=True)
+    given: dict[str, Any] = {unit.field: unit.shown(amount) for unit, amount in pairs if unit.whole or amount}
+    return Usage(**given)

@@ -1,0 +1,97 @@
+"""`Usage`: what model calls used, as the provider reports it. The only place that lists its counts.
+
+Sums, checks, reports, the stored form and the reading of a provider's answer follow from the fields of `Usage`. A new
+count is an int with the default 0, declared last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import add, attrgetter
+from typing import Any, Final
+
+__all__ = ["COST", "COUNTS", "Usage", "reported_form", "reported_usage", "summed"]
+
+_REPORTED: Final = "reported"
+_SHOWN: Final = "shown"
+
+
+def _reported(path: str, shown: str | None = None) -> dict[str, str]:
+    """Return the metadata of a count that providers report.
+
+    Args:
+        path: Where OpenAI's API has it in the usage of an answer. litellm brings every provider's usage into that form.
+        shown: Its name in reports; None for the name of the field.
+    """
+    return {_REPORTED: path} if shown is None else {_REPORTED: path, _SHOWN: shown}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What model calls used: tokens, calls and cost."""
+
+    input_tokens: int = field(default=0, metadata=_reported("prompt_tokens", "prompt_tokens"))
+    """Tokens that were sent, those from the provider's cache included."""
+    output_tokens: int = field(default=0, metadata=_reported("completion_tokens", "completion_tokens"))
+    """Tokens that the model wrote, those for reasoning included."""
+    cached_tokens: int = field(default=0, metadata=_reported("prompt_tokens_details.cached_tokens"))
+    """The part of `input_tokens` that the provider read from its cache."""
+    reasoning_tokens: int = field(default=0, metadata=_reported("completion_tokens_details.reasoning_tokens"))
+    """The part of `output_tokens` that the model spent on thinking."""
+    calls: int = 0
+    """Model calls, including those whose usage was not reported."""
+    cost_usd: float | None = None
+    """Price in US dollars; None if it is not known."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        # The sum of the known costs: an unknown one counts as nothing, and None stays only if none is known.
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        counts = zip(COUNTS, map(add, _counts_of(self), _counts_of(other)), strict=True)
+        return Usage(**dict(counts), cost_usd=sum(costs) if costs else None)
+
+
+COST: Final = "cost_usd"
+"""The only field that is no count."""
+COUNTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST)
+"""Names of the counts, in the order in which they are stored."""
+_counts_of: Final = attrgetter(*COUNTS)
+_PATHS: Final = {
+    one.name: tuple(one.metadata[_REPORTED].split(".")) for one in fields(Usage) if _REPORTED in one.metadata
+}
+"""Name of each count that providers report, to the keys that lead to it."""
+_NAMES: Final = {one.name: str(one.metadata.get(_SHOWN, one.name)) for one in fields(Usage)}
+"""Name of each field, to its name in reports."""
+
+
+def summed(usage: Usage) -> dict[str, Any]:
+    """Return *usage* as plain data for a report: all tokens, each count under its name in reports, and the cost."""
+    counts = {_NAMES[name]: getattr(usage, name) for name in COUNTS}
+    return {"total_tokens": usage.total_tokens, **counts, COST: usage.cost_usd}
+
+
+def reported_usage(count: Callable[[tuple[str, ...]], int], *, cost_usd: float | None) -> Usage:
+    """Return the usage of one call, as its provider reported it.
+
+    Args:
+        count: Returns the number at the end of these keys in the usage of an answer; 0 if it was not reported.
+        cost_usd: Price in US dollars; None if it is not known.
+    """
+    counts = {name: count(path) for name, path in _PATHS.items()}
+    return Usage(**counts, calls=1, cost_usd=cost_usd)
+
+
+def reported_form(usage: Usage) -> Mapping[str, Any]:
+    """Return *usage* as OpenAI's API reports it, which `reported_usage` reads."""
+    form: dict[str, Any] = {}
+    for name, (*outer, last) in _PATHS.items():
+        part = form
+        for key in outer:
+            part = part.setdefault(key, {})
+        part[last] = getattr(usage, name)
+    return {**form, "total_tokens": usage.total_tokens}

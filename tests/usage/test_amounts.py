@@ -1,0 +1,122 @@
+"""Whatever is declared as an amount is added, stored, limited, reserved, asked for and told, each in its own unit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from graphrt._usage import stored_form
+from graphrt._usage.amounts import UNITS, Bound, Unit, limit_names, micro, usage_of, used_amounts
+from graphrt._usage.budget import Budget, BudgetWarning
+from graphrt.errors import BudgetExceededError
+from graphrt.events import Amounts, Usage
+from graphrt.harness.budget._admission import read_answer
+from graphrt.harness.budget._ledger import Ledger
+
+FULL = Amounts._make(range(1, len(UNITS) + 1))
+"""Another number in every amount."""
+
+
+def only(unit: Unit, amount: int) -> Amounts:
+    """This amount of *unit*, and nothing else."""
+    return Amounts._make(amount if one is unit else 0 for one in UNITS)
+
+
+def test_every_amount_has_a_unit_and_every_unit_a_limit() -> None:
+    assert len(UNITS) == len(Amounts._fields)
+    assert len(set(limit_names())) == len(UNITS) + 1
+    assert set(limit_names()) <= {one.name for one in fields(Budget)}
+    assert {unit.field for unit in UNITS} <= {one.name for one in fields(Usage)}
+
+
+def test_sums_and_differences_have_every_amount() -> None:
+    assert FULL.plus(FULL) == tuple(2 * number for number in FULL)
+    assert FULL.plus(FULL).minus(FULL) == FULL
+    assert type(FULL.plus(FULL)) is type(FULL.minus(FULL)) is Amounts
+
+
+def test_what_is_not_reported_counts_as_what_is_said_to_be_unknown() -> None:
+    usage = Usage(input_tokens=1, output_tokens=2, calls=1)
+
+    assert used_amounts(usage) == Amounts(3, 0, 1)
+    assert used_amounts(usage, Amounts(9, 8, 7)) == Amounts(3, 8, 1)
+    assert used_amounts(None, Amounts(9, 8, 7)) == Amounts()
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_reserved_amount_counts_as_used_after_a_crash(unit: Unit) -> None:
+    assert used_amounts(usage_of(only(unit, 7))) == only(unit, 7)
+
+
+def test_nothing_reserved_is_a_price_that_is_not_known() -> None:
+    assert usage_of(Amounts(tokens=5, calls=1)) == Usage(input_tokens=5, calls=1, cost_usd=None)
+
+
+def test_dollars_are_rounded_up_without_the_noise_of_floats() -> None:
+    assert (micro(0.0), micro(0.000_000_1), micro(0.000_123), micro(1.5)) == (0, 1, 123, 1_500_000)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_call_reserves_what_its_bound_allows(unit: Unit) -> None:
+    known = unit.bound(Bound(read=10, written=5, microusd=30))
+
+    assert known > 0
+    assert unit.needs_tokens or unit.bound(Bound()) == known
+    assert unit.needs_tokens or not unit.needs_price
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_limit_admits_up_to_itself_and_tells_the_rest_in_its_unit(unit: Unit) -> None:
+    warned: list[BudgetWarning] = []
+    options: Any = {unit.name: 4}
+    ledger = Ledger(Budget(**options), warn=warned.append)
+
+    async def spend() -> None:
+        (await ledger.reserve(only(unit, 4 * unit.scale))).commit(only(unit, 4 * unit.scale))
+        with pytest.raises(
+            BudgetExceededError, match=rf"it may take \S+ {unit.noun(1)}, and 0 of 4 are left"
+        ) as caught:
+            await ledger.reserve(only(unit, 1))
+        assert f"{unit.name}: limit 4, spent 4, held by other calls 0" in str(caught.value)
+        assert ledger.lacking(only(unit, 1)) == (ledger, unit.name)
+        assert ledger.extend(**{unit.name: 2}) == only(unit, 2 * unit.scale)
+        (await ledger.reserve(only(unit, 1))).release()
+
+    asyncio.run(spend())
+
+    assert ledger.limited() == [unit]
+    assert [(one.what, one.used, one.limit) for one in warned] == [(unit.name, 4, 4)]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_person_grants_an_amount_by_its_name(unit: Unit) -> None:
+    assert read_answer({unit.name: 3}, "seconds") == ({unit.name: 3}, "")
+    assert read_answer(3, unit.name) == ({unit.name: 3}, "")
+    problem = read_answer({unit.name: 1.5}, unit.name)[1]
+    assert problem == (f"the answer must have a whole number of {unit.name}, not 1.5" if unit.whole else "")
+
+
+def test_amounts_come_back_from_journals() -> None:
+    assert stored_form.amounts_from(stored_form.amounts_to(FULL)) == FULL
+    assert stored_form.amounts_to(Amounts(1, 2, 3)) == [1, 2, 3]
+    assert stored_form.amounts_to(Amounts()) == [0, 0, 0]
+    assert stored_form.amounts_from([1, 2, 3]) == Amounts(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("stored", "error"),
+    [([1, 2], ValueError), ([0] * (len(UNITS) + 1), ValueError), ([1, 2, True], TypeError), ([1, 2, 3.0], TypeError)],
+)
+def test_amounts_that_were_never_stored_are_refused(stored: list[Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        stored_form.amounts_from(stored)
+
+
+def test_fingerprints_have_the_first_three_limits_and_later_ones_only_if_they_are_set() -> None:
+    assert Budget(calls=3).described == [None, None, 3]
+    assert Budget(tokens=1, usd=0.5).described == [1, 500_000, None]
+    assert stored_form.first_amounts([1, None, None, None], absent=None) == [1, None, None]
+    assert stored_form.first_amounts([1, None, None, 0], absent=None) == [1, None, None, 0]

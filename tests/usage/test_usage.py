@@ -1,0 +1,91 @@
+"""Whatever is declared as a count of `Usage` is added, stored, checked, reported and read from a provider's answer."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from graphrt._usage import stored_form
+from graphrt._usage.usage import COUNTS, reported_form, reported_usage, summed
+from graphrt.events import Usage
+from graphrt.harness import TokenTracker
+from graphrt.harness._harness_checks import usage_problem
+from graphrt.harness._reply_data import usage_from, usage_to
+
+FULL = Usage(**{name: number for number, name in enumerate(COUNTS, start=1)}, cost_usd=0.5)
+"""Another number in every count."""
+
+
+def test_all_fields_but_the_cost_are_counts() -> None:
+    assert {*COUNTS, "cost_usd"} == {one.name for one in fields(Usage)}
+    assert all(getattr(Usage(), name) == 0 for name in COUNTS)
+
+
+def test_a_sum_adds_every_count() -> None:
+    total = FULL + Usage(**dict.fromkeys(COUNTS, 10), cost_usd=0.25)
+
+    assert [getattr(total, name) for name in COUNTS] == [number + 10 for number in range(1, len(COUNTS) + 1)]
+    assert total.cost_usd == 0.75
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "total"), [(None, None, None), (0.5, None, 0.5), (None, 0.0, 0.0), (0.5, 0.25, 0.75)]
+)
+def test_an_unknown_cost_adds_nothing_and_stays_if_none_is_known(
+    one: float | None, other: float | None, total: float | None
+) -> None:
+    assert (Usage(cost_usd=one) + Usage(cost_usd=other)).cost_usd == total
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("count", [-1, 1.0, True, None, "1"])
+def test_every_count_that_a_model_reports_is_checked(name: str, count: Any) -> None:
+    assert usage_problem(FULL) is None
+    assert usage_problem(replace(FULL, **{name: count})) == f"a usage with {name}={count!r}, which is not a count"
+
+
+def test_a_report_has_every_count_under_a_name_of_its_own() -> None:
+    report = summed(FULL)
+
+    assert list(report)[:3] == ["total_tokens", "prompt_tokens", "completion_tokens"]
+    assert sorted(report.values()) == sorted([FULL.total_tokens, 0.5, *(getattr(FULL, name) for name in COUNTS)])
+    assert set(summed(Usage())) < set(TokenTracker().summary())
+
+
+def test_a_providers_form_is_read_as_it_is_written() -> None:
+    form: Any = reported_form(FULL)
+
+    def count(path: tuple[str, ...]) -> int:
+        part = form
+        for key in path:
+            part = part[key]
+        return int(part)
+
+    # A provider reports one call at a time, and does not count them.
+    assert reported_usage(count, cost_usd=0.5) == replace(FULL, calls=1)
+    assert (form["total_tokens"], form["prompt_tokens_details"]) == (FULL.total_tokens, {"cached_tokens": 3})
+
+
+@pytest.mark.parametrize("usage", [Usage(), FULL, replace(FULL, cost_usd=None), replace(FULL, cost_usd=0.0)])
+def test_usage_comes_back_from_both_stored_forms(usage: Usage) -> None:
+    assert stored_form.usage_from(stored_form.usage_to(usage)) == usage
+    assert usage_from(usage_to(usage)) == usage
+
+
+def test_the_first_version_stored_five_counts_and_the_cost() -> None:
+    first = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, reasoning_tokens=4, calls=5)
+
+    assert stored_form.usage_to(first) == [1, 2, 3, 4, 5]
+    assert stored_form.usage_to(replace(first, cost_usd=0.0)) == [1, 2, 3, 4, 5, 0.0]
+    assert stored_form.usage_from([1, 2, 3, 4, 5, 0.5]) == replace(first, cost_usd=0.5)
+
+
+@pytest.mark.parametrize(
+    ("stored", "error"),
+    [([], IndexError), ([1, 2, 3, 4], IndexError), ([1, 2, 3, 4, True], TypeError), ([1, 2, 3, 4, 5.0], TypeError)],
+)
+def test_what_was_never_stored_is_refused(stored: list[Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        stored_form.usage_from(stored)
