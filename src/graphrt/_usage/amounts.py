@@ -105,28 +105,34 @@ def micro(usd: float) -> int:
     return math.ceil(round(usd * _MICRO, 6))
 
 
+def _used_tokens(usage: Usage) -> int:
+    return usage.total_tokens
+
+
+def _bound_tokens(call: Bound) -> int:
+    return call.read + call.written
+
+
 def _used_microusd(usage: Usage) -> int | None:
     return None if usage.cost_usd is None else micro(usage.cost_usd)
 
 
-UNITS: Final[tuple[Unit, ...]] = (
-    Unit(
-        "tokens",
-        lambda usage: usage.total_tokens,
-        "input_tokens",
-        lambda call: call.read + call.written,
-        needs_tokens=True,
-    ),
-    Unit(
-        "usd",
-        _used_microusd,
-        "cost_usd",
-        lambda call: call.microusd,
-        scale=_MICRO,
-        needs_tokens=True,
-        needs_price=True,
-    ),
-    Unit("calls", lambda usage: usage.calls, "calls", lambda _: 1, one="call"),
+def _bound_microusd(call: Bound) -> int:
+    return call.microusd
+
+
+def _used_calls(usage: Usage) -> int:
+    return usage.calls
+
+
+def _bound_calls(_call: Bound) -> int:
+    return 1
+
+
+UNITS: Final = (
+    Unit("tokens", _used_tokens, "input_tokens", _bound_tokens, needs_tokens=True),
+    Unit("usd", _used_microusd, "cost_usd", _bound_microusd, scale=_MICRO, needs_tokens=True, needs_price=True),
+    Unit("calls", _used_calls, "calls", _bound_calls, one="call"),
 )
 """The units, in the order of `Amounts`."""
 _BY_NAME: Final = {unit.name: unit for unit in UNITS}
