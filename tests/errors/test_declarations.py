@@ -78,11 +78,12 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
     """The declarations that code passes on without calling them, and the calls of what was passed on."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    read = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    nodes = list(ast.walk(tree))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    read = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     names = [
         node.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Name)
         and isinstance(node.ctx, ast.Load)
         and node.id in DECLARED
@@ -90,7 +91,7 @@ def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
     ]
     passed = [
         node
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and not node.args and CHOSEN.fullmatch(ast.unparse(node.func))
     ]
     return names, passed

@@ -6,6 +6,7 @@ A module of a circle cannot be read or moved alone.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,13 +57,19 @@ def imports(node: ast.AST, when: int = LOADING) -> Iterator[tuple[str, str | Non
             yield from imports(child, max(inner, when))
 
 
+@cache
+def imports_of_all() -> dict[str, list[tuple[str, str | None, int]]]:
+    """Return the imports of each module; the package is parsed once for all tests."""
+    return {name: list(imports(ast.parse(path.read_text(encoding="utf-8")))) for name, path in modules().items()}
+
+
 def graph_of(most: int) -> dict[str, set[str]]:
     """Return which modules each module imports, at *most* that late."""
-    files = modules()
+    files = imports_of_all()
     graph: dict[str, set[str]] = {}
-    for name, path in files.items():
+    for name, imported in files.items():
         needs = set()
-        for module, item, when in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for module, item, when in imported:
             target = f"{module}.{item}" if f"{module}.{item}" in files else module
             if when <= most and target in files and target != name:
                 needs.add(target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,28 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@functools.cache
+def written_goldens() -> dict[str, str]:
+    """The golden traces of the suite as it is given, by path: one run of pytest writes them for all tests here."""
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder)
+        (suite / "flow.py").write_text(FLOW)
+        code, text = run_pytest(suite, "-q", "--graphrt-update", test_flow=TESTS)
+        assert code == 0, text
+        files = sorted((suite / "goldens").rglob("*.json"))
+        return {path.relative_to(suite).as_posix(): path.read_text(encoding="utf-8") for path in files}
+
+
+@pytest.fixture
+def up_to_date(suite: Path) -> Path:
+    """The suite, whose golden traces are as it is."""
+    for name, text in written_goldens().items():
+        path = suite / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return suite
+
+
 def goldens(suite: Path) -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(suite.glob("goldens/test_flow/*"))}
 
@@ -86,8 +110,8 @@ def test_an_update_writes_the_files_and_tells_which(suite: Path) -> None:
     assert [path.stat().st_mtime_ns for path in sorted(suite.glob("goldens/test_flow/*"))] == before
 
 
-def test_a_run_that_differs_fails_with_the_first_difference_alone(suite: Path) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+def test_a_run_that_differs_fails_with_the_first_difference_alone(up_to_date: Path) -> None:
+    suite = up_to_date
     change(suite, "did b", "did more")
     code, text = run_pytest(suite, "-q")
     assert code == 1, text
@@ -127,14 +151,14 @@ def test_xdist_writes_each_file_once_and_tells_it_at_the_end(suite: Path, dist: 
     assert code == 0, text
 
 
-def test_the_order_of_tests_does_not_matter(suite: Path) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+def test_the_order_of_tests_does_not_matter(up_to_date: Path) -> None:
+    suite = up_to_date
     code, text = run_pytest(suite, "-q", "-p", "pytest_randomly", "-p", "xdist", "-n", "2")
     assert code == 0, text
 
 
-def test_files_that_no_test_asked_for_are_named_but_not_deleted(suite: Path) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+def test_files_that_no_test_asked_for_are_named_but_not_deleted(up_to_date: Path) -> None:
+    suite = up_to_date
     fewer = TESTS.replace('["again", "end"]', '["again"]')
     for options in (("-k", "kind"), ("-k", "kind", "-p", "xdist", "-n", "2"), ("test_flow.py::TestNames",), ()):
         code, text = run_pytest(suite, "-q", "--graphrt-update", *options, test_flow=fewer)
@@ -144,8 +168,8 @@ def test_files_that_no_test_asked_for_are_named_but_not_deleted(suite: Path) -> 
     assert list(goldens(suite)) == FILES
 
 
-def test_files_are_not_named_if_only_failed_tests_ran(suite: Path) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+def test_files_are_not_named_if_only_failed_tests_ran(up_to_date: Path) -> None:
+    suite = up_to_date
     cache = ("-q", "-p", "cacheprovider")
     failing = TESTS + "\ndef test_fails(): assert 0\n"
     assert run_pytest(suite, *cache, test_flow=failing)[0] == 1
@@ -155,8 +179,8 @@ def test_files_are_not_named_if_only_failed_tests_ran(suite: Path) -> None:
     assert "no test asked for" not in text
 
 
-def test_files_of_a_module_with_a_skipped_test_are_not_named(suite: Path) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+def test_files_of_a_module_with_a_skipped_test_are_not_named(up_to_date: Path) -> None:
+    suite = up_to_date
     skipped = TESTS.replace("def test_kind(graphrt_golden, kind):\n", "def test_kind(kind):\n    pytest.skip()\n")
     code, text = run_pytest(suite, "-q", "--graphrt-update", test_flow=skipped)
     assert code == 0, text
@@ -173,9 +197,9 @@ def test_files_of_a_module_with_a_skipped_test_are_not_named(suite: Path) -> Non
     ],
 )
 def test_a_file_that_cannot_be_used_fails_with_the_reason_and_can_be_written_anew(
-    suite: Path, content: bytes, told: str
+    up_to_date: Path, content: bytes, told: str
 ) -> None:
-    run_pytest(suite, "-q", "--graphrt-update")
+    suite = up_to_date
     (suite / "goldens/test_flow/test_kind[end].json").write_bytes(content)
     code, text = run_pytest(suite, "-q")
     assert code == 1, text
