@@ -13,6 +13,8 @@ from typing import Any, Final
 import pydantic
 
 from graphrt import Runtime
+from graphrt._usage.stored_form import amounts_to
+from graphrt.events import Amounts
 
 from .world import world
 
@@ -36,6 +38,8 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a line for each kind
             return dict(pairs) if all(isinstance(key, str) for key in value) else {"pairs": pairs}
         case list():
             return [plain(item) for item in value]
+        case Amounts():
+            return {"tuple": amounts_to(value)}  # amounts that came later count only if they are not 0
         case tuple():
             return {"tuple": [plain(item) for item in value]}
         case set() | frozenset():
