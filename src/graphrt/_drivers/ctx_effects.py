@@ -176,6 +176,7 @@ def _take(task: Task, key: str, result: Any) -> None:
     check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
     extra.effects[key] = own(result)
+    # An answer that this effect may stand on cannot be replaced any more (R10, `questions.effects_after`).
     extra.effect_answers[key] = extra.answers
 
 

@@ -284,6 +284,7 @@ class ParallelTasks:
             control.on_halt.remove(self.bell.set)
         for timer in self.rests:
             timer.cancel()
+        # A helper rings the bell when its node ends. The bell is cleared before each look, so that no ring is missed.
         until = monotonic() + self.wait_s
         self.bell.clear()
         while any(helper.task is not None for helper in self.helpers.copy()) and monotonic() < until:

@@ -164,6 +164,7 @@ def outcome(engine: RunState, task: Task) -> None:
         fates(engine, task)
         child = extra.child
         if child is not None and engine.log is not None:
+            # A nested graph has no commits of its own (R17): first what it staged on the way, then what is newer.
             engine.log.extend(child.settled)
             engine.log.extend(take(child))
             child.settled = []

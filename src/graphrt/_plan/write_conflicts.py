@@ -225,7 +225,11 @@ class _Search:
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()
 
     def _meet(self, now: dict[int, int]) -> None:
-        """Put the writers of a field that run now under different labels into one set."""
+        """Put the writers of a field that run in the same superstep under different labels into one set.
+
+        Args:
+            now: Nodes of the superstep, with their labels.
+        """
         first: dict[str, int] = {}
         other: dict[str, int] = {}
         for at in sorted(now):
