@@ -48,6 +48,22 @@ class Recorder(Protocol):
     ) -> Sequence[Entry]: ...
 
 
+class RunWatcher(Protocol):
+    """The part of `_runs.listeners.RunWatcher` that is used here."""
+
+    def attempt(self, task: str, node: str, attempt: int, /) -> Callable[[str, str | None], None]:
+        """Note that an attempt begins, in whose context this is called; return what is called at its end."""
+        ...
+
+    def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
+        """Note that a store took a commit."""
+        ...
+
+    def ended(self, error: BaseException | None, /) -> None:
+        """Note that the run is closed."""
+        ...
+
+
 class Stager(Protocol):
     """Function that stores events of the open superstep beside the journal, until its commit."""
 
@@ -96,6 +112,7 @@ class RunServices:
         "thread",
         "timed",
         "warnings",
+        "watcher",
     )
 
     def __init__(
@@ -150,6 +167,8 @@ class RunServices:
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
         """True if each outcome is staged as soon as its task ends, because the store keeps it durably (rule R9)."""
+        self.watcher: RunWatcher | None = None
+        """Sees when attempts and calls begin and end; None if no sink wants to."""
         self.timed: bool = False
         """True if the durations of tasks are measured, which steps show."""
 

@@ -10,6 +10,7 @@ Commits that wait are merged into few: their records are joined, and a later `un
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, final
 
@@ -33,6 +34,14 @@ class Recorder(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Sees how long commits take; the part of `_runs.listeners.RunWatcher` that is used here."""
+
+    def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
+        """Note that the store took a commit."""
+        ...
+
+
 @final
 class CommitQueue:
     """The commits of one claim, on their way to the store.
@@ -53,6 +62,7 @@ class CommitQueue:
         "_waiting",
         "_worker",
         "recorder",
+        "watcher",
     )
 
     def __init__(self, store: Store, claim: Claim, mode: Durability) -> None:
@@ -60,6 +70,8 @@ class CommitQueue:
         self._claim = claim
         self.recorder: Recorder | None = None
         """Records each commit once it is stored; None without an audit log."""
+        self.watcher: Watcher | None = None
+        """Sees how long each commit takes; None if no sink wants to."""
         self._mode = mode
         self._released = False
         """Whether the claim was given back, which the last commit can do itself."""
@@ -91,7 +103,10 @@ class CommitQueue:
             ConflictError: The claim is void.
         """
         if self._mode == "sync" or self._done:
-            self._store.commit(self._claim, commit)
+            if self.watcher is None:
+                self._store.commit(self._claim, commit)
+            else:
+                self._commit(commit)
             if self.recorder is not None:
                 self._record(self.recorder, commit)
             self._released = commit.release
@@ -115,6 +130,16 @@ class CommitQueue:
             self._waiting.append(commit)
             self._size += count
             more.notify_all()
+
+    def _commit(self, commit: Commit) -> None:
+        """Store *commit*, and tell the watcher how long that took, if there is one."""
+        started = time.perf_counter()
+        self._store.commit(self._claim, commit)
+        if self.watcher is not None:
+            records, blobs = commit.records, commit.blobs
+            sizes = [len(one.body) for one in records if one.body.__class__ is bytes] + [*map(len, blobs.values())]
+            count = sum(record.count for record in records)
+            self.watcher.committed(commit.expected + count, count, sum(sizes), time.perf_counter() - started)
 
     @staticmethod
     def _record(recorder: Recorder, commit: Commit) -> None:
@@ -140,7 +165,7 @@ class CommitQueue:
                 self._busy = True
             for merged in merged_groups(batch):
                 try:
-                    self._store.commit(self._claim, merged)
+                    self._commit(merged)
                     if self.recorder is not None:
                         self._record(self.recorder, merged)
                 except BaseException as error:  # noqa: BLE001 - the next call raises it
@@ -176,7 +201,7 @@ class CommitQueue:
         waiting, self._waiting = self._waiting, []
         for merged in merged_groups(waiting):
             try:
-                self._store.commit(self._claim, merged)
+                self._commit(merged)
                 if self.recorder is not None:
                     self._record(self.recorder, merged)
             except BaseException as error:

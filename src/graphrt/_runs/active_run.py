@@ -20,6 +20,7 @@ from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, Watch, run
 from graphrt._journal import commit_queue, leases, name_table, writer
+from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
@@ -45,7 +46,7 @@ class ActiveRun:
         watch: What the caller wants published; None publishes nothing.
     """
 
-    __slots__ = ("_journal", "claim", "config", "control", "engine", "listening", "services", "watch")
+    __slots__ = ("_journal", "_sinks", "claim", "config", "control", "engine", "listening", "services", "watch")
 
     def __init__(
         self,
@@ -84,7 +85,10 @@ class ActiveRun:
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
         # Events are built only if something reads them: a stream, the journal of a thread, or a sink.
-        self.listening: bool = listen or claim is not None or bool(config.sinks)
+        self._sinks: tuple[listeners.Sink, ...] = ()
+        if config.sinks or run_log.wanted():
+            self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
+        self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
         if self.listening:
             self._open_journal(fold, listen=listen)
@@ -96,7 +100,7 @@ class ActiveRun:
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         config, engine, services, claim = self.config, self.engine, self.services, self.claim
         run_id = services.run_id
-        journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=config.sinks, watched=listen)
+        journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=self._sinks, watched=listen)
         engine.identify(run_id)
         services.record, services.show = journal.write, journal.show
         store = config.store
@@ -117,6 +121,7 @@ class ActiveRun:
                 chain = fold.chain if fold is not None else chain_of(claim.thread, None, config.keys)
             commits = commit_queue.CommitQueue(store, claim, config.durability)
             commits.recorder = config.recorder(store, claim.thread, chain)
+            commits.watcher = services.watcher
             journal.keep(
                 commits,
                 engine,
@@ -135,12 +140,26 @@ class ActiveRun:
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
             # Steps of the fast path are written without building events, if nothing but the store reads them.
-            if not config.sinks and not listen and engine.recorder is None:
+            if not self._sinks and not listen and engine.recorder is None:
                 engine.write_steps_with(journal.step if codec is None else tell)
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
         self._journal = journal
+
+    def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
+        """Return what the listeners are told of this run."""
+        config, claim = self.config, self.claim
+        thread = claim.thread if claim is not None else None
+        return listeners.OpenedRun(
+            graph=self.engine.plan.name,
+            thread=thread,
+            run=self.services.run_id,
+            seq=fold.seq if fold is not None else 0,
+            # The claim was free although the thread was running: nobody ended the run that had it.
+            taken_over=claim is not None and claim.head.seq > 0 and claim.head.status == "running",
+            entries=lambda after: entries.entries(config, thread, after=after) if thread is not None else iter(()),
+        )
 
     @property
     def seq(self) -> int:
@@ -188,6 +207,8 @@ class ActiveRun:
             self._warn_of_values()
         result: RunResult[Any] = RunResult(self.engine, services, status)
         self.close()
+        if services.watcher is not None:
+            services.watcher.ended(None)
         return result
 
     def _warn_of_values(self) -> None:
@@ -207,6 +228,8 @@ class ActiveRun:
             self.close()
         except Exception as other:  # noqa: BLE001 - the first error is the one to raise
             error.add_note(f"Closing the run then failed: {type(other).__name__}: {other}")
+        if self.services.watcher is not None:
+            self.services.watcher.ended(error)
 
     def close(self) -> None:
         """Give back what the run holds, and report its usage to the agent that runs it, if one does.

@@ -21,6 +21,7 @@ from graphrt._journal.reader import WORLD, Reader
 from graphrt._journal.thread_fold import Fold, chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
+from graphrt._runs import listeners
 from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
 from graphrt._runs.run_config import RunConfig
@@ -33,7 +34,7 @@ from graphrt.stores.protocol import Head, Loaded, Status, Store
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
     """Return a journal that continues a folded thread."""
     run = fold.run or config.ids()
-    journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
+    journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)
     bytes_ = store.durable or bool(fold.meta.get("chained"))  # else the store keeps events as objects
     journal.keep(
@@ -115,7 +116,7 @@ def _begin_fork(
     engine, source = fold.engine, fold.reader.thread
     chained = config.chains(store)
     run = fold.run or config.ids()
-    journal = Journal(clock=config.clock, run_id=run, sinks=config.sinks)
+    journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     chain = chain_of(commits.claim.thread, None, config.keys) if chained else None
     commits.recorder = config.recorder(store, commits.claim.thread, chain)
     meta = {"chained": commits.claim.thread if chained else None}

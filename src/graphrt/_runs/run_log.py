@@ -1,0 +1,211 @@
+"""The log of runs: journal entries as records of the logger `graphrt.runs`, for the standard library's `logging`.
+
+Records have names, numbers and ids. They never have values of the state, prompts, answers or the texts of errors, all
+of which may be confidential; the journal has them. The life of runs is at INFO, each step at DEBUG, and nothing is above
+INFO, because what fails is raised as well.
+
+`logging` is not imported here: in a process that never imported it, nothing can be listening.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphrt import events
+from graphrt.events import Entry, Event
+
+__all__ = ["LOGGER", "RunLog", "wanted"]
+
+LOGGER: Final = "graphrt.runs"
+"""Name of the logger."""
+_INFO: Final = 20
+"""`logging.INFO`."""
+_DEBUG: Final = 10
+"""`logging.DEBUG`."""
+_PREFIX: Final = "graphrt_"
+"""Begins the name of each extra field: a record has a `thread` of its own, which is a worker thread."""
+
+
+class _Process:
+    """The logger of this process."""
+
+    logger: Any = None
+    """None until `logging` was found to be imported."""
+
+
+def wanted() -> bool:
+    """Return whether anything listens to the log at INFO or below."""
+    logger = _Process.logger
+    if logger is None:
+        logging: Any = sys.modules.get("logging")
+        if logging is None or not hasattr(logging, "NullHandler"):  # another thread is importing it just now
+            return False
+        # Without a handler, `logging` would print warnings of our tree to stderr.
+        logging.getLogger("graphrt").addHandler(logging.NullHandler())
+        logger = _Process.logger = logging.getLogger(LOGGER)
+    listens: bool = logger.isEnabledFor(_INFO)
+    return listens
+
+
+class RunLog:
+    """A sink that logs the entries of one run.
+
+    Args:
+        graph: Name of the graph.
+        taken_over: Whether the run took its thread over from an owner that died.
+    """
+
+    __slots__ = ("_graph", "_taken_over")
+
+    def __init__(self, graph: str, *, taken_over: bool = False) -> None:
+        self._graph = graph
+        self._taken_over = taken_over
+
+    def __call__(self, entry: Entry) -> None:
+        logger = _Process.logger
+        if self._taken_over:
+            self._taken_over = False
+            self._log(logger, entry, _INFO, "thread taken over: its owner died while it ran", {})
+        known = _RECORDS.get(entry.event.__class__)
+        if known is None:
+            return
+        level, tell = known
+        if entry.path and level == _INFO and isinstance(entry.event, _ENDS):
+            level = _DEBUG  # a nested graph ended, not the run
+        if logger.isEnabledFor(level):
+            text, fields = tell(entry.event)
+            self._log(logger, entry, level, text, fields)
+
+    def _log(self, logger: Any, entry: Entry, level: int, text: str, fields: dict[str, Any]) -> None:
+        given: dict[str, Any] = {
+            "graph": self._graph,
+            "thread": entry.thread,
+            "run": entry.run,
+            "seq": entry.seq,
+            "event": events.event_kind(entry.event),
+            **fields,
+        }
+        extra = {f"{_PREFIX}{name}": value for name, value in given.items()}
+        thread = f"thread {entry.thread!r}" if entry.thread is not None else f"run {entry.run!r}"
+        # Arguments, not a finished text: handlers that group records do so by the text before formatting.
+        logger.log(level, "%s [graph %r, %s, seq %d]", text, self._graph, thread, entry.seq, extra=extra)
+
+
+_ENDS: Final = (events.RunCompleted, events.RunCancelled, events.RunFailed, events.RunInterrupted)
+Told = tuple[str, dict[str, Any]]
+"""The text of a record, and its fields beyond those of every record."""
+
+
+def _of_task(event: Any) -> dict[str, Any]:
+    """Fields of a record about a task; the node's name is in the task's id, if the event does not have it."""
+    task: str = event.task
+    node = getattr(event, "node", None)
+    return {"task": task, "node": node if node is not None else task.rpartition("/")[2].partition(":")[2]}
+
+
+def _started(event: events.RunStarted) -> Told:
+    return ("run started" if event.fresh else "run started on an existing thread"), {}
+
+
+def _resumed(event: events.RunResumed) -> Told:
+    return f"run continued by {event.verb}()", {"verb": event.verb}
+
+
+def _completed(event: events.RunCompleted) -> Told:
+    return f"run completed after {event.steps} supersteps", {"steps": event.steps}
+
+
+def _interrupted(event: events.RunInterrupted) -> Told:
+    return f"run paused: {len(event.interrupts)} questions are open", {"questions": len(event.interrupts)}
+
+
+def _failed(event: events.RunFailed) -> Told:
+    return f"run failed with {event.error}", {"node": event.node, "error": event.error}
+
+
+def _retried(event: events.TaskRetried) -> Told:
+    text = (
+        f"attempt {event.attempt} of node {event.node!r} failed with {event.error}; the next is in {event.delay_s:g} s"
+    )
+    return text, {**_of_task(event), "attempt": event.attempt, "error": event.error, "delay_s": event.delay_s}
+
+
+def _task_failed(event: events.TaskFailed) -> Told:
+    handled = f"; {event.handler!r} handles it" if event.handler is not None else ""
+    return f"node {event.node!r} failed with {event.error}{handled}", {**_of_task(event), "error": event.error}
+
+
+def _asked(event: events.InterruptRaised) -> Told:
+    return f"node {event.node!r} asks a question of the kind {event.kind!r}", {**_of_task(event), "kind": event.kind}
+
+
+def _granted(event: events.BudgetGranted) -> Told:
+    more = event.amounts
+    text = f"a budget was raised by {more.tokens} tokens, {more.microusd / 1e6:g} USD and {more.calls} calls"
+    return text, _of_task(event)
+
+
+def _abandoned(event: events.SuperstepAbandoned) -> Told:
+    return f"superstep {event.superstep} was abandoned with {len(event.tasks)} tasks", {"superstep": event.superstep}
+
+
+def _fatigued(event: events.NodeFatigued) -> Told:
+    text = f"node {event.node!r} was due more often than its {event.visits} visits; the route leads to {event.route!r}"
+    return text, {"node": event.node, "visits": event.visits}
+
+
+def _forked(event: events.ThreadForked) -> Told:
+    return f"thread forked from {event.source!r} at {event.at}", {"source": event.source, "at": event.at}
+
+
+def _updated(event: events.ThreadUpdated) -> Told:
+    return f"thread edited: {len(event.values)} fields", {"node": event.as_node}
+
+
+def _used(event: events.ModelReplied | events.UsageRecorded) -> Told:
+    usage = event.usage
+    spent = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return f"model {event.model or 'of an unknown name'} answered", {**_of_task(event), "model": event.model, **spent}
+
+
+def _committed(event: events.SuperstepCommitted) -> Told:
+    return f"superstep {event.superstep} committed", {"superstep": event.superstep}
+
+
+def _plain(text: str) -> Callable[[Any], Told]:
+    return lambda event: (text, _of_task(event) if hasattr(event, "task") else {})
+
+
+_RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
+    events.RunStarted: (_INFO, _started),
+    events.RunResumed: (_INFO, _resumed),
+    events.RunCompleted: (_INFO, _completed),
+    events.RunInterrupted: (_INFO, _interrupted),
+    events.RunCancelled: (_INFO, _plain("run cancelled")),
+    events.RunFailed: (_INFO, _failed),
+    events.TaskRetried: (_INFO, _retried),
+    events.TaskFailed: (_INFO, _task_failed),
+    events.OutcomeDropped: (_INFO, _plain("an outcome came too late and was dropped")),
+    events.NodeFatigued: (_INFO, _fatigued),
+    events.InterruptRaised: (_INFO, _asked),
+    events.InterruptAnswered: (_INFO, _plain("a question was answered")),
+    events.InterruptExpired: (_INFO, _plain("a question expired")),
+    events.InterruptWithdrawn: (_INFO, _plain("a question was withdrawn")),
+    events.BudgetGranted: (_INFO, _granted),
+    events.SuperstepAbandoned: (_INFO, _abandoned),
+    events.ThreadForked: (_INFO, _forked),
+    events.ThreadMigrated: (_INFO, _plain("thread migrated to a changed graph")),
+    events.ThreadUpdated: (_INFO, _updated),
+    events.HistoryPruned: (_INFO, _plain("history pruned")),
+    events.TaskSucceeded: (_DEBUG, lambda event: (f"node {event.node!r} finished", _of_task(event))),
+    events.SuperstepCommitted: (_DEBUG, _committed),
+    events.ModelReplied: (_DEBUG, _used),
+    events.UsageRecorded: (_DEBUG, _used),
+    events.BudgetHeld: (_DEBUG, _plain("amounts were reserved for a model call")),
+    events.BudgetReleased: (_DEBUG, _plain("reserved amounts were given back")),
+    events.EffectStarted: (_DEBUG, _plain("an effect starts")),
+    events.EffectRecorded: (_DEBUG, _plain("an effect was recorded")),
+}
+"""Level and text of each event that is logged."""
