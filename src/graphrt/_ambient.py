@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NODE", "PARENT_AGENT", "REPLACED", "SLEEP", "Above", "called", "live", "running"]
+__all__ = ["NODE", "PARENT_AGENT", "REPLACED", "SLEEP", "WATCHER", "Above", "called", "live", "running"]
 
 NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
 """The Context of the async node that is running, or of the sync node whose `ctx.call` is running; None elsewhere.
@@ -50,6 +50,9 @@ REPLACED: Final[ContextVar[tuple[Any, ...]]] = ContextVar("graphrt_replaced_mode
 """Replacements for the models of agents, innermost last: see `graphrt.harness.agent._model_overrides` and decision 0039."""
 SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = ContextVar("graphrt_sleep", default=None)
 """Function that makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
+
+WATCHER: Final[ContextVar[Any]] = ContextVar("graphrt_watcher", default=None)
+"""The `RunWatcher` of the attempt that is running, which sees its model and tool calls; None if no sink watches."""
 
 
 def called() -> Any:

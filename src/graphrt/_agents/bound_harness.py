@@ -12,6 +12,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
+from graphrt._ambient import WATCHER
 from graphrt._drivers.message_item import MessageItem
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
@@ -154,6 +155,9 @@ class BoundHarness(Generic[OutputT_co]):
         key = f"{path}1"
 
         async def call() -> AgentReply:
+            watcher = WATCHER.get()
+            if watcher is not None:
+                watcher.asks(_profile(harness).name, prompt)
             if show is not None and hasattr(harness, "stream"):
                 streamed = await _streamed(harness, prompt, options, show)
                 _check_usage(harness, streamed)

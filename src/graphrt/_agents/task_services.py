@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from graphrt._agents.bound_harness import BoundHarness, tell_forgotten
 from graphrt._agents.budget_grants import grant, owner, was_granted
 from graphrt._agents.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
-from graphrt._ambient import PARENT_AGENT
+from graphrt._ambient import PARENT_AGENT, WATCHER
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.ctx_effects import EffectKind, perform_async
 from graphrt._drivers.message_item import MessageItem
@@ -197,7 +197,11 @@ class TaskServices:
         if known is not None:
             self.account()
             return reply_from(own(known.data), known.usage, known.model), True
-        response = await call()
+        watcher = WATCHER.get()
+        if watcher is None:
+            response = await call()
+        else:
+            response = await watcher.model_call(task.id, asked.failed_attempts, key, call)
         if not is_plain(response):
             usage: Usage | None = getattr(response, "usage", None)
             await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(response, "model", None))

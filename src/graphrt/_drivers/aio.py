@@ -23,7 +23,7 @@ from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.sync import Watcher
 from graphrt._engine.task import STOPPED, Failed, Task
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
-from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC
+from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC, CALL_WITH_CONTEXT
 from graphrt.events import Entry
 from graphrt.limits import Limits
 
@@ -65,6 +65,7 @@ class AioDriver:
             BaseException: What the flow raises.
         """
         send = flow.send
+        is_watched = self.services.watcher is not None  # a watcher hears of attempts from `invoke` alone
         reply: Any = None
         error: BaseException | None = None
         try:
@@ -73,7 +74,7 @@ class AioDriver:
                 error = None
                 try:
                     if effect.__class__ is Task:
-                        plain = effect.plain
+                        plain = CALL_WITH_CONTEXT if is_watched else effect.plain
                         # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
                         # outside (`watched`): its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:

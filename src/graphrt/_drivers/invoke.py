@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, final
 
 from graphrt import _retry_policy as retry
-from graphrt._ambient import NODE
+from graphrt._ambient import NODE, WATCHER
 from graphrt._drivers.context import Context
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.suspended import Suspended
@@ -21,6 +21,7 @@ from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._flows.live import live
+from graphrt.commands import Interrupt
 from graphrt.errors import GraphrtError, LimitError, StoreError, said
 from graphrt.errors._codes.nodes import SWALLOWED_INTERRUPT
 
@@ -35,13 +36,14 @@ class Escaped:
         self.error = error
 
 
-def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
+def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any], *, is_watched: bool = False) -> Any:
     """Run the node of *task* in this thread. An async node runs on the private loop thread while this one waits.
 
     Args:
         services: What the tasks of the run share.
         task: The task to run.
         drive: Drives the flow of a nested graph, if that is the body of the task.
+        is_watched: Whether the run's watcher, if there is one, knows of the attempt already.
 
     Returns:
         The reply, for `Engine.report`.
@@ -51,6 +53,8 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         BaseException: The node raised an error that is not an Exception, for instance KeyboardInterrupt.
     """
     node = task.node
+    if services.watcher is not None and not is_watched and not node.is_async:  # else `ainvoke` tells it
+        return watched(services, task, drive)
     if services.control.live and not node.is_async:  # else `ainvoke` shows it
         started_live(services, task)
     if node.child is not None:
@@ -98,6 +102,49 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     return reply if context is None or context._kept is None else context._charged(reply)
 
 
+def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
+    """Do as `invoke` does, and tell the run's watcher when the attempt begins and ends."""
+    watcher = services.watcher
+    assert watcher is not None  # noqa: S101 - the caller checked
+    token = WATCHER.set(watcher)
+    reply: Any = STOPPED  # what stays if the attempt raises
+    end = watcher.attempt(task.id, task.node.name, task.attempt)
+    try:
+        reply = invoke(services, task, drive, is_watched=True)
+        return reply
+    finally:
+        end(*outcome_of(reply))
+        WATCHER.reset(token)
+
+
+async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
+    """Do as `ainvoke` does, and tell the run's watcher when the attempt begins and ends."""
+    watcher = services.watcher
+    assert watcher is not None  # noqa: S101 - the caller checked
+    token = WATCHER.set(watcher)
+    reply: Any = STOPPED  # what stays if the attempt raises
+    end = watcher.attempt(task.id, task.node.name, task.attempt)
+    try:
+        reply = await ainvoke(services, task, drive, is_watched=True)
+        return reply
+    finally:
+        end(*outcome_of(reply))
+        WATCHER.reset(token)
+
+
+def outcome_of(reply: Any) -> tuple[str, str | None]:
+    """Return how an attempt with *reply* ended, as a `RunWatcher` is told it: a word, and the class of an error."""
+    match reply:
+        case Failed():
+            return "error", type(reply.error).__name__
+        case TimedOut():
+            return "error", "TimeoutError"
+        case Asked() | Interrupt():
+            return "interrupted", None
+        case _:
+            return ("stopped" if reply is STOPPED else "success"), None
+
+
 def started_live(services: RunServices, task: Task) -> None:
     """Show on the stream mode `live` that an attempt of *task* starts."""
     if services.emit is not None:
@@ -143,13 +190,20 @@ def on_loop(services: RunServices, task: Task) -> Any:
         control.on_halt.remove(running.cancel)
 
 
-async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
+async def ainvoke(
+    services: RunServices,
+    task: Task,
+    drive: Callable[[Flow, Task], Awaitable[Any]] | None,
+    *,
+    is_watched: bool = False,
+) -> Any:
     """Run the node of *task* on the running loop and return its reply, as `invoke` does.
 
     Args:
         services: What the tasks of the run share.
         task: The task to run.
         drive: Drives the flow of a nested graph; None where only nodes are run.
+        is_watched: As for `invoke`.
 
     Raises:
         CancelledError: The surrounding asyncio task was cancelled.
@@ -159,6 +213,8 @@ async def ainvoke(services: RunServices, task: Task, drive: Callable[[Flow, Task
     import asyncio
 
     node = task.node
+    if services.watcher is not None and not is_watched:
+        return await awatched(services, task, drive)
     if services.control.live:
         started_live(services, task)
     started = monotonic() if services.timed else 0.0

@@ -77,12 +77,14 @@ class SyncDriver:
             BaseException: What the flow raises.
         """
         send = flow.send
+        # 1 is CALL_SYNC: on the fast path (decision 0004) the node is called here, without `invoke`. A watcher hears of
+        # attempts from `invoke` alone.
+        plainly = 1 if self.services.watcher is None else None
         try:
             effect = send(None)
             while True:
                 try:
-                    # 1 is CALL_SYNC: on the fast path (decision 0004) the node is called here, without `invoke`.
-                    if effect.__class__ is Task and effect.plain == 1:
+                    if effect.__class__ is Task and effect.plain == plainly:
                         reply = effect.node.fn(effect.state)
                     elif effect is TELL:
                         reply = self.services.tell()
@@ -114,13 +116,14 @@ class SyncDriver:
             entries: True also yields each entry that is written, as ("events", entry).
         """
         send, now = flow.send, monotonic
+        plainly = 1 if self.services.watcher is None else None  # as in `drive`
         try:
             effect = send(None)
             while True:
                 reply: Any = None
                 kind: Any = effect.__class__
                 try:
-                    if kind is Task and effect.plain == 1:  # CALL_SYNC, as in `drive`; steps show its duration
+                    if kind is Task and effect.plain == plainly:  # steps show its duration
                         started = now()
                         reply = effect.node.fn(effect.state)
                         effect.duration_s = now() - started

@@ -22,10 +22,10 @@ from graphrt._flows.run import Watch
 from graphrt._journal import batch, leases
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
-from graphrt._runs import loading, run_once
+from graphrt._runs import listeners, loading, run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import InputError
+from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
     BAD_TOKEN_BUDGET,
     INPUT_NOT_STORABLE,
@@ -86,7 +86,7 @@ def begin(
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
     if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
         raise batch.no_time(at)
-    claim = leases.take(store, thread_id, create=True, lease_s=config.lease_s, at=at)
+    claim = claimed(config, store, thread_id, create=True, at=at)
     opened_run: ActiveRun | None = None
     try:
         if claim.head.seq == 0:
@@ -115,6 +115,15 @@ def begin(
         raise
     config.active.add(thread_id, started.control)
     return started
+
+
+def claimed(config: RunConfig, store: Store, thread: str, *, create: bool, at: float) -> Claim:
+    """Claim *thread* for a run; see `leases.take`. Sinks that count conflicts are told of one."""
+    try:
+        return leases.take(store, thread, create=create, lease_s=config.lease_s, at=at)
+    except ConflictError:
+        listeners.conflicted(config)
+        raise
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:

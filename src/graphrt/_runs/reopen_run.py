@@ -15,7 +15,6 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.pausing import EXPIRED, answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._flows.run import Watch
-from graphrt._journal import leases
 from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
@@ -123,7 +122,7 @@ def continued(
     store = loading.the_store(config)
     check_id(thread_id)
     # A claim uses *at* for the creation time of a new thread only.
-    claim = leases.take(store, thread_id, create=False, lease_s=config.lease_s, at=0.0)
+    claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
     opened: ActiveRun | None = None
     try:
         loaded = store.load(thread_id)

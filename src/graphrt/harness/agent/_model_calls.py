@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
+from graphrt._ambient import WATCHER
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.events import Usage
@@ -152,6 +153,9 @@ class Caller:
 
     async def _invoke(self, model: ChatModel, request: ModelRequest) -> ModelResponse:
         emit = self._emit
+        watcher = WATCHER.get()
+        if watcher is not None:
+            watcher.asks(model.profile.name, request.messages)
         response: Any = None
         if emit is None:
             response = await model.invoke(request)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
+from graphrt._ambient import WATCHER
 from graphrt.errors import (
     BudgetExceededError,
     ModelRequestForbiddenError,
@@ -195,7 +196,11 @@ class Tooling:
 
         async def make() -> dict[str, Any]:
             nonlocal value, shown
-            done = await self._call(one)
+            watcher = WATCHER.get()
+            if watcher is None:
+                done = await self._call(one)
+            else:
+                done = await watcher.tool_call(call, lambda: self._call(one))
             value, shown = done.value, done.made or call
             used = {} if done.usage is None else {"usage": usage_to(done.usage)}
             return {"text": done.text, "error": done.error, **used}

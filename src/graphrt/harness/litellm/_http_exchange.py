@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -84,6 +84,8 @@ class Exchange:
     """HTTP status of the latest answer, before any library interprets it; None before the first."""
     request_id: str | None = None
     """The provider's id of the request, from the headers of the latest answer; None if there is none."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers to send in addition, such as those that carry the caller's trace."""
     ends: list[bytes] = field(default_factory=list[bytes])
     """The `[DONE]` marks seen in a stream; no library passes them on."""
 
@@ -108,6 +110,7 @@ def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) ->
         if exchange is None:
             return await handle(self, request)
         request.headers["accept-encoding"] = "identity"
+        request.headers.update(exchange.headers)
         response = await handle(self, request)
         try:
             pieces = _opened(exchange, request, response)
@@ -129,6 +132,7 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
         if exchange is None:
             return handle(self, request)
         request.headers["accept-encoding"] = "identity"
+        request.headers.update(exchange.headers)
         response = handle(self, request)
         try:
             pieces = _opened(exchange, request, response)

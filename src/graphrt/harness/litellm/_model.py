@@ -14,6 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from graphrt._ambient import WATCHER
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import HarnessError, MissingExtraError
 from graphrt.errors._codes.models import (
@@ -215,7 +216,9 @@ class LiteLLMModel:
         _refuse_unguarded(request.model or self._name, request.options)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
-        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind))
+        watcher = WATCHER.get()
+        headers = {} if watcher is None else watcher.headers()
+        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind, headers=headers))
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
