@@ -42,3 +42,20 @@ def test_sinks_of_an_asyncio_run_are_called_on_its_loop(tmp_path: Path) -> None:
         "RunCompleted",
     ]
     assert {ident for _, ident in called} == {threading.get_ident()}
+
+
+def test_sink_gets_the_first_entry_of_a_fork_with_the_id_of_the_fork(tmp_path: Path) -> None:
+    g = GraphBuilder(State, name="g")
+    g.add_node("a", lambda state: {"notes": ["x"]}).add_edge(START, "a").add_edge("a", END)
+    seen: list[tuple[str, str | None]] = []
+    with Runtime(
+        g.compile(),
+        store=f"sqlite:///{tmp_path / 'runs.db'}",
+        sinks=[lambda entry: seen.append((type(entry.event).__name__, entry.thread))],
+    ) as runtime:
+        runtime.run({}, thread="source")
+        runtime.fork("source", at=runtime.state("source").seq, to="copy")
+        runtime.update("copy", {"notes": ["y"]})
+
+    assert seen[-2:] == [("ThreadForked", "copy"), ("ThreadUpdated", "copy")]
+    assert {thread for _, thread in seen[:-2]} == {"source"}

@@ -172,7 +172,7 @@ class Journal:
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
                 return []
-            made = batch.entries(first, self._engine and self._engine.thread)
+            made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source
             # Sinks and callers get copies (decision 0042).
             entries = [replace(entry, event=handed(entry.event)) for entry in made]
             self.show(entries if show else ())
