@@ -1,6 +1,6 @@
 """Who hears of a run: the sinks of its runtime, those of them that watch each run more closely, and the log.
 
-A sink with the method `__graphrt_watch__` is asked for a watcher of each run. A watcher gets the run's entries as a sink
+A sink with the method `__graphrt_watch__` is asked for a watcher of each run, and may return None. A watcher gets the run's entries as a sink
 does, and besides it sees what no journal can hold, since a journal must be the same whoever was faster (R13): when
 attempts, model calls, tool calls and commits begin and end. Nothing here is called while there is neither sink nor log.
 """
@@ -94,7 +94,9 @@ def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], R
         if watch is None:
             heard.append(sink)
             continue
-        one: RunWatcher = watch(opened)
+        one: RunWatcher | None = watch(opened)
+        if one is None:
+            continue
         heard.append(one)
         watcher = watcher if watcher is not None else one
     if run_log.wanted():
