@@ -3,7 +3,7 @@
 The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0110 and 0153, docs/explanation/floors.md):
 
     8 doors     testing
-    7 wings     nodes, compat, workers
+    7 wings     nodes, otel, workers, compat
     6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows

@@ -7,6 +7,8 @@ runtime, perhaps worker threads. `ended`, `broke` and `close` give them back: on
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt._agents.of_run import RunAgents
@@ -29,6 +31,7 @@ from graphrt.stores.protocol import Claim
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
+    from graphrt.events import Entry
 
 
 @final
@@ -158,7 +161,7 @@ class ActiveRun:
             seq=fold.seq if fold is not None else 0,
             # The claim was free although the thread was running: nobody ended the run that had it.
             taken_over=claim is not None and claim.head.seq > 0 and claim.head.status == "running",
-            entries=lambda after: entries.entries(config, thread, after=after) if thread is not None else iter(()),
+            entries=partial(_entries, config, thread),
         )
 
     @property
@@ -253,6 +256,11 @@ class ActiveRun:
                     self._journal.close()
             finally:
                 self.config.active.closed(self.control)  # last: this may close the store
+
+
+def _entries(config: RunConfig, thread: str | None, after: int) -> Iterator[Entry]:
+    """Read the entries of *thread* after a number; none without a thread."""
+    return entries.entries(config, thread, after=after) if thread is not None else iter(())
 
 
 _NOBODY = Watch()

@@ -1,0 +1,126 @@
+"""The way from a run to a tracer: a bounded queue, and one worker thread that works it off.
+
+A run only appends to the queue. An exporter that hangs, raises or is slow therefore costs spans and no run; the first
+loss is told by a warning. What the work is belongs to the caller.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["Delivery"]
+
+MOST_WAITING: Final = 16_384
+"""Most pieces of work in the queue: the entries of some 5,000 steps. More are dropped."""
+PAUSE_S: Final = 0.05
+"""Seconds that pieces are collected for, before the worker thread wakes up: it competes with the run for the
+interpreter, so it should do so seldom."""
+AT_EXIT_S: Final = 5.0
+"""Seconds that the end of the process waits for the queue."""
+
+
+class Delivery:
+    """A queue of function calls, made in order on a worker thread, which starts with the first and after a fork."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._work: Final = threading.Event()
+        """Set while there may be work."""
+        self._hurry: Final = threading.Event()
+        """Set while `flush` waits."""
+        self._starting: Final = threading.Lock()
+        self._pid = 0
+        self._warned = False
+        self.dropped = 0
+        """Pieces of work that the queue had no room for."""
+        atexit.register(_flush_at_exit, weakref.ref(self))
+
+    def start(self) -> None:
+        """Start the worker thread, if this process has none."""
+        if self._pid == os.getpid():
+            return
+        with self._starting:
+            if self._pid != os.getpid():
+                self._queue.clear()  # after a fork: the parent delivers what it had queued
+                self._pid = os.getpid()
+                threading.Thread(target=_serve, args=(weakref.ref(self),), name="graphrt-otel", daemon=True).start()
+
+    def put(self, call: Callable[..., None], *args: Any) -> None:
+        """Queue a call. It never waits and never raises."""
+        queue = self._queue
+        if len(queue) >= MOST_WAITING:
+            self.dropped += 1
+            self.warn(f"more than {MOST_WAITING} pieces of telemetry wait, so that later ones are dropped")
+            return
+        queue.append((call, args))
+        if not self._work.is_set():
+            self._work.set()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything that was queued before is delivered; return False if that takes longer."""
+        # The mark goes through the queue, also through an empty one: its last piece may be in the works.
+        if self._pid != os.getpid():
+            return True
+        done = threading.Event()
+        self._queue.append((done.set, ()))
+        self._hurry.set()
+        self._work.set()
+        try:
+            return done.wait(timeout_s)
+        finally:
+            self._hurry.clear()
+
+    def warn(self, problem: str) -> None:
+        """Say once that telemetry is lost; later problems have the same cause, or follow from it."""
+        if not self._warned:
+            self._warned = True
+            text = f"graphrt.otel: {problem}. Runs are not affected; this is said once."
+            try:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:  # warnings are errors here, and a run must not fail by one
+                import sys
+
+                print(text, file=sys.stderr)  # noqa: T201 - the only place left where a person may see it
+
+    def _drain(self) -> None:
+        queue = self._queue
+        while queue:
+            call, args = queue.popleft()
+            try:
+                call(*args)
+            except Exception as error:  # noqa: BLE001 - whatever an exporter raises, the next span may succeed
+                self.warn(f"telemetry is lost: {type(error).__name__}: {error}")
+
+
+def _serve(found: weakref.ref[Delivery]) -> None:
+    """Work off the queue until its owner is gone."""
+    while (delivery := found()) is not None:
+        work, hurry = delivery._work, delivery._hurry
+        del delivery  # so that it can be collected while this waits
+        if not work.wait(5.0):
+            continue
+        hurry.wait(PAUSE_S)
+        delivery = found()
+        if delivery is None:
+            return
+        work.clear()  # first: what is queued from here on sets it again
+        delivery._drain()
+        del delivery
+
+
+def _flush_at_exit(found: weakref.ref[Delivery]) -> None:
+    delivery = found()
+    if delivery is None:
+        return
+    started = time.monotonic()
+    if not delivery.flush(AT_EXIT_S):
+        waited = time.monotonic() - started
+        delivery.warn(f"the process ends with telemetry undelivered after {waited:.0f} s, as an exporter hangs")

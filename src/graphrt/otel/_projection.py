@@ -1,0 +1,397 @@
+"""The entries of a thread, folded into the spans of its trace. The same for a live run and for a stored journal.
+
+    run            from its first entry to its last                           parent: the thread's first run
+      superstep    from the commit before it to its own, if it has several tasks
+        task       likewise; a nested graph's tasks are below the task that it runs as
+          model    a recorded reply                                           stored traces only
+
+A live trace passes in what was measured. What nobody measured has the times of the superstep around it: a journal has
+one time for each commit, so that it is the same whoever was faster (R13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from graphrt import events
+from graphrt.events import Entry
+from graphrt.otel import _names
+from graphrt.otel._ids import model_span, root_span, run_span, superstep_span, task_span, trace_id_of
+from graphrt.otel._spans import SpanData, SpanLink, Value, usage_attributes
+
+__all__ = ["Measured", "Projection"]
+
+LOST: Final = "OwnerDied"
+"""`error.type` of a run that nobody ended."""
+_ENDS: Final = {
+    events.RunCompleted: "completed",
+    events.RunInterrupted: "interrupted",
+    events.RunCancelled: "cancelled",
+    events.RunFailed: "failed",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What a live run measured of a task: its attempts together."""
+
+    node: str
+    start_ns: int
+    end_ns: int
+    busy_ns: int
+    outcome: str
+    error: str | None
+
+
+@dataclass(slots=True)
+class _Task:
+    """What the entries of one run say of a task, until its superstep ends."""
+
+    node: str
+    outcome: str = "success"
+    error: str | None = None
+    goto: tuple[str, ...] | None = None
+    retries: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list[tuple[str, int, dict[str, Value]]])
+    models: list[events.ModelReplied] = field(default_factory=list[events.ModelReplied])
+
+
+@dataclass(slots=True)
+class _Run:
+    """The run that the entries are in."""
+
+    id: str
+    span: int
+    parent: int
+    start_ns: int
+    verb: str
+    links: list[SpanLink]
+    events: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list[tuple[str, int, dict[str, Value]]])
+
+
+_NOTES: Final[dict[type[Any], str]] = {
+    events.InterruptAnswered: _names.ANSWERED,
+    events.ThreadMigrated: _names.MIGRATED,
+    events.SuperstepAbandoned: _names.ABANDONED,
+    events.BudgetGranted: _names.GRANTED,
+}
+"""Events that a run shows as events of its span."""
+
+
+class Projection:
+    """Folds entries of one thread, in order, into spans.
+
+    Args:
+        trace: Id of the trace.
+        thread: Id of the thread; None for a run without one.
+        namespace: Namespace of trace ids, for links to other threads.
+        graph: Name of the graph, until an entry says it.
+        live: Whether the runs are watched: then only tasks that ran in the run have a span there, and model calls
+            have theirs already.
+        parent: Id of the span that the first run is below; 0 if it begins the trace.
+    """
+
+    def __init__(
+        self,
+        trace: int,
+        *,
+        thread: str | None,
+        namespace: str = "",
+        graph: str = "",
+        live: bool = False,
+        parent: int = 0,
+    ) -> None:
+        self._thread: Final = thread
+        self._trace: Final = trace
+        self._namespace: Final = namespace
+        self._graph = graph
+        self._live: Final = live
+        self._above: Final = parent
+        self._run: _Run | None = None
+        self._before: int | None = None
+        """Span of the run before; None if it is not known."""
+        self._last_ns = 0
+        self._begun: dict[str, int] = {}
+        """When the open superstep of each graph began, by its path."""
+        self._due: dict[str, int] = {}
+        """How many tasks that superstep has."""
+        self._tasks: dict[str, dict[str, _Task]] = {}
+        """Tasks with an entry since then."""
+        self.measured: dict[str, Measured] = {}
+        """What was measured of the run's tasks, by their ids."""
+        self.caller: SpanLink | None = None
+        """Span of another trace in which the run was called."""
+        self.taken_over = False
+        """Whether the next run took the thread over."""
+
+    def feed(self, entry: Entry) -> Iterator[SpanData]:
+        """Fold the next entry, and yield the 0..n spans that it ends."""
+        at, path = round(entry.at * 1e9), entry.path
+        event: Any = entry.event
+        match event:
+            case events.RunStarted() | events.RunResumed():
+                yield from self._begin(entry, at)
+            case events.RunCompleted() | events.RunInterrupted() | events.RunCancelled() | events.RunFailed():
+                if not path:
+                    error = event.error if isinstance(event, events.RunFailed) else None
+                    yield from self.end(at, _ENDS[type(event)], error)
+            case events.SuperstepCommitted():
+                yield from self._commit(path, at, event)
+            case events.TasksRouted() | events.ThreadUpdated():
+                if event.next is not None:
+                    self._begun[path], self._due[path] = at, len(event.next)
+                if entry.seq == 1:
+                    yield self._edit(at, [])
+            case events.ThreadForked():
+                source = trace_id_of(event.source, namespace=self._namespace)
+                self._due[""] = len(event.state.next)
+                yield self._edit(at, [SpanLink(source, root_span(source), "forked-from")], {_names.FORKED_AT: event.at})
+            case _:
+                self._tell(path, at, event)
+        self._last_ns = at
+
+    def end(self, at: int, status: str, error: str | None) -> Iterator[SpanData]:
+        """End the run, if one is open: its tasks that were not committed, its open supersteps, and itself."""
+        run = self._run
+        if run is None:
+            return
+        for task, measured in self.measured.items():  # an outcome that is staged has no entry yet
+            self._tasks.setdefault(_above(task), {}).setdefault(task, _Task(measured.node))
+        for path in list(self._tasks):
+            yield from self._superstep(path, at, None)
+        self.measured.clear()
+        attributes: dict[str, Value] = {
+            _names.OPERATION_NAME: _names.INVOKE_WORKFLOW,
+            _names.WORKFLOW_NAME: self._graph,
+            _names.RUN_ID: run.id,
+            _names.RUN_VERB: run.verb,
+            _names.RUN_STATUS: status,
+            **self._place(),
+        }
+        if self.taken_over and status != "lost":
+            attributes[_names.TAKEN_OVER] = True
+            self.taken_over = False
+        yield SpanData(
+            name=f"{_names.INVOKE_WORKFLOW} {self._graph}",
+            trace=self._trace,
+            span=run.span,
+            parent=run.parent,
+            start_ns=run.start_ns,
+            end_ns=at,
+            attributes=attributes,
+            links=run.links,
+            events=run.events,
+            error=error,
+        )
+        self._before, self._run = run.span, None
+
+    @property
+    def last_ns(self) -> int:
+        """Time of the last entry, in nanoseconds since the epoch; 0 before the first."""
+        return self._last_ns
+
+    def span_of_task(self, run: str, task: str) -> int:
+        """Return the id of the span of a task."""
+        return task_span(self._trace, run, task)
+
+    # -- runs ------------------------------------------------------------------------------------------------------------
+
+    def _place(self) -> dict[str, Value]:
+        return {} if self._thread is None else {_names.CONVERSATION_ID: self._thread}
+
+    def _begin(self, entry: Entry, at: int) -> Iterator[SpanData]:
+        event: Any = entry.event
+        if self._run is not None:  # an entry of another run, although this one has no end: its owner died
+            yield from self.end(self._last_ns, "lost", LOST)
+        started = isinstance(event, events.RunStarted)
+        if started:
+            self._graph = event.graph
+            self._begun.clear()
+            self._due.clear()
+        root = root_span(self._trace)
+        first = entry.seq == 1
+        links = [] if self._before is None else [SpanLink(self._trace, self._before, "previous-run")]
+        if self.caller is not None:
+            links.append(self.caller)
+            self.caller = None
+        self._run = _Run(
+            id=entry.run,
+            span=root if first and not self._above else run_span(self._trace, entry.run),
+            parent=self._above if first else root,
+            start_ns=at,
+            verb="run" if started else event.verb,
+            links=links,
+        )
+        self._tasks.clear()
+        # What was open is open again from now on: nothing ran in between.
+        self._begun = dict.fromkeys(self._begun, at)
+        self._begun[""] = at
+
+    def _edit(self, at: int, links: list[SpanLink], more: dict[str, Value] | None = None) -> SpanData:
+        """Return the span of what a thread began with in the place of a run."""
+        return SpanData(
+            name=f"{_names.EDIT} {self._graph}",
+            trace=self._trace,
+            span=root_span(self._trace),
+            parent=0,
+            start_ns=at,
+            end_ns=at,
+            attributes={**self._place(), **(more or {})},
+            links=links,
+        )
+
+    def _tell(self, path: str, at: int, event: Any) -> None:
+        """Note what *event* says of a task, or of the run."""
+        match event:
+            case events.TaskSucceeded():
+                if not event.edited:  # else nothing ran
+                    self._task(path, event).goto = event.goto
+            case events.TaskFailed():
+                task = self._task(path, event)
+                task.outcome, task.error = "error", event.error
+            case events.InterruptRaised():
+                self._task(path, event).outcome = "interrupted"
+            case events.TaskRetried():
+                told: dict[str, Value] = {_names.ATTEMPT: event.attempt, _names.ERROR_TYPE: event.error}
+                told[_names.DELAY_S] = event.delay_s
+                self._task(path, event).retries.append((_names.RETRY, at, told))
+            case events.ModelReplied():
+                self._task(path, event).models.append(event)
+            case _:
+                kind: type[Any] = event.__class__
+                name = _NOTES.get(kind)
+                if name is not None and self._run is not None:
+                    self._run.events.append((name, at, {}))
+
+    # -- supersteps and tasks --------------------------------------------------------------------------------------------
+
+    def _task(self, path: str, event: Any) -> _Task:
+        task: str = event.task
+        known = self._tasks.setdefault(path, {})
+        if task not in known:
+            known[task] = _Task(_node_of(task))
+        return known[task]
+
+    def _commit(self, path: str, at: int, event: events.SuperstepCommitted) -> Iterator[SpanData]:
+        yield from self._superstep(path, at, event)
+        self._due[path] = len(event.next)
+        if not path:  # all supersteps of a nested graph have the time of the commit above them
+            self._begun[path] = at
+
+    def _superstep(self, path: str, at: int, event: events.SuperstepCommitted | None) -> Iterator[SpanData]:
+        """End what is known of the open superstep of the graph at *path*; None for an *event* if it stays open."""
+        run, tasks = self._run, self._tasks.pop(path, {})
+        if run is None:
+            return
+        # One group, unless a nested graph that ended early has done several supersteps.
+        groups: dict[int, dict[str, _Task]] = {}
+        for name, task in tasks.items():
+            if not self._live or name in self.measured:  # else it ran in an earlier run, which has its span
+                groups.setdefault(_superstep_of(name), {})[name] = task
+        for number, group in groups.items():
+            alone = len(group) == 1 and self._due.get(path, 1) <= 1
+            if not alone:
+                yield SpanData(
+                    name=f"{_names.SUPERSTEP} {number}",
+                    trace=self._trace,
+                    span=superstep_span(self._trace, run.id, path, str(number)),
+                    parent=self._span_above(run, path),
+                    start_ns=self._since(path),
+                    end_ns=at,
+                    attributes={_names.SUPERSTEP_NUMBER: number, **self._place()},
+                )
+            for name, task in group.items():
+                yield self._span_of(path, name, task, at, event, alone=alone)
+                self.measured.pop(name, None)
+                if not self._live:
+                    yield from self._models(path, name, task, at)
+
+    def _span_of(
+        self, path: str, name: str, task: _Task, at: int, event: events.SuperstepCommitted | None, *, alone: bool
+    ) -> SpanData:
+        run, measured = self._run, self.measured.get(name)
+        assert run is not None  # noqa: S101 - callers checked
+        attributes: dict[str, Value] = {
+            _names.NODE_NAME: task.node,
+            _names.TASK_ID: name,
+            _names.SUPERSTEP_NUMBER: _superstep_of(name),
+            _names.ATTEMPT: len(task.retries) + 1,
+            **self._place(),
+        }
+        outcome, error = task.outcome, task.error
+        start, end = self._since(path), at
+        if measured is not None:
+            attributes[_names.BUSY_S] = measured.busy_ns / 1e9
+            if event is None and outcome == "success":
+                outcome, error = measured.outcome, measured.error
+        if not alone or path:
+            if measured is not None:
+                start, end = measured.start_ns, measured.end_ns
+            else:
+                attributes[_names.TIMES] = "bounded"
+        attributes[_names.OUTCOME] = outcome
+        if task.goto is not None:
+            attributes[_names.ROUTE_TAKEN] = task.goto
+        elif alone and event is not None:
+            attributes[_names.ROUTE_TAKEN] = event.next
+        parent = self._span_above(run, path)
+        if not alone:
+            parent = superstep_span(self._trace, run.id, path, str(_superstep_of(name)))
+        return SpanData(
+            name=f"{_names.NODE} {task.node}",
+            trace=self._trace,
+            span=task_span(self._trace, run.id, name),
+            parent=parent,
+            start_ns=start,
+            end_ns=end,
+            attributes=attributes,
+            events=task.retries,
+            error=error,
+        )
+
+    def _models(self, path: str, name: str, task: _Task, at: int) -> Iterator[SpanData]:
+        """Yield the model calls that the journal remembers of a task."""
+        assert self._run is not None  # noqa: S101 - the caller checked
+        run = self._run.id
+        for event in task.models:
+            model = event.model or ""
+            attributes: dict[str, Value] = {_names.OPERATION_NAME: _names.CHAT, _names.TIMES: "bounded"}
+            if model:
+                attributes[_names.RESPONSE_MODEL] = model
+            yield SpanData(
+                name=f"{_names.CHAT} {model}".rstrip(),
+                trace=self._trace,
+                span=model_span(self._trace, run, name, event.failed_attempts, event.key),
+                parent=task_span(self._trace, run, name),
+                start_ns=self._since(path),
+                end_ns=at,
+                attributes={**attributes, **usage_attributes(event.usage), **self._place()},
+                client=True,
+            )
+
+    def _since(self, path: str) -> int:
+        """Return when the open superstep of the graph at *path* began: with the superstep above it, at the latest."""
+        while path and path not in self._begun:
+            path = _above(path)
+        found = self._begun.get(path)
+        return self._last_ns if found is None else found
+
+    def _span_above(self, run: _Run, path: str) -> int:
+        """Return the span that the supersteps of the graph at *path* are below."""
+        return task_span(self._trace, run.id, path) if path else run.span
+
+
+def _above(path: str) -> str:
+    """Return the path of the graph that the task with the id *path* belongs to."""
+    return path.rpartition("/")[0]
+
+
+def _superstep_of(task: str) -> int:
+    """Return the superstep of a task, which its id begins with: `4.0:search`."""
+    number = task.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def _node_of(task: str) -> str:
+    return task.rpartition("/")[2].partition(":")[2]

@@ -1,0 +1,136 @@
+"""A finished span as data, and how it becomes a span of a tracer.
+
+Spans are made when they are over, with the ids and times that they have: while something runs, only its id is passed on,
+and so a run never waits for a tracer. Which spans there are is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from graphrt.otel import _names
+from graphrt.otel._ids import DerivedIds, with_ids
+
+__all__ = ["Emitter", "SpanData", "SpanLink", "context_of"]
+
+Value = str | bool | int | float | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLink:
+    """A link to a span that belongs to the same story."""
+
+    trace: int
+    span: int
+    kind: str
+    """Value of the attribute `graphrt.link`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SpanData:
+    """A span that is over."""
+
+    name: str
+    trace: int
+    span: int
+    parent: int
+    """Id of the span above; 0 for the first span of a trace."""
+    start_ns: int
+    """Nanoseconds since the epoch, as is *end_ns*."""
+    end_ns: int
+    attributes: dict[str, Value]
+    client: bool = False
+    """Whether it is a call of another system."""
+    links: list[SpanLink] = field(default_factory=list[SpanLink])
+    events: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list[tuple[str, int, dict[str, Value]]])
+    """0..n events: name, nanoseconds since the epoch, attributes."""
+    error: str | None = None
+    """Class of the error that it ended with; None if it ended well."""
+    flags: int = 1
+    """Trace flags of the parent: 1 if the trace is sampled."""
+
+
+class Emitter:
+    """Makes spans of one tracer provider, from any worker thread.
+
+    Args:
+        provider: The provider.
+    """
+
+    def __init__(self, provider: trace.TracerProvider) -> None:
+        tracer: Any = provider.get_tracer(_names.SCOPE)
+        own = getattr(tracer, "id_generator", None)
+        if own is not None and not isinstance(own, DerivedIds):
+            tracer.id_generator = DerivedIds(own)  # of this tracer alone: the SDK keeps one for each scope
+        self._tracer: Final[trace.Tracer] = tracer
+        self._sampler: Final = getattr(tracer, "sampler", None)
+        self._derives: Final = own is not None or isinstance(getattr(provider, "id_generator", None), DerivedIds)
+
+    def samples(self, trace_id: int, name: str) -> bool:
+        """Return whether the trace is to be recorded, so that all its processes decide alike before its first span."""
+        if self._sampler is None:
+            return True
+        decided: Any = self._sampler.should_sample(Context(), trace_id, name, SpanKind.INTERNAL, {}, ())
+        sampled: bool = decided.decision.is_sampled()
+        return sampled
+
+    def emit(self, data: SpanData) -> None:
+        """Make the span of *data* and end it, which hands it to the processors of the provider."""
+        if not data.flags & TraceFlags.SAMPLED:
+            return
+        if data.parent:
+            above = context_of(data.trace, data.parent, data.flags)
+        elif self._derives:
+            above = Context()
+        else:  # a parent that is never seen: it is the only way to choose the trace without choosing ids
+            above = context_of(data.trace, data.span, data.flags)
+        links = [
+            Link(
+                SpanContext(link.trace, link.span, is_remote=True, trace_flags=TraceFlags(1)), {_names.LINK: link.kind}
+            )
+            for link in data.links
+        ]
+        with with_ids(data.trace, data.span):
+            span = self._tracer.start_span(
+                data.name,
+                context=above,
+                kind=SpanKind.CLIENT if data.client else SpanKind.INTERNAL,
+                attributes=data.attributes,
+                links=links,
+                start_time=data.start_ns,
+            )
+        for name, at_ns, attributes in data.events:
+            span.add_event(name, attributes, timestamp=at_ns)
+        if data.error is not None:
+            span.set_attribute(_names.ERROR_TYPE, data.error)
+            span.set_status(Status(StatusCode.ERROR))  # without the error's text, which may quote values
+        span.end(max(data.end_ns, data.start_ns))
+
+
+def context_of(trace_id: int, span_id: int, flags: int, base: Context | None = None) -> Context:
+    """Return *base* with a span of these ids as the current one; None is an empty context."""
+    there = SpanContext(trace_id, span_id, is_remote=base is None, trace_flags=TraceFlags(flags))
+    return trace.set_span_in_context(NonRecordingSpan(there), base if base is not None else Context())
+
+
+def usage_attributes(usage: Any) -> Mapping[str, Value]:
+    """Return the attributes of a `Usage`; empty for None."""
+    if usage is None:
+        return {}
+    found: dict[str, Value] = {
+        _names.INPUT_TOKENS: usage.input_tokens,
+        _names.OUTPUT_TOKENS: usage.output_tokens,
+    }
+    if usage.cached_tokens:
+        found[_names.CACHED_TOKENS] = usage.cached_tokens
+    if usage.reasoning_tokens:
+        found[_names.REASONING_TOKENS] = usage.reasoning_tokens
+    if usage.cost_usd is not None:
+        found[_names.COST_USD] = usage.cost_usd
+    return found

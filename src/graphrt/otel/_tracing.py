@@ -1,0 +1,135 @@
+"""`Tracing`: the sink that makes traces and metrics of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from opentelemetry import metrics, trace
+
+from graphrt.events import Entry, RunResumed, RunStarted
+from graphrt.otel._delivery import Delivery
+from graphrt.otel._ids import trace_id_of
+from graphrt.otel._live import RunWatch
+from graphrt.otel._metrics import Metrics
+from graphrt.otel._projection import Projection
+from graphrt.otel._spans import Emitter
+
+if TYPE_CHECKING:
+    from graphrt.runtime import Runtime
+
+__all__ = ["Redact", "Sending", "Tracing"]
+
+Redact: TypeAlias = Callable[[str, Any], Any]
+"""Function of an attribute's name and its value, as plain data. It returns what to record: data, a text, or None to
+record nothing."""
+
+
+class Sending:
+    """Where the watchers of a `Tracing` send what they have."""
+
+    def __init__(
+        self, *, emitter: Emitter, metrics: Metrics, delivery: Delivery, namespace: str, content: Redact | None
+    ) -> None:
+        self.emitter: Final = emitter
+        self.metrics: Final = metrics
+        self.namespace: Final = namespace
+        self.content: Final = content
+        self.put: Final = delivery.put
+        self.warn: Final = delivery.warn
+
+
+@final
+class Tracing:
+    """A sink of a `Runtime` that makes a trace of each thread, and metrics. Use one for all runtimes of a process.
+
+    ```
+    tracing = Tracing()
+    runtime = Runtime(graph, store="sqlite:///runs.db", sinks=[tracing])
+    ```
+
+    All runs of a thread are one trace, in whatever processes they were: its id is derived from the thread's. Spans are
+    made on a worker thread, so an exporter that hangs or raises costs spans, and a warning, but no run.
+
+    Args:
+        tracer_provider: Makes the spans; None takes the global provider when the first run begins.
+        meter_provider: Makes the metrics; None takes the global provider.
+        content: Records prompts, replies, and arguments and results of tools, as this function leaves them:
+            `lambda name, value: value` records them as they are. None records none of them.
+        namespace: Tells threads of the same id apart, if several stores send to one backend. All processes of a store
+            must use the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+        content: Redact | None = None,
+        namespace: str = "",
+    ) -> None:
+        self._provider = tracer_provider
+        self._metrics: Final = Metrics(meter_provider)
+        self._delivery: Final = Delivery()
+        self._content: Final = content
+        self._namespace: Final = namespace
+        self._sending: Sending | None = None
+
+    def __call__(self, entry: Entry, /) -> None:
+        """Take an entry that was written outside a run: an edit or a fork. Only those that begin a thread are shown."""
+        sending = self._resolved()
+        if sending is not None and entry.seq == 1 and entry.thread is not None:
+            sending.put(_begun, sending, entry, entry.thread)
+
+    def __graphrt_watch__(self, opened: Any) -> Any:
+        """Return the watcher of a run, as `Runtime` asks for it; None while no provider is configured."""
+        sending = self._resolved()
+        if sending is None:
+            return None
+        self._delivery.start()
+        return RunWatch(opened, sending)
+
+    def __graphrt_conflict__(self, graph: str) -> None:
+        """Count a thread that could not be claimed, as `Runtime` tells it."""
+        self._metrics.conflicted(graph)
+
+    def observe(self, runtime: Runtime[Any]) -> None:
+        """Measure the threads of *runtime*'s graph whenever metrics are collected: how many, orphaned, open questions.
+
+        Each collection lists the threads and loads the paused ones, so call it in one process of a deployment.
+        """
+        self._metrics.observe(runtime)
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until all that runs have told so far is handed to the tracer provider.
+
+        The end of the process does this by itself. The provider may have a queue of its own: see its `force_flush`.
+
+        Returns:
+            False if it takes longer than *timeout_s*.
+        """
+        return self._delivery.flush(timeout_s)
+
+    def _resolved(self) -> Sending | None:
+        """Return where to send; None while the application has configured no provider."""
+        if self._sending is None:
+            provider = self._provider if self._provider is not None else trace.get_tracer_provider()
+            if isinstance(provider, trace.ProxyTracerProvider):  # nothing is configured yet
+                return None
+            self._sending = Sending(
+                emitter=Emitter(provider),
+                metrics=self._metrics,
+                delivery=self._delivery,
+                namespace=self._namespace,
+                content=self._content,
+            )
+        return self._sending
+
+
+def _begun(sending: Sending, entry: Entry, thread: str) -> None:
+    if isinstance(entry.event, (RunStarted, RunResumed)):
+        return
+    trace_id = trace_id_of(thread, namespace=sending.namespace)
+    for span in Projection(trace_id, thread=thread, namespace=sending.namespace).feed(entry):
+        span.flags = int(sending.emitter.samples(trace_id, span.name))
+        sending.emitter.emit(span)

@@ -1,0 +1,1 @@
+"""Traces and metrics, as an application with the SDK of OpenTelemetry sees them."""
