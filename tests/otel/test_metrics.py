@@ -31,7 +31,9 @@ def chain(*nodes: Any, name: str = "counted", **policies: Any):
 def values(points: list[Any]) -> dict[tuple[Any, ...], Any]:
     """Value or count of each data point, by the values of its attributes in the order of their names."""
     return {
-        tuple(value for _, value in sorted(point.attributes.items())): getattr(point, "value", getattr(point, "count", 0))
+        tuple(value for _, value in sorted(point.attributes.items())): getattr(
+            point, "value", getattr(point, "count", 0)
+        )
         for point in points
     }
 
@@ -107,9 +109,8 @@ def test_conflicts_are_counted(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 
     def clash(state):
-        with Runtime(graph, store=url, sinks=[world.tracing]) as other:
-            with pytest.raises(ConflictError):
-                other.run({}, thread="t")
+        with Runtime(graph, store=url, sinks=[world.tracing]) as other, pytest.raises(ConflictError):
+            other.run({}, thread="t")
 
     graph = chain(clash)
     with Runtime(graph, store=url, sinks=[world.tracing]) as runtime:

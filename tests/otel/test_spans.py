@@ -162,9 +162,10 @@ def test_run_on_a_thread_links_to_its_caller_and_one_without_is_part_of_it(world
         return None
 
     graph = chain(work)
-    with world.user.start_as_current_span("request") as request, Runtime(
-        graph, store="memory:", sinks=[world.tracing]
-    ) as runtime:
+    with (
+        world.user.start_as_current_span("request") as request,
+        Runtime(graph, store="memory:", sinks=[world.tracing]) as runtime,
+    ):
         runtime.run({}, thread="t")
         graph.run({}, sinks=[world.tracing])
     here = request.get_span_context()
@@ -328,8 +329,9 @@ def test_content_is_recorded_as_the_redaction_leaves_it():
         "gen_ai.tool.call.result",
     }
     chat = next(span for span in spans if span.name.startswith("chat"))
-    assert "'role': 'user', 'parts': [{'type': 'text', 'content': '[redacted] prompt'}]" in (
-        chat.attributes["gen_ai.input.messages"]
+    assert (
+        "'role': 'user', 'parts': [{'type': 'text', 'content': '[redacted] prompt'}]"
+        in (chat.attributes["gen_ai.input.messages"])
     )
     assert "gen_ai.tool.call.result" not in next(s for s in spans if s.name.startswith("execute_tool")).attributes
     assert all(CANARY not in repr(span) for span in spans)
@@ -416,7 +418,7 @@ def test_namespace_tells_threads_of_two_stores_apart():
 
 def test_trace_id_of_a_thread_stays_the_same_over_releases():
     """Processes of two releases share the trace of a thread."""
-    assert trace_id_of("t") == 0x76ceacf02a7cdf43c7de371bac29c9c0
+    assert trace_id_of("t") == 0x76CEACF02A7CDF43C7DE371BAC29C9C0
 
 
 def test_without_a_configured_provider_nothing_is_watched():

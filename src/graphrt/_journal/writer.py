@@ -56,7 +56,7 @@ class Journal:
 
     # fmt: off
     __slots__ = (
-        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
+        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
         "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at",
         "saved", "seed", "seq", "status",
     )
@@ -69,8 +69,10 @@ class Journal:
         run_id: str,
         sinks: Sequence[Callable[[Entry], Any]] = (),
         watched: bool = False,
+        copies: bool = True,
     ) -> None:
         self._watched = watched
+        self._copies = copies  # for sinks (decision 0042), unless all are graphrt's own, which only read
         self._clock = clock
         self._run_id = run_id
         self._sinks = sinks
@@ -173,8 +175,7 @@ class Journal:
             if not self._sinks and not self._watched:
                 return []
             made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source
-            # Sinks and callers get copies (decision 0042).
-            entries = [replace(entry, event=handed(entry.event)) for entry in made]
+            entries = [replace(entry, event=handed(entry.event)) for entry in made] if self._copies else [*made]
             self.show(entries if show else ())
             return entries
 
@@ -351,7 +352,9 @@ class Journal:
             record = Record(seq, 2, body, seal)
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
             self._staged.clear()
-            self.seq = self.cause = seq
+            before, self.seq, self.cause = self.cause, seq, seq
+            if self._sinks:  # those that only read, which see events without the journal needing them
+                self.show([*Batch(at, self._run_id, before, briefs.logged(told)).entries(seq - 1, engine.thread)])
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
         """Write the noted supersteps, one record each; *fresh*: the engine is right after the last of them."""

@@ -103,7 +103,8 @@ class ActiveRun:
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         config, engine, services, claim = self.config, self.engine, self.services, self.claim
         run_id = services.run_id
-        journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=self._sinks, watched=listen)
+        copies = listen or not all(hasattr(sink, "__graphrt_reads__") for sink in self._sinks)
+        journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=self._sinks, watched=listen, copies=copies)
         engine.identify(run_id)
         services.record, services.show = journal.write, journal.show
         store = config.store
@@ -142,8 +143,9 @@ class ActiveRun:
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
-            # Steps of the fast path are written without building events, if nothing but the store reads them.
-            if not self._sinks and not listen and engine.recorder is None:
+            # Steps of the fast path are written without events, if nobody but the store and readers needs them.
+            quick = not self._sinks or (codec is not None and not copies)
+            if quick and not listen and engine.recorder is None:
                 engine.write_steps_with(journal.step if codec is None else tell)
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew

@@ -2,7 +2,8 @@
 
 A sink with the method `__graphrt_watch__` is asked for a watcher of each run, and may return None. A watcher gets the run's entries as a sink
 does, and besides it sees what no journal can hold, since a journal must be the same whoever was faster (R13): when
-attempts, model calls, tool calls and commits begin and end. Nothing here is called while there is neither sink nor log.
+attempts, model calls, tool calls and commits begin and end. A listener with the attribute `__graphrt_reads__` gets the
+entries of the journal itself, if no other one needs copies. Nothing here is called while there is neither sink nor log.
 """
 
 from __future__ import annotations

@@ -58,6 +58,8 @@ class RunLog:
     """
 
     __slots__ = ("_graph", "_taken_over")
+    __graphrt_reads__ = True
+    """Entries are only read, so they need not be copied for it."""
 
     def __init__(self, graph: str, *, taken_over: bool = False) -> None:
         self._graph = graph

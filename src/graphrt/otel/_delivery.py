@@ -58,7 +58,7 @@ class Delivery:
         queue = self._queue
         if len(queue) >= MOST_WAITING:
             self.dropped += 1
-            self.warn(f"more than {MOST_WAITING} pieces of telemetry wait, so that later ones are dropped")
+            self.warn(f"more than {MOST_WAITING} pieces of telemetry wait and later ones are dropped")
             return
         queue.append((call, args))
         if not self._work.is_set():

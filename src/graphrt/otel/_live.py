@@ -55,6 +55,9 @@ class RunWatch:
         sending: The tracer, the meter and the queue.
     """
 
+    __graphrt_reads__: Final = True
+    """Entries are only read, so they need not be copied for it."""
+
     def __init__(self, opened: Any, sending: Sending) -> None:
         self._sending: Final = sending
         self._graph: Final[str] = opened.graph
