@@ -23,7 +23,7 @@ ALONE = {
     "src/graphrt/audit/offline.py": "an auditor copies this one file, and runs it",
 }
 """Files that work without any other one, and why; their cap counts lines of code too (decision 0122)."""
-MOST_ALONE = 1_000
+MOST_ALONE = 1_100
 MOST_STATEMENTS = 6
 """Of a method of a facade."""
 SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "types.py", "common.py", "misc.py"}

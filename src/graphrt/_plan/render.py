@@ -154,9 +154,13 @@ def fingerprint(plan: Plan) -> str:
 
     The bodies of functions do not count, nor do the graph's limits, which a runtime may override (decision 0017).
     """
+    return fingerprint_of(topology(plan))
+
+
+def fingerprint_of(data: dict[str, Any]) -> str:
+    """Return the fingerprint of the graph with the topology *data*, which is changed."""
     from hashlib import sha256
 
-    data = topology(plan)
     _forget_what_may_change(data)
     import json
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from graphrt.audit._heads import Anchor, Head, heads_in
 from graphrt.audit._keys import generate_key
 from graphrt.audit._log import AuditLog
+from graphrt.audit._restore import restore
 from graphrt.audit._stored import export, head
 from graphrt.audit.offline import Finding, Report, Verdict, check_consistency, check_inclusion, verify
 from graphrt.audit.proofs import consistency_proof, inclusion_proof
@@ -27,5 +28,6 @@ __all__ = [
     "head",
     "heads_in",
     "inclusion_proof",
+    "restore",
     "verify",
 ]

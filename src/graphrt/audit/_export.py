@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -14,7 +14,7 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.seal import leaf_in
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
-from graphrt.audit._lines import blob_line, first_line, line_of, record_line
+from graphrt.audit._lines import blob_line, first_line, line_of, meta_line, record_line, staged_line
 from graphrt.errors._codes.audit import NOT_CHAINED
 from graphrt.stores.protocol import Record, Store
 
@@ -43,22 +43,47 @@ def exported(store: Store, thread: str, codec: Codec) -> Iterator[bytes]:
     log, meta = log_of(store, thread)
     yield first_line(log, thread)
     first = store.head(thread).first
-    if first > 1:
-        digests = digests_before(store, thread, first, codec)
-        yield line_of({"begin": {"digests": digests, "seq": first - 1}})
-    yield line_of({"names": meta.get("names", [])})
     blobs: set[str] = set()
+    if first > 1:
+        yield from begin_lines(store, thread, first, codec, blobs)
+    yield line_of({"names": meta.get("names", [])})
+    yield meta_line(meta)
     for record in store.records(thread, after=first - 1):
         yield from lines_of(store, thread, record, blobs)
+    yield from staged_lines(store, thread, blobs)
 
 
 def lines_of(store: Store, thread: str, record: Record, blobs: set[str]) -> Iterator[bytes]:
     """Yield the line of *record*, after those of the large values that it names and that are not among *blobs* yet."""
-    named = blob_names(record.body) - blobs
+    yield from _blob_lines(store, thread, [record.body], blobs)
+    yield record_line(record.seq, record.count, record.body.split(b"\n")[:-1], record.seal)
+
+
+def staged_lines(store: Store, thread: str, blobs: set[str]) -> Iterator[bytes]:
+    """Yield the line of what is staged for the open superstep, after those of its large values."""
+    staged = store.load(thread).staged
+    line = staged_line(staged)
+    if line:
+        yield from _blob_lines(store, thread, [body for _, body in staged], blobs)
+        yield line
+
+
+def begin_lines(store: Store, thread: str, first: int, codec: Codec, blobs: set[str]) -> Iterator[bytes]:
+    """Yield the line that a log begins with after a prune up to entry *first*, after the large values of its state."""
+    snapshot = store.load(thread, upto=first - 1).snapshot
+    begin: dict[str, Any] = {"digests": digests_before(store, thread, first, codec), "seq": first - 1}
+    if snapshot is not None and snapshot.seq == first - 1:
+        yield from _blob_lines(store, thread, [snapshot.body], blobs)
+        begin["snapshot"] = snapshot.body.decode()
+    yield line_of({"begin": begin})
+
+
+def _blob_lines(store: Store, thread: str, bodies: Iterable[bytes], blobs: set[str]) -> Iterator[bytes]:
+    """Yield the lines of the large values that *bodies* name and that are not among *blobs* yet."""
+    named = {name for body in bodies for name in blob_names(body)} - blobs
     for name, data in sorted(store.blobs(thread, named).items()) if named else ():
         yield blob_line(name, data)
     blobs |= named
-    yield record_line(record.seq, record.count, record.body.split(b"\n")[:-1], record.seal)
 
 
 def digests_before(store: Store, thread: str, first: int, codec: Codec) -> dict[str, str]:
@@ -80,7 +105,7 @@ def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None 
     return tree
 
 
-def names_in(meta: Any) -> list[str]:
-    """Return the names in a thread's meta, as a commit writes it."""
-    names: list[str] = (from_json(meta) if meta.__class__ is bytes else dict(meta)).get("names", [])
-    return names
+def meta_in(meta: Any) -> dict[str, Any]:
+    """Return a thread's meta, as a commit writes it, as data."""
+    found: dict[str, Any] = from_json(meta) if meta.__class__ is bytes else dict(meta)
+    return found

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 FORM: Final = "graphrt-audit/1"
+ABOUT_GRAPHS: Final = ("bound", "topology", "topology_of", "gone", "renamed")
+"""Keys of a thread's meta that a log repeats, besides the names."""
+_BOUND: Final = 64
+"""Length of the hash that ends a staged body; those of 0.1 end with a shorter checksum, and are left out."""
 
 
 def line_of(data: Mapping[str, Any]) -> bytes:
@@ -29,6 +33,21 @@ def record_line(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> by
     """Return the line of a record; *lines* are those of its body, without the checksum."""
     texts = [line.decode() for line in lines]
     return line_of({"count": count, "lines": texts, "seal": b64encode(seal).decode(), "seq": seq})
+
+
+def meta_line(meta: Mapping[str, Any]) -> bytes:
+    """Return the line that holds what a thread's meta says about its graphs; empty if it says nothing.
+
+    It is text inside of text: the names in it are those of users, whose order RFC 8785 would change.
+    """
+    kept = {key: meta[key] for key in ABOUT_GRAPHS if key in meta}
+    return line_of({"meta": json.dumps(kept, ensure_ascii=False, separators=(",", ":"))}) if kept else b""
+
+
+def staged_line(staged: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the line of what is staged for the open superstep; empty if nothing is."""
+    bodies = [[key, body.decode()] for key, body in staged if len(body) - body.rfind(b"\n") - 1 == _BOUND]
+    return line_of({"staged": bodies}) if bodies else b""
 
 
 def blob_line(name: str, data: bytes) -> bytes:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
-from graphrt.audit._export import digests_before, lines_of, names_in, tree_of
+from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines, tree_of
 from graphrt.audit._heads import Anchor, Head, anchored, head_of
-from graphrt.audit._lines import line_of
+from graphrt.audit._lines import line_of, meta_line
 from graphrt.audit._mirror import End, Mirror
 from graphrt.errors._codes.audit import FOREIGN_MIRROR, NOT_RECORDED
 from graphrt.stores.protocol import Commit, Store
@@ -127,15 +127,14 @@ class Recorder:
             return
         lines: list[bytes] = []
         if commit.meta is not None:
-            names = names_in(commit.meta)
-            if len(names) != mirror.names:
-                lines.append(line_of({"names": names}))
-                mirror.names = len(names)
+            lines += self._about(mirror, commit.meta)
         end = None
         for record in commit.records:
             lines += lines_of(self._store, self._thread, record, mirror.blobs)
             end = End(record.seq, leaf_in(record.seal))
         if head is not None:
+            if commit.status != "completed":  # else nothing is staged
+                lines += staged_lines(self._store, self._thread, mirror.blobs)
             lines.append(line_of({"head": head.to_dict()}))
         if lines:
             mirror.append(lines, end)
@@ -155,13 +154,10 @@ class Recorder:
             return
         lines: list[bytes] = []
         if not mirror.end.seq and first > 1:
+            lines += begin_lines(store, thread, first, self._codec, mirror.blobs)
             digests = digests_before(store, thread, first, self._codec)
-            lines.append(line_of({"begin": {"digests": digests, "seq": first - 1}}))
             mirror.end = End(first - 1, bytes.fromhex(digests[LEAF]))
-        names = names_in(stored.meta) if stored.meta is not None else []
-        if len(names) != mirror.names:
-            lines.append(line_of({"names": names}))
-            mirror.names = len(names)
+        lines += self._about(mirror, stored.meta) if stored.meta is not None else []
         end = mirror.end
         for record in store.records(thread, after=max(end.seq - 1, first - 1)):
             if record.seq == end.seq:
@@ -170,8 +166,25 @@ class Recorder:
                 continue
             lines += lines_of(store, thread, record, mirror.blobs)
             end = End(record.seq, leaf_in(record.seal))
+        if end != mirror.end and stored.head.status in _ENDS:
+            lines += staged_lines(store, thread, mirror.blobs)
         if lines:
             mirror.append(lines, end)
+
+    @staticmethod
+    def _about(mirror: Mirror, meta: Any) -> list[bytes]:
+        """Return the lines about names and graphs that the file lacks; *meta* is as a commit writes it."""
+        lines: list[bytes] = []
+        data = meta_in(meta)
+        names: list[str] = data.get("names", [])
+        if len(names) != mirror.names:
+            lines.append(line_of({"names": names}))
+            mirror.names = len(names)
+        about = meta_line(data)
+        if about and about != mirror.meta:
+            lines.append(about)
+            mirror.meta = about
+        return lines
 
     def _foreign(self, mirror: Mirror, known: str) -> Exception:
         return FOREIGN_MIRROR(path=str(mirror.path), thread=self._thread, known=known)

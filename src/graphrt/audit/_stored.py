@@ -31,9 +31,9 @@ def head(store: Store | str, thread: str, *, key: bytes | None = None) -> Head:
         InputError: The thread is not chained, there is no such thread, or the key is weak.
         StoreError: The thread cannot be read.
     """
-    with _opened(store) as opened:
-        log, _ = log_of(opened, thread)
-        return _head(opened, thread, log, _keys(key, log))
+    with opened(store) as source:
+        log, _ = log_of(source, thread)
+        return _head(source, thread, log, _keys(key, log))
 
 
 def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key: bytes | None = None) -> Head:
@@ -54,12 +54,12 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
     """
     target = Path(path)
     half = target.with_name(f"{target.name}.part")
-    with _opened(store) as opened:
-        log, _ = log_of(opened, thread)
+    with opened(store) as source:
+        log, _ = log_of(source, thread)
         keys = _keys(key, log)
         with half.open("wb") as file:
-            file.writelines(exported(opened, thread, PLAIN))
-            found = _head(opened, thread, log, keys)
+            file.writelines(exported(source, thread, PLAIN))
+            found = _head(source, thread, log, keys)
             file.write(line_of({"head": found.to_dict()}))
             file.flush()
             os.fsync(file.fileno())
@@ -79,7 +79,8 @@ def _keys(key: bytes | None, log: str) -> LogKeys | None:
     return key_ring(key, ()).of(log) if key is not None else None
 
 
-def _opened(store: Any) -> AbstractContextManager[Store]:
+def opened(store: Any) -> AbstractContextManager[Store]:
+    """Return a store for a `with` block, which closes it if a URL was given."""
     if not isinstance(store, str):
         return nullcontext(store)
     from graphrt.stores import open_store

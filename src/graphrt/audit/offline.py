@@ -45,6 +45,9 @@ _ERASED: Final = b'{"$t":"erased","v":null}'
 _BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 _UNKEYED: Final = bytes(8)
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
+_STATE_NAMES: Final = 15
+"""Place of the names among the fields of a snapshot."""
+_STATE_DIGESTS: Final = 16
 _RECORD: Final = {"count", "lines", "seal", "seq"}
 _HEAD: Final = frozenset({"at", "kid", "log", "mac", "root", "seq", "size", "thread"})
 _SIGNED: Final = _HEAD | {"signature", "signer"}
@@ -533,6 +536,12 @@ class _Check:
         self._agreeing: list[int] = []
         """Entries with an anchored head that agrees."""
         self._open = self._recovering = False
+        self._snapshot: tuple[int, str] | None = None
+        """Entry and hash of the snapshot that the log begins with, until a record vouches for it."""
+        self._snapshot_names: list[str] = []
+        """The names that the snapshot lists."""
+        self._beside: dict[str, str] = {}
+        """Keys of the staged bodies that records vouch for, and how each body ends."""
 
     def find(
         self, verdict: Verdict, message: str, *, record: int = 0, seq: int = 0, line: int = 0, where: str = "log"
@@ -585,7 +594,7 @@ class _Check:
             self._blob(value)
         else:
             [(kind, told)] = value.items()
-            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure}[kind](told, line)  # fmt: skip
+            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure, "meta": self._meta, "staged": self._staged}[kind](told, line)  # fmt: skip
 
     def _first(self, value: dict[str, Any]) -> None:
         form = _text(value["form"])
@@ -605,9 +614,11 @@ class _Check:
                     self._anchors.setdefault(head.size, []).append((number, head))
 
     def _begin(self, told: Any, _line: bytes) -> None:
-        if self.seq or self._names or told.keys() != {"digests", "seq"}:
+        if self.seq or self._names or told.keys() not in ({"digests", "seq"}, {"digests", "seq", "snapshot"}):
             raise ValueError("a log begins only once")
         digests = dict(told["digests"])
+        if "snapshot" in told:
+            self._begin_with(_text(told["snapshot"]), digests, _int(told["seq"], 1))
         tree = digests.pop("\x00tree", None)
         self._kid = bytes.fromhex(_text(digests.pop("\x00kid", "00" * 8)))
         self._leaf = _hex(digests.pop("\x00"))
@@ -623,8 +634,49 @@ class _Check:
                 raise ValueError("it has no Merkle tree")
             self._reached()
 
+    def _begin_with(self, snapshot: str, digests: Mapping[str, str], seq: int) -> None:
+        """Take in the snapshot that a log begins with. Until a record vouches for it, nothing in it is believed."""
+        lines = snapshot.split("\n")
+        [entry] = _loads_structure(lines[0])[5]
+        names, kept = entry[2 + _STATE_NAMES], entry[2 + _STATE_DIGESTS]
+        if entry[0] != 15 or kept != digests:
+            raise ValueError("its snapshot does not keep the same of the chain")
+        self._snapshot_names = [_text(name) for name in names]
+        self._snapshot = seq, hashlib.sha256(snapshot.encode()).hexdigest()
+        self._named(lines)
+
+    def _meta(self, told: Any, _line: bytes) -> None:
+        if json.loads(_text(told)).__class__ is not dict:
+            raise ValueError("it does not describe a graph")
+
+    def _staged(self, told: Any, _line: bytes) -> None:
+        ends: dict[str, str] = {}
+        for key, text in told:
+            body, _, end = _text(text).rpartition("\n")
+            bound = b"graphrt/staged/v1\x00%b\x00%b\x00" % (self.log.encode(), _text(key).encode())
+            if key in ends or _sha(bound, body.encode()).hex() != end:
+                raise ValueError("a staged body is not what was staged under its key")
+            ends[key] = end[:32]
+        if self._exact and any(not ends.get(key, "-").startswith(end) for key, end in self._beside.items() if end):
+            raise ValueError("a staged body is not the one that a record vouches for")
+        if self._exact and not self._beside.keys() <= ends.keys():
+            raise ValueError("a staged body is missing")
+        self._named([text for _, text in told])
+
+    def _named(self, texts: Sequence[str]) -> None:
+        """Compare the large values that stand before a line with those that it names."""
+        named = {name.decode() for text in texts for name in _BLOB.findall(text.encode())}
+        if not self._fresh.keys() <= named:
+            raise ValueError("a large value stands before a line that does not name it")
+        self._absent |= named - self._blobs
+        self._fresh = {}
+
     def _names_line(self, names: Any, _line: bytes) -> None:
         known = self._names
+        if not known and names[: len(self._snapshot_names)] != self._snapshot_names:
+            raise ValueError("they are not those of the snapshot")
+        if not known and self._snapshot is not None:
+            self._told = len(self._snapshot_names)
         if names.__class__ is not list or len({_text(name) for name in names}) != len(names):
             raise ValueError("names are distinct texts")
         again = self._recovering or not known
@@ -764,6 +816,7 @@ class _Check:
         """Take in the names and values of a record, and return the hash of the state after it."""
         if one.names or one.seq == one.count:
             self._add_names(one)
+        self._vouched(one)
         digests, names, commits = self._digests, self._names, one.commits
         for number, line in one.written():
             name = names[number]
@@ -771,6 +824,20 @@ class _Check:
         if len(self._order) != len(digests):
             self._order = [(name, name.encode() + b"\x00") for name in sorted(digests)]
         return hashlib.sha256(b"".join([label + digests[name] for name, label in self._order])).digest()
+
+    def _vouched(self, one: Sealed) -> None:
+        """Take in what a record vouches for beside itself: staged bodies, and the snapshot that the log begins with."""
+        if self._beside and any(not path and code in (12, 27) for code, path, *_ in one.entries):
+            self._beside = {}  # the superstep is over, and nothing is staged
+        if not one.more or _int(one.more[0], 1) in one.erased:
+            return
+        told = json.loads(one.lines[one.more[0]])
+        self._beside = told.get("staged") or self._beside
+        seq, digest = told.get("snapshot") or (0, "")
+        if self._snapshot is not None and seq == self._snapshot[0]:
+            if digest != self._snapshot[1]:
+                raise ValueError("the snapshot that the log begins with is not the one that it vouches for")
+            self._snapshot = None
 
     def _add_names(self, one: Sealed) -> None:
         """Add the names that a record introduces, in the order of their numbers."""
@@ -925,6 +992,8 @@ class _Check:
         if self._pruned and self._exact:
             self.find(Verdict.MISSING, f"Entries up to {self._pruned} are missing, and no record says that they were pruned.", record=1, seq=1)  # fmt: skip
             self.proved = self.proved_seq = 0
+        if self._snapshot is not None and self._exact:
+            self.find(Verdict.SOUND, "No record vouches for the snapshot that the log begins with, as in logs that 0.1 pruned.", record=1, seq=1)  # fmt: skip
         self._finish_macs()
         self._finish_anchors()
         if self._fresh or (self._told and self._told < len(self._names) and self._exact):

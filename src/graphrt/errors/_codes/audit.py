@@ -79,3 +79,15 @@ FOREIGN_MIRROR = ErrorCode(
     fix="Verify the file with graphrt.audit.verify(). If the store was put back to a backup, move the file away: it proves what was lost.",
     where="thread {thread!r}",
 )
+NOT_RESTORED = ErrorCode(
+    "not-restored",
+    AuditError,
+    "The log cannot be restored: {sentence}",
+    fix="Give the key and the anchor that belong to the log, or take an untouched copy of it.",
+    carries=("got",),
+)
+INCOMPLETE_LOG = NOT_RESTORED.variant(
+    "The log cannot be restored: {problem}.",
+    known="it verifies, and does not hold all that a thread needs",
+    fix="Export the thread again from its store.",
+)

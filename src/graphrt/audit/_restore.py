@@ -1,0 +1,261 @@
+"""A log in its portable form, written back into a store as the thread that it was taken from.
+
+The log is verified first. The records keep their bytes, so chain, MACs and digests are those of the original, and every
+state that is folded from the restored thread is checked against them.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, final
+from zlib import crc32
+
+from pydantic_core import from_json, to_json
+
+from graphrt import events
+from graphrt._journal.batch import STATUS, UNSTAGES
+from graphrt._journal.reader import Reader
+from graphrt._journal.staging import outcomes
+from graphrt._journal.verifying import PLAIN
+from graphrt._plan.render import fingerprint_of
+from graphrt.audit._stored import opened
+from graphrt.audit.offline import Report, Verdict, lines_of, parse, verify
+from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
+from graphrt.stores._copying import Whole, write_thread
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Head, Record, Status
+
+if TYPE_CHECKING:
+    from graphrt.stores.protocol import Store
+
+_CLOSED: Final = (events.InterruptAnswered, events.InterruptExpired, events.InterruptWithdrawn)
+
+
+def restore(
+    source: str | os.PathLike[str] | bytes | BinaryIO,
+    store: Store | str,
+    *,
+    thread: str | None = None,
+    key: bytes | None = None,
+    older: Sequence[bytes] = (),
+    anchor: str | os.PathLike[str] | bytes | BinaryIO | None = None,
+) -> Report:
+    """Verify a log, and write it into a store as a thread.
+
+    `Runtime.state`, `history`, `replay`, `why` and `reexecute` then work as they did on the original. So do `resume` and
+    `retry`; the restored thread and the original do not know of each other.
+
+    Args:
+        source: A log in its portable form: what `export` wrote, or the file of an `AuditLog`.
+        store: The store, or its URL.
+        thread: Id of the thread in the store; None takes the one in the log.
+        key: Root key of the log; None checks no MACs.
+        older: Keys that the log was written with before.
+        anchor: Heads that were kept outside of the log.
+
+    Returns:
+        What the verification found.
+
+    Raises:
+        AuditError: The log does not verify (`got` is the report), or lacks what a thread needs (`not-restored`). Nothing was written.
+        InputError: There is a thread with that id (`thread-exists`).
+        StoreError: The store failed.
+        OSError: The log cannot be read.
+    """
+    data = _bytes(source)
+    report = verify(data, key=key, older=older, anchor=anchor)
+    unread = report.verdict is Verdict.KEY_MISSING and key is None  # reading needs no key, with a store neither
+    if report.verdict.exit_code in (1, 2) and not unread:
+        raise NOT_RESTORED(sentence=report.sentence, got=report)
+    read = _Log(data)
+    whole = read.whole(check_id(thread if thread is not None else read.thread))
+    with opened(store) as to:
+        write_thread(
+            to,
+            whole.head.thread,
+            lambda: whole,
+            lambda: ({name: body} for name, body in read.blobs.items()),
+            made_at=whole.head.created_at,
+            at=whole.head.updated_at,
+        )
+    return report
+
+
+def _bytes(source: Any) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    if hasattr(source, "read"):
+        read: bytes = source.read()
+        return read
+    return Path(source).read_bytes()
+
+
+@final
+class _Log:
+    """The parts of a log, which was verified."""
+
+    def __init__(self, data: bytes) -> None:
+        self.log = self.thread = ""
+        self.blobs: dict[str, bytes] = {}
+        self.begin: Mapping[str, Any] = {}
+        self.names: list[str] = []
+        self.about: dict[str, Any] = {}
+        self.records: list[Record] = []
+        self.staged: dict[str, bytes] = {}
+        for line, ended in lines_of(data):
+            if ended:
+                self._line(parse(line))
+
+    def _line(self, value: dict[str, Any]) -> None:
+        if "form" in value:
+            self.log, self.thread = value["log"], value["thread"]
+        elif "seal" in value:
+            text = "\n".join(value["lines"]).encode()
+            body = b"%b\n%08x" % (text, crc32(text))
+            self.records.append(Record(value["seq"], value["count"], body, b64decode(value["seal"])))
+        elif "blob" in value:
+            self.blobs[value["blob"]] = b64decode(value["data"])
+        elif "names" in value:
+            self.names = value["names"]
+        elif "begin" in value:
+            self.begin = value["begin"]
+        elif "meta" in value:
+            self.about = from_json(value["meta"])
+        elif "staged" in value:
+            self.staged = {key: body.encode() for key, body in value["staged"]}
+
+    def whole(self, thread: str) -> Whole:
+        """Return everything that a store keeps of a thread, except its blobs.
+
+        Raises:
+            AuditError: The log lacks something.
+        """
+        if not self.records:
+            raise INCOMPLETE_LOG(problem="it has no record")
+        found = _Standing()
+        snapshots: dict[int, bytes] = {}
+        reader = Reader(None, thread, PLAIN, self.names)  # type: ignore[arg-type]  # large values are not fetched here
+        begun: int = self.begin.get("seq", 0)
+        if begun:
+            if "snapshot" not in self.begin:
+                raise INCOMPLETE_LOG(problem="it begins after a prune, and does not hold the state that the prune left")
+            snapshots[begun] = self.begin["snapshot"].encode()
+            found.begin(reader.saved(snapshots[begun], begun))
+        for record in self.records:
+            batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+            found.add(batch.logged, batch.at, body.vouched.staged)
+            if body.vouched.names is not None:
+                self.about["bound"] = 1
+        staged = self._staged(found.beside)
+        made_at = found.first_at or 0.0
+        last = self.records[-1].seq
+        head = Head(thread, last, 0, found.status, found.graph, made_at, found.at, owned=False, first=begun + 1)
+        return Whole(head, to_json(self._meta(reader.names.known, found.fingerprint)), staged, snapshots, self.records)
+
+    def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
+        """Return the meta of the thread. What it says about its graph is checked against the *fingerprint* in a record."""
+        about, topology = dict(self.about), self.about.get("topology")
+        of = about.get("topology_of", "")
+        fingerprint = fingerprint or of
+        if topology is not None and (of != fingerprint or fingerprint_of(from_json(to_json(topology))) != of):
+            raise INCOMPLETE_LOG(problem="what it says about the graph is not what its records were written with")
+        return {**about, "names": list(names), "chained": self.log, "fingerprint": fingerprint}
+
+    def _staged(self, beside: Mapping[str, str]) -> list[tuple[str, bytes]]:
+        """Return what is staged: the newest bodies in the log, if the last records vouch for them.
+
+        Raises:
+            AuditError: A body is missing.
+        """
+        if not beside:
+            return []
+        ends = outcomes(self.staged.items())
+        gone = [key for key, end in beside.items() if not ends.get(key, "-").startswith(end)] if ends else list(beside)
+        if gone:
+            raise INCOMPLETE_LOG(problem=f"it ends in an open superstep, and does not hold what {gone[0]!r} had staged")
+        return list(self.staged.items())
+
+
+@final
+class _Standing:
+    """Where a thread stands after its entries, as far as a store lists it. No graph is needed."""
+
+    def __init__(self) -> None:
+        self.status: Status = "new"
+        self.graph = self.fingerprint = ""
+        self.first_at: float | None = None
+        self.at = 0.0
+        self.beside: Mapping[str, str] = {}
+        """What the last records vouch for."""
+        self._open: dict[str, str] = {}
+        """Open questions, and the nodes that asked."""
+
+    def begin(self, state: events.StateSaved) -> None:
+        """Stand where a prune left the thread."""
+        self.status = state.status  # type: ignore[assignment]  # a plain str in events
+        self.fingerprint = state.fingerprint
+
+    def add(self, logged: Any, at: float, vouched: Mapping[str, str]) -> None:
+        """Add a record."""
+        self.at = at
+        self.first_at = at if self.first_at is None else self.first_at
+        if any(not path and event.__class__ in UNSTAGES for path, event in logged):
+            self.beside = {}
+        self.beside = vouched or self.beside
+        for path, event in logged:
+            if not path:
+                self._add(event)
+        if self.status == "interrupted" and not self._open:
+            self.status = "running"
+
+    def _add(self, event: Any) -> None:
+        self.status = STATUS.get(event.__class__, self.status)
+        note: Callable[[Any], None] | None = self._NOTED.get(event.__class__)  # type: ignore[assignment]
+        if note is not None:
+            note(self, event)  # type: ignore[call-arg]
+
+    def _started(self, event: events.RunStarted) -> None:
+        self.graph, self.fingerprint = event.graph, event.fingerprint
+        self._open.clear()
+
+    def _committed(self, event: events.SuperstepCommitted) -> None:
+        if not event.after:
+            self._open.clear()
+
+    def _asked(self, event: events.InterruptRaised) -> None:
+        self._open[event.id] = event.node
+
+    def _closed(self, event: Any) -> None:
+        self._open.pop(event.id, None)
+
+    def _abandoned(self, _event: Any) -> None:
+        self._open.clear()
+
+    def _forked(self, event: events.ThreadForked) -> None:
+        self.status = event.state.status  # type: ignore[assignment]  # a plain str in events
+        self.fingerprint = event.state.fingerprint
+
+    def _migrated(self, event: events.ThreadMigrated) -> None:
+        self.fingerprint = event.target
+
+    def _updated(self, event: events.ThreadUpdated) -> None:
+        if event.fresh:
+            self.status = "completed"
+        if event.as_node is not None:
+            self._open = {id_: node for id_, node in self._open.items() if node != event.as_node}
+        if self.status == "completed" and event.next:
+            self.status = "running"
+
+    _NOTED: Final = {
+        events.RunStarted: _started,
+        events.SuperstepCommitted: _committed,
+        events.InterruptRaised: _asked,
+        **dict.fromkeys(_CLOSED, _closed),
+        events.SuperstepAbandoned: _abandoned,
+        events.ThreadForked: _forked,
+        events.ThreadMigrated: _migrated,
+        events.ThreadUpdated: _updated,
+    }
