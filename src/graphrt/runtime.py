@@ -30,6 +30,7 @@ from graphrt._runs import (
     pruning,
     run_to_end,
     state_edits,
+    step_records,
     streaming,
     watching,
 )
@@ -48,7 +49,7 @@ from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
-    from graphrt.audit import AuditLog
+    from graphrt.audit import AuditLog, Reexecution
     from graphrt.graph import CompiledGraph
     from graphrt.harness.protocol import ChatModel
     from graphrt.stores.verbs import Verification
@@ -672,6 +673,23 @@ class Runtime(Generic[S]):
         """Return the past states of the thread; see `history`."""
         return await self._unhurried(lambda: self.history(thread, limit=limit, before=before))
 
+    def steps_of(self, thread: str) -> Iterator[dict[str, Any]]:
+        """Iterate over the steps of the thread, out of its journal, in the form of `Step.to_dict`, oldest first.
+
+        A record also has `seq` and `at`, number and time of the entry after which it stands. `duration_s` is None: the
+        journal does not have it. A task that failed, or paused, has a record for that, and another one when it ends.
+        Each record costs the size of the state. No node and no router runs.
+
+        Raises:
+            InputError: There is no such thread.
+            StoreError: An entry is missing or damaged.
+        """
+        return step_records.steps_of(self._config, thread)
+
+    async def asteps_of(self, thread: str) -> tuple[dict[str, Any], ...]:
+        """Return the steps of the thread, out of its journal; see `steps_of`."""
+        return await self._unhurried(lambda: tuple(self.steps_of(thread)))
+
     def entries(self, thread: str, *, after: int = 0) -> Iterator[Entry]:
         """Iterate over the journal of the thread, oldest entry first, reading page by page.
 
@@ -694,6 +712,31 @@ class Runtime(Generic[S]):
             ReplayDivergedError: A reducer or router gives another result now; `seq` is the first entry that shows it.
         """
         return inspection.replay(self._config, thread)
+
+    def reexecute(self, thread: str) -> Reexecution:
+        """Execute the runs of the thread again, on a thread in memory, and compare what they write with its journal.
+
+        Inputs, answers of persons, replies of models, results of tools and effects, seeds and times come from the
+        journal: no model is asked, no effect is performed, and nothing is written. Nodes and routers do run, with the
+        `deps`, `models`, `limits` and `budget` of this runtime. The times are those of the commits, so a node that
+        stores what `ctx.now()` returned may differ.
+
+        Returns:
+            Whether the entries are the same; if not, the first one that differs, with both sides.
+
+        Raises:
+            InputError: There is no such thread.
+            StoreError: An entry is missing or damaged.
+        """
+        from graphrt._runs.reexecution import reexecute  # imported here because it loads the agents
+
+        return reexecute(self._config, thread)
+
+    async def areexecute(self, thread: str) -> Reexecution:
+        """Execute the runs of the thread again; see `reexecute`."""
+        from asyncio import to_thread
+
+        return await to_thread(self.reexecute, thread)
 
     async def areplay(self, thread: str) -> Snapshot[S]:
         """Fold the thread again from its first entry; see `replay`."""

@@ -22,7 +22,7 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_ALLOWED,
     USAGE_CANNOT_BE_COUNTED,
 )
-from graphrt.harness.agent._services import HERE, AgentServices
+from graphrt.harness.agent._services import HERE, INSTEAD, AgentServices
 from graphrt.harness.protocol import OutputT_co
 
 if TYPE_CHECKING:
@@ -158,6 +158,12 @@ class BoundHarness(Generic[OutputT_co]):
             watcher = WATCHER.get()
             if watcher is not None:
                 watcher.asks(_profile(harness).name, prompt)
+            instead = INSTEAD.get()
+            if instead is not None:
+                answer: AgentReply = await instead()
+                if show is not None:
+                    show(answer)
+                return answer
             if show is not None and hasattr(harness, "stream"):
                 streamed = await _streamed(harness, prompt, options, show)
                 _check_usage(harness, streamed)
@@ -169,7 +175,8 @@ class BoundHarness(Generic[OutputT_co]):
             return reply
 
         async def within_budget() -> AgentReply:
-            check_real(harness)
+            if INSTEAD.get() is None:
+                check_real(harness)
             if host.ledger is None:
                 return await call()
             from graphrt.harness.budget._admission import spend

@@ -197,8 +197,10 @@ class TaskServices:
         if known is not None:
             self.account()
             return reply_from(own(known.data), known.usage, known.model), True
-        watcher = WATCHER.get()
-        if watcher is None:
+        recorded, watcher = services.recorded, WATCHER.get()
+        if recorded is not None:
+            response = await recorded.reply(task, asked, call)
+        elif watcher is None:
             response = await call()
         else:
             response = await watcher.model_call(task.id, asked.failed_attempts, key, call)

@@ -70,7 +70,7 @@ def perform(
         raise UNKNOWN_KIND_OF_EFFECT(kind=kind, kinds=kinds, node=task.node.name, where=task.engine.where(task))
     if inspect.iscoroutinefunction(fn):
         return perform_async(context, services, task, key, fn, args, kind)
-    known, result = _known(context, task, key, kind)
+    known, result = _known(context, services, task, key, kind)
     if known:
         return result
     if kind == "once":
@@ -78,7 +78,7 @@ def perform(
         _keep(services, task, key, kind)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
-    result = fn(*args)
+    result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
     _take(task, key, result)
     if kind != "pure":
         _keep(services, task, key, kind)
@@ -102,7 +102,7 @@ async def perform_async(
     """
     from graphrt._drivers.blocking_calls import call_store
 
-    known, result = _known(context, task, key, kind, about)
+    known, result = _known(context, services, task, key, kind, about)
     if known:
         return result
     if kind == "once":
@@ -110,7 +110,8 @@ async def perform_async(
         await call_store(services, _keep, services, task, key, kind)
     if known is None:
         raise _unknown(task, key)
-    result = await fn(*args)
+    recorded = services.recorded
+    result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
     _take(task, key, result)
     if kind != "pure":
         await call_store(services, _keep, services, task, key, kind)
@@ -118,7 +119,12 @@ async def perform_async(
 
 
 def _known(
-    context: Asking, task: Task, key: str, kind: EffectKind, about: Mapping[str, Any] | None = None
+    context: Asking,
+    services: RunServices,
+    task: Task,
+    key: str,
+    kind: EffectKind,
+    about: Mapping[str, Any] | None = None,
 ) -> tuple[bool | None, Any]:
     """Look up an effect's recorded result; if a "once" effect has started and has none, ask a person.
 
@@ -130,6 +136,8 @@ def _known(
     extra.request(key)
     if key in extra.effects:
         return True, own(extra.effects[key])
+    if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
+        _intend(task, key)
     if kind != "once" or key not in extra.intents:
         return False, None
     if task.engine.thread is None:

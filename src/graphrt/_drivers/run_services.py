@@ -21,6 +21,7 @@ from graphrt.events import OutcomeDropped
 if TYPE_CHECKING:
     from graphrt._drivers.agents import Agents
     from graphrt._drivers.loop_thread import LoopThread
+    from graphrt._drivers.recorded import Recorded
     from graphrt._drivers.thread_pool import ThreadPool
     from graphrt._engine.engine import Engine
     from graphrt._usage.budget import Budget
@@ -104,6 +105,7 @@ class RunServices:
         "models",
         "pool_source",
         "record",
+        "recorded",
         "root",
         "show",
         "sleep",
@@ -155,6 +157,8 @@ class RunServices:
         """Engine of the run, not of a nested graph."""
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None without such a stream."""
+        self.recorded: Recorded | None = None
+        """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.record: Recorder | None = None
         """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None

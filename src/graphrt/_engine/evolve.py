@@ -81,7 +81,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     """
     values, fields = engine.values, engine.fields
     update = done.updates[0] if len(done.updates) == 1 else None
-    quick = update is not None and not engine.ephemeral and engine.trail is None
+    quick = update is not None and not engine.ephemeral and engine.trail is None and engine.recorder is None
     # Checked as a whole before the first write: in-place changes could not be undone.
     if quick and update is not None:
         for name in update:
@@ -309,7 +309,15 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
     tasks = engine.tasks or engine.open()
     try:
-        folded = fold(engine.fields, engine.values, tasks, ephemeral=engine.ephemeral, past=True, where=engine.where)
+        folded = fold(
+            engine.fields,
+            engine.values,
+            tasks,
+            ephemeral=engine.ephemeral,
+            record=engine.recorder is not None,
+            past=True,
+            where=engine.where,
+        )
     except FoldError as error:
         raise error.error from error.error.__cause__
     for task in tasks:  # views would count as owners of the lists in them (R15)
@@ -321,6 +329,9 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
         for update in task.updates if task.status == DONE else ():
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))
+    if engine.recorder is not None:
+        for task, undo in zip(tasks, folded.undo, strict=True):
+            engine.recorder.record(task, undo)
     if event.after:
         hold(engine, event.after)
         return

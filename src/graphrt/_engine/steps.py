@@ -248,7 +248,11 @@ class Step(Generic[S]):
                 "output_tokens": usage.output_tokens if usage else 0,
             },
         }
-        plain: dict[str, Any] = to_jsonable_python(data, fallback=repr)
+        plain: dict[str, Any]
+        try:
+            plain = to_jsonable_python(data, fallback=repr)
+        except UnicodeDecodeError:  # bytes that are not text
+            plain = to_jsonable_python(data, fallback=repr, bytes_mode="base64")
         return plain
 
     def __repr__(self) -> str:
@@ -309,6 +313,10 @@ class StepRecorder:
         self._last = step
         self.ready.append(step)
         self._count += 1
+
+    def count_anew(self) -> None:
+        """Number the next step with 0: another run begins."""
+        self._count = 0
 
     def newest(self) -> Values:
         """Return the values after the last step: those of the engine, or the final ones once the run is over."""

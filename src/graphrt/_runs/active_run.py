@@ -80,7 +80,7 @@ class ActiveRun:
             loop_source=config.threads.loop_source,
         )
         services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
-        services.models = config.models
+        services.models, services.recorded = config.models, config.recorded
         services.agents = RunAgents()
         # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
         services.sleep = config.sleep if config.sleep is not None else SLEEP.get()

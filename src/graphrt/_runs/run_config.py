@@ -22,6 +22,7 @@ from graphrt.errors._codes.arguments import NOT_COMPILED
 
 if TYPE_CHECKING:
     from graphrt import events
+    from graphrt._drivers.recorded import Recorded
     from graphrt._flows.effects import Control
     from graphrt._journal.chain import Chain
     from graphrt._journal.commit_queue import Recorder
@@ -148,6 +149,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     check_state: bool | None
     active: ActiveRuns
     threads: SharedThreads
+    recorded: Recorded | None = None
+    """Answers effects and model calls out of a log, when runs are executed again."""
 
     @property
     def plan(self) -> Plan:

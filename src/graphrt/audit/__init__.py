@@ -8,7 +8,9 @@ from __future__ import annotations
 from graphrt.audit._heads import Anchor, Head, heads_in
 from graphrt.audit._keys import generate_key
 from graphrt.audit._log import AuditLog
-from graphrt.audit._restore import restore
+from graphrt.audit._reexecution import Reexecution, UnansweredCall
+from graphrt.audit._report import report
+from graphrt.audit._restore import reexecute, restore
 from graphrt.audit._stored import export, head
 from graphrt.audit.offline import Finding, Report, Verdict, check_consistency, check_inclusion, verify
 from graphrt.audit.proofs import consistency_proof, inclusion_proof
@@ -18,7 +20,9 @@ __all__ = [
     "AuditLog",
     "Finding",
     "Head",
+    "Reexecution",
     "Report",
+    "UnansweredCall",
     "Verdict",
     "check_consistency",
     "check_inclusion",
@@ -28,6 +32,8 @@ __all__ = [
     "head",
     "heads_in",
     "inclusion_proof",
+    "reexecute",
+    "report",
     "restore",
     "verify",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from struct import Struct
@@ -40,15 +41,25 @@ class Head(NamedTuple):
     """Name of the key that the head is authenticated with, in hexadecimal; empty without a key."""
     mac: bytes = b""
     """HMAC-SHA256 over all of it; empty without a key."""
+    signature: bytes = b""
+    """Ed25519 signature of the same; empty without one. See `graphrt.audit.signing`."""
+    signer: bytes = b""
+    """Public key that the signature belongs to."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the head as JSON-ready data, in the form in which logs and anchor files keep it."""
-        return {**self._asdict(), "root": self.root.hex(), "mac": self.mac.hex()}
+        data = {**self._asdict(), "root": self.root.hex(), "mac": self.mac.hex()}
+        if not self.signature:
+            del data["signature"], data["signer"]
+            return data
+        return {**data, "signature": b64encode(self.signature).decode(), "signer": self.signer.hex()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Head:
         """Return the head that `to_dict` made *data* of."""
         given: dict[str, Any] = {**data, "root": bytes.fromhex(data["root"]), "mac": bytes.fromhex(data["mac"])}
+        if "signer" in given:
+            given |= {"signature": b64decode(given["signature"]), "signer": bytes.fromhex(given["signer"])}
         return cls(**given)
 
 
@@ -62,8 +73,13 @@ def head_of(log: str, thread: str, seq: int, at: float, tree: Tree, keys: LogKey
     root = tree.root()
     if keys is None:
         return Head(log, thread, seq, tree.size, root, micros)
-    signed = _LABEL + _NUMBERS.pack(tree.size, seq, micros) + root + thread.encode()
-    return Head(log, thread, seq, tree.size, root, micros, keys.kid.hex(), keys.mac(keys.kid, signed) or b"")
+    head = Head(log, thread, seq, tree.size, root, micros, keys.kid.hex())
+    return head._replace(mac=keys.mac(keys.kid, signed_bytes(head)) or b"")
+
+
+def signed_bytes(head: Head) -> bytes:
+    """Return the bytes that the MAC and the signature of *head* are over."""
+    return _LABEL + _NUMBERS.pack(head.size, head.seq, head.at) + head.root + head.thread.encode()
 
 
 def anchored(head: Head, anchor: Anchor) -> None:

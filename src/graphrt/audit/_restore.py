@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
@@ -21,8 +22,10 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
 from graphrt._journal.verifying import PLAIN
 from graphrt._plan.render import fingerprint_of
+from graphrt.audit._reexecution import Reexecution
 from graphrt.audit._stored import opened
 from graphrt.audit.offline import Report, Verdict, lines_of, parse, verify
+from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
 from graphrt.stores._copying import Whole, write_thread
 from graphrt.stores.ids import check_id
@@ -65,12 +68,12 @@ def restore(
         StoreError: The store failed.
         OSError: The log cannot be read.
     """
-    data = _bytes(source)
+    data = bytes_of(source)
     report = verify(data, key=key, older=older, anchor=anchor)
     unread = report.verdict is Verdict.KEY_MISSING and key is None  # reading needs no key, with a store neither
     if report.verdict.exit_code in (1, 2) and not unread:
         raise NOT_RESTORED(sentence=report.sentence, got=report)
-    read = _Log(data)
+    read = Log(data)
     whole = read.whole(check_id(thread if thread is not None else read.thread))
     with opened(store) as to:
         write_thread(
@@ -84,7 +87,48 @@ def restore(
     return report
 
 
-def _bytes(source: Any) -> bytes:
+class Executable(Protocol):
+    """A compiled graph."""
+
+    def __graphrt_reexecute__(self, store: Store, thread: str, options: Any) -> Reexecution:
+        """Execute the runs of a thread again."""
+        ...
+
+
+def reexecute(
+    source: str | os.PathLike[str] | bytes | BinaryIO,
+    graph: Executable,
+    *,
+    key: bytes | None = None,
+    older: Sequence[bytes] = (),
+    anchor: str | os.PathLike[str] | bytes | BinaryIO | None = None,
+    **options: Any,
+) -> Reexecution:
+    """Execute the runs in a log again, with what the log has, and compare what they write with the log.
+
+    No store, network or key of a provider is needed; see `Runtime.reexecute`, which does the same for a stored thread.
+
+    Args:
+        source: A log in its portable form.
+        graph: The graph that wrote it, or a changed one.
+        key: Root key of the log; None checks no MACs.
+        older: Keys that the log was written with before.
+        anchor: Heads that were kept outside of the log.
+        options: Options of `Runtime` that the nodes need: `deps`, `harness`, `models`, `limits`, `budget`.
+
+    Raises:
+        AuditError: The log does not verify, or lacks what a thread needs (`not-restored`).
+        InputError: An option is unknown.
+    """
+    from graphrt.stores.memory import MemoryStore
+
+    with MemoryStore() as store:
+        report = restore(source, store, key=key, older=older, anchor=anchor)
+        return graph.__graphrt_reexecute__(store, report.thread, options)
+
+
+def bytes_of(source: Any) -> bytes:
+    """Return what a path, a binary file or the bytes themselves hold."""
     if isinstance(source, bytes):
         return source
     if hasattr(source, "read"):
@@ -94,8 +138,8 @@ def _bytes(source: Any) -> bytes:
 
 
 @final
-class _Log:
-    """The parts of a log, which was verified."""
+class Log:
+    """The parts of a log. Lines that cannot be read, or are not complete, are left out."""
 
     def __init__(self, data: bytes) -> None:
         self.log = self.thread = ""
@@ -107,7 +151,8 @@ class _Log:
         self.staged: dict[str, bytes] = {}
         for line, ended in lines_of(data):
             if ended:
-                self._line(parse(line))
+                with suppress(ValueError, KeyError):  # of a log that verifies, no line is left out
+                    self._line(parse(line))
 
     def _line(self, value: dict[str, Any]) -> None:
         if "form" in value:
@@ -126,6 +171,13 @@ class _Log:
             self.about = from_json(value["meta"])
         elif "staged" in value:
             self.staged = {key: body.encode() for key, body in value["staged"]}
+
+    def entries(self) -> Iterator[events.Entry]:
+        """Yield the entries of the records, with their values as JSON data. Records that cannot be read are left out."""
+        reader = Reader(None, self.thread, PLAIN, self.names)  # type: ignore[arg-type]  # nothing is fetched
+        for record in self.records:
+            with suppress(StoreError):
+                yield from reader.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def whole(self, thread: str) -> Whole:
         """Return everything that a store keeps of a thread, except its blobs.

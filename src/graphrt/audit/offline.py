@@ -26,7 +26,7 @@ import sys
 from array import array
 from binascii import a2b_base64, b2a_base64
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from io import BytesIO
@@ -56,6 +56,8 @@ _SAMPLES: Final = (b"a-string-secret-at-least-256-bits-long", b"abcdefghijklmnop
 _BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
 """What Python raises on data of another form than expected."""
 
+CheckSignature: TypeAlias = Callable[[bytes, bytes, bytes], "bool | None"]
+"""Takes public key, signature and signed bytes; returns whether they fit, or None if the key is not trusted."""
 Source: TypeAlias = "str | PathLike[str] | bytes | BinaryIO"
 """A path, the bytes themselves, or a binary file."""
 
@@ -447,6 +449,8 @@ class Head:
     seq: int
     size: int
     thread: str
+    signature: bytes = b""
+    signer: bytes = b""
 
     @classmethod
     def of(cls, value: Any) -> Head:
@@ -473,6 +477,8 @@ class Head:
             seq=_int(value["seq"], 1),
             size=_int(value["size"], 1),
             thread=_text(value["thread"]),
+            signature=_base64(value["signature"]) if "signer" in value else b"",
+            signer=_hex(value["signer"]) if "signer" in value else b"",
         )
 
     def signed(self) -> bytes:
@@ -492,8 +498,12 @@ class _Check:
     _leaf: bytes | None
     _kid: bytes | None
 
-    def __init__(self, roots: Sequence[bytes], anchored: Sequence[tuple[int, Head]]) -> None:
-        self._roots, self._anchored = roots, anchored
+    def __init__(
+        self, roots: Sequence[bytes], anchored: Sequence[tuple[int, Head]], signature: CheckSignature | None = None
+    ) -> None:
+        self._roots, self._anchored, self._check_signature = roots, anchored, signature
+        self._signed: dict[str, list[int]] = {}
+        """What was found about signatures of heads, and the entries of those heads."""
         self.findings: list[Finding] = []
         self.more_findings = 0
         self.log = self.thread = ""
@@ -611,6 +621,7 @@ class _Check:
                 if self._head_mac(head) is False:
                     self.find(Verdict.ALTERED, f"The head of entry {head.seq} in the anchor was changed: its MAC is wrong.", record=1, line=number, where="anchor")  # fmt: skip
                 else:
+                    self._signature(head, line=number, where="anchor")
                     self._anchors.setdefault(head.size, []).append((number, head))
 
     def _begin(self, told: Any, _line: bytes) -> None:
@@ -925,8 +936,30 @@ class _Check:
             return False  # the name of its key was changed
         return fits
 
+    def _signature(self, head: Head, *, line: int = 0, where: str = "log") -> None:
+        """Check the signature of a head, if there is one and somebody can check it."""
+        if not head.signature:
+            return
+        check = self._check_signature
+        fits = check(head.signer, head.signature, head.signed()) if check is not None else None
+        if fits is False:
+            self.find(
+                Verdict.ALTERED, f"The signature of the head of entry {head.seq} is wrong.", line=line, where=where
+            )
+            self._exact = False
+        else:
+            told = (
+                "fits"
+                if fits
+                else "is there, and was not checked"
+                if check is None
+                else "is of a key that is not trusted"
+            )
+            self._signed.setdefault(f"{told}: {head.signer.hex()[:16]}", []).append(head.seq)
+
     def _head(self, told: Any, line: bytes) -> None:
         head = Head.of(told)
+        self._signature(head)
         digest = _sha(line)
         if digest in self._head_lines:
             self._break(Verdict.DUPLICATED, f"The head of entry {head.seq} is there twice.")
@@ -994,6 +1027,10 @@ class _Check:
             self.proved = self.proved_seq = 0
         if self._snapshot is not None and self._exact:
             self.find(Verdict.SOUND, "No record vouches for the snapshot that the log begins with, as in logs that 0.1 pruned.", record=1, seq=1)  # fmt: skip
+        for told, seqs in self._signed.items():
+            self.find(
+                Verdict.SOUND, f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {told}.", seq=max(seqs)
+            )
         self._finish_macs()
         self._finish_anchors()
         if self._fresh or (self._told and self._told < len(self._names) and self._exact):
@@ -1101,7 +1138,12 @@ def _heads(anchor: Source | None) -> list[tuple[int, Head]]:
 
 
 def verify(
-    source: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
+    source: Source,
+    *,
+    key: bytes | None = None,
+    older: Sequence[bytes] = (),
+    anchor: Source | None = None,
+    check_signature: CheckSignature | None = None,
 ) -> Report:
     """Verify a log. Raises nothing, whatever the file contains.
 
@@ -1110,16 +1152,18 @@ def verify(
         key: Root key of the log; None checks no MACs.
         older: Keys that the log was written with before.
         anchor: Heads that were kept outside of the log, one on each line.
+        check_signature: Checks signatures of heads, such as a `graphrt.audit.signing.SignatureCheck`. None checks none,
+            and the report says that they are there.
     """
     roots = [*older, *([key] if key is not None else [])]
     try:
         heads = _heads(anchor)
     except (*_BAD_DATA, OSError) as error:
         found = Finding(verdict=Verdict.UNREADABLE, message=f"The anchor cannot be read: {str(error)[:100]}.", where="anchor")  # fmt: skip
-        report = verify(source, key=key, older=older)
+        report = verify(source, key=key, older=older, check_signature=check_signature)
         findings = (*report.findings, found)
         return replace(report, verdict=_worst(findings), findings=findings)
-    check = _Check(roots, heads)
+    check = _Check(roots, heads, check_signature)
     try:
         if check.read(lines_of(source)):
             check.finish()
@@ -1189,7 +1233,7 @@ def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any)
         find(Verdict.ALTERED, f"The MAC of the head of entry {head.seq} is wrong.")
     elif same and (head.root, head.seq) not in {(one.root, one.seq) for one in same}:
         find(Verdict.FORKED, f"The anchor has another head of {head.size} records.")
-    elif head in same:
+    elif _unsigned(head) in map(_unsigned, same):
         return
     elif roots and fits is None:
         find(Verdict.WRONG_KEY if head.mac else Verdict.UNKEYED, f"The head of entry {head.seq} is not authenticated with this key.")  # fmt: skip
@@ -1197,6 +1241,10 @@ def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any)
         find(Verdict.UNANCHORED, f"The proof fits its head of entry {head.seq}, which neither a key nor an anchor vouches for.")  # fmt: skip
     elif (why := weakness(keys.roots[head.kid])) is not None:
         find(Verdict.WEAK_KEY, f"The key can be guessed: {why}.")
+
+
+def _unsigned(head: Head) -> Head:
+    return replace(head, signature=b"", signer=b"")
 
 
 def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:

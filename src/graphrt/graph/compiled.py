@@ -37,7 +37,9 @@ from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
+    from graphrt.audit import Reexecution
     from graphrt.specs import GraphDiff, GraphSpec, Registry
+    from graphrt.stores import Store
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 """A replacement for a node's function. Its result is checked at run time only, since type checkers cannot infer the
@@ -370,6 +372,12 @@ class CompiledGraph(Generic[S, U]):
     ) -> AsyncStream[Any, S]:
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
         return async_streaming.astream(self._configured(options, "astream", config), input, modes)
+
+    def __graphrt_reexecute__(self, store: Store, thread: str, options: RuntimeOptions) -> Reexecution:
+        """Execute the runs of a stored thread again; see `graphrt.audit.reexecute`."""
+        from graphrt._runs.reexecution import reexecute
+
+        return reexecute(self._configured(options, "reexecute", ())._replace(store=store), thread)
 
     def _configured(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> RunConfig:
         """Return the configuration of one run.

@@ -91,3 +91,15 @@ INCOMPLETE_LOG = NOT_RESTORED.variant(
     known="it verifies, and does not hold all that a thread needs",
     fix="Export the thread again from its store.",
 )
+UNKNOWN_FORMAT = BAD_AUDIT.variant(
+    "A report has no format {given!r}.", known="'table', 'markdown', 'json'", fix="Choose one of them."
+)
+BAD_SIGNING_KEY = ErrorCode(
+    "bad-signing-key",
+    InputError,
+    "A key of Ed25519 has 32 bytes, and this is {given:a_type} of another form.",
+    fix="Make a private key with graphrt.audit.signing.generate_signing_key(), and the public one of it with public_key().",
+)
+NO_CRYPTOGRAPHY = BAD_SIGNING_KEY.variant(
+    "Signatures need the package cryptography, which is not installed.", fix="pip install 'graphrt[crypto]'"
+)

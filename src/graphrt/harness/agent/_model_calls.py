@@ -20,7 +20,7 @@ from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._retry_waits import rest
-from graphrt.harness.agent._services import Place
+from graphrt.harness.agent._services import INSTEAD, Place
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import recount, spend
@@ -113,7 +113,8 @@ class Caller:
 
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
-        check_real(model)
+        if INSTEAD.get() is None:
+            check_real(model)
         if not model.profile.holds_to_output(request):  # a fallback may lack what the first model can
             request = in_words(request)
         while True:
@@ -157,7 +158,12 @@ class Caller:
         if watcher is not None:
             watcher.asks(model.profile.name, request.messages)
         response: Any = None
-        if emit is None:
+        instead = INSTEAD.get()
+        if instead is not None:
+            response = await instead()
+            if emit is not None:
+                emit(response)
+        elif emit is None:
             response = await model.invoke(request)
         else:
             items: Any = model.stream(request)

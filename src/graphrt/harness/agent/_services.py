@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 from graphrt.errors._codes.agents import NOBODY_TO_ASK, NOBODY_TO_GRANT
 from graphrt.events import Amounts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["HERE", "ORDER", "AgentServices", "Place", "Question", "StandaloneServices"]
+__all__ = ["HERE", "INSTEAD", "ORDER", "AgentServices", "Composed", "Place", "Question", "StandaloneServices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +246,25 @@ class Place:
 
 HERE: Final[ContextVar[Place | AgentServices | None]] = ContextVar("graphrt_agent_place", default=None)
 """Place of the agent that runs in this context; before the first agent, the services for it; else None."""
+INSTEAD: Final[ContextVar[Callable[[], Awaitable[Any]] | None]] = ContextVar("graphrt_instead", default=None)
+"""Answers a model call in place of the model, when a run is executed again from its log; None asks the model."""
 ORDER: Final[ContextVar[tuple[int, ...]]] = ContextVar("graphrt_run_order", default=())
 """Start order of the current agent run or tool call among its concurrent siblings, one number per level.
 
 The questions of a task are sorted by it, so that a journal does not depend on timing (R13).
 """
+
+
+@final
+class Composed:
+    """A call of a tool that does nothing but make calls which are recorded themselves: that of an agent as a tool.
+
+    When a run is executed again from its log, it is made again.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+
+    async def __call__(self) -> Any:
+        """Make the call."""
+        return await self._make()

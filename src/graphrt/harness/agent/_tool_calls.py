@@ -23,7 +23,7 @@ from graphrt.errors._codes.agents import ARGUMENTS_NOT_AN_OBJECT, TOOL_FAILED, T
 from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
-from graphrt.harness.agent._services import HERE, ORDER, Place
+from graphrt.harness.agent._services import HERE, ORDER, Composed, Place
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
@@ -211,7 +211,8 @@ class Tooling:
                 "arguments": dict(one.call.arguments),
                 "idempotency_key": self._idempotency_key(one),
             }
-            kept = _kept(call, await self._place.host.effect(one.key, make, one.tool.policy.effect, about))
+            made = Composed(make) if getattr(one.tool, "composed", False) else make
+            kept = _kept(call, await self._place.host.effect(one.key, made, one.tool.policy.effect, about))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))

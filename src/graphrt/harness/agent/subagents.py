@@ -35,6 +35,8 @@ class AgentTool:
         self.agent: Final = agent
         check_name(name, where=f"agent {agent.name!r} as a tool")
         self.spec: Final = ToolSpec(name=name, description=description, parameters=_QUESTION)
+        self.composed: Final = True
+        """Its calls are made of calls of models and tools that are recorded themselves; see `Composed`."""
         self.policy: Final = ToolPolicy(effect="idempotent", approval=approval, timeout_s=timeout_s)
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:

@@ -1,0 +1,98 @@
+"""What a second execution of a log found: the same, or the first record that differs. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from graphrt.events import Entry
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnansweredCall:
+    """A call that the second execution made, and to which the log has no answer."""
+
+    node: str
+    task_id: str
+    kind: str
+    """`model` or `effect`; calls of tools are effects."""
+    key: str
+    """Key of the call inside its task; for a model, a digest of the request."""
+    unused: tuple[str, ...] = ()
+    """Keys of recorded answers of that kind which the task has not asked for."""
+
+    @property
+    def asked(self) -> str:
+        """What was asked for, in words."""
+        return "a model something" if self.kind == "model" else f"for the effect {self.key!r}"
+
+    @property
+    def known(self) -> str:
+        """What the log has instead, in words."""
+        if not self.unused:
+            return "the log has no other answer for this task"
+        kind = "a reply to another request" if self.kind == "model" else f"the result of {self.unused[0]!r}"
+        return f"the log has {kind} of this task, which was not asked for: the prompt, the tools or the node changed"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reexecution:
+    """The comparison of a log with a second execution of it."""
+
+    thread: str
+    same: bool
+    """Whether the second execution wrote the same entries. Times, ids of runs and delays are not compared."""
+    entries: int
+    """Number of entries that were compared and are the same."""
+    begun: int = 0
+    """The last entry that was taken over from the log and not executed: a fork, a migration, or what a prune left."""
+    seq: int | None = None
+    """Number of the first entry that differs; None if all are the same."""
+    node: str | None = None
+    """The node that the difference is in, as far as it is known."""
+    expected: Entry | None = None
+    """The entry of the log; None if the log has ended before."""
+    got: Entry | None = None
+    """The entry of the second execution; None if it has ended before."""
+    fields: tuple[str, ...] = ()
+    """Names of the fields in which the two events differ."""
+    why: str = ""
+    """What differs, in a sentence; empty if nothing does."""
+    unanswered: tuple[UnansweredCall, ...] = ()
+    """Calls to which the log has no answer, in the order in which they were made."""
+    changes: tuple[str, ...] = field(default=())
+    """How the graph differs from the one that the log names, in sentences; empty if it is the same."""
+
+    @property
+    def sentence(self) -> str:
+        """The result in plain words."""
+        taken = f" Entries up to {self.begun} were taken over." if self.begun else ""
+        if self.same:
+            return f"The same: {self.entries} entries of thread {self.thread!r} were repeated.{taken}"
+        return f"Entry {self.seq} of thread {self.thread!r} differs: {self.why}{taken}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON-ready data."""
+        return {
+            "thread": self.thread,
+            "same": self.same,
+            "entries": self.entries,
+            "begun": self.begun,
+            "seq": self.seq,
+            "node": self.node,
+            "expected": _told(self.expected),
+            "got": _told(self.got),
+            "fields": list(self.fields),
+            "why": self.why,
+            "changes": list(self.changes),
+            "unanswered": [
+                {"node": one.node, "task_id": one.task_id, "kind": one.kind, "key": one.key} for one in self.unanswered
+            ],
+        }
+
+
+def _told(entry: Entry | None) -> str | None:
+    return None if entry is None else repr(entry.event)
