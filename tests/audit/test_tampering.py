@@ -7,6 +7,8 @@ is flipped, the verifier goes on from the line before, and the slower checks are
 from __future__ import annotations
 
 import ast
+import base64
+import hmac
 import json
 import os
 import random
@@ -14,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 from tests.audit import documented, matrix
-from tests.audit.exporting import heads_of
+from tests.audit.exporting import canonical, heads_of, key_of, kid_of
 from tests.audit.honest_logs import KEY, RECORDS, log
+from tests.audit.honest_logs import OTHER as OTHER_KEY
 from tests.audit.matrix import Change
 
 from graphrt.audit.offline import verify
@@ -64,6 +67,32 @@ def test_change_is_detected(kind: str) -> None:
             )
 
     assert len(changes) >= 70
+    assert wrong == []
+
+
+def test_other_version_or_key_of_a_record_is_detected() -> None:
+    """Every other version of a seal, no key, another key, and the MAC of another key in place of the right one."""
+    wrong = []
+    for at, record in list(enumerate(LOG))[:: 1 if FULL else 9]:
+        if not matrix.is_record(record):
+            continue
+        value = json.loads(record)
+        seal = base64.b64decode(value["seal"])
+        mac = hmac.digest(key_of(OTHER_KEY, "voyage"), seal[42:74], "sha256")
+        seals = [bytes([version, *seal[1:]]) for version in range(256) if version != seal[0]]
+        seals += [
+            seal[:1] + b"\0" + bytes(8) + seal[10:74] + seal[106:],
+            seal[:2] + kid_of(OTHER_KEY) + seal[10:],
+            seal[:2] + kid_of(OTHER_KEY) + seal[10:74] + mac + seal[106:],
+            seal[:74] + mac + seal[106:],
+        ]
+        for changed in seals:
+            line = canonical({**value, "seal": base64.b64encode(changed).decode()})
+            data = b"".join([*LOG[:at], line, *LOG[at + 1 :]])
+            report = verify(data, key=KEY, older=[OTHER_KEY], anchor=ANCHOR)
+            if report.exit_code == 0 or report.verdict in ("unanchored", "tail-unanchored", "open-run"):
+                wrong.append((at, changed[:10], report.sentence))
+
     assert wrong == []
 
 

@@ -46,7 +46,7 @@ from graphrt._journal.seal import (
     parsed,
 )
 from graphrt.errors import StoreError
-from graphrt.errors._codes.journal import BROKEN_SEAL, FORGED_SEAL, LOG_KEY_NEEDED, TIME_CANNOT_BE_SEALED
+from graphrt.errors._codes.journal import BROKEN_SEAL, FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED, TIME_CANNOT_BE_SEALED
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import LogKeys
@@ -127,12 +127,18 @@ class Chain:
             saved = {name: value for name, value in saved.items() if name != TREE}
         return own == saved
 
-    def writable(self) -> None:
+    def writable(self, *, adopt: bool = False) -> None:
         """Check that a commit can be added.
 
+        Args:
+            adopt: Authenticate a log from here on that had no key so far.
+
         Raises:
-            InputError: The last commit was authenticated with a key that is not here (`log-key-needed`).
+            InputError: The last commit was authenticated with a key that is not here (`log-key-needed`), or there is a
+                key and no commit was authenticated so far (`log-not-keyed`).
         """
+        if self._keys is not None and self.kid == UNKEYED and self.leaf != genesis(self.thread) and not adopt:
+            raise LOG_NOT_KEYED(thread=self.thread)
         if self.kid != UNKEYED and (self._keys is None or self._keys.mac(self.kid, self.leaf) is None):
             raise LOG_KEY_NEEDED(thread=self.thread, kid=self.kid.hex())
 

@@ -179,7 +179,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             StoreError, AuditError: The thread's log file cannot be opened, or is another log's.
         """
         if chain is not None:
-            chain.writable()
+            chain.writable(adopt=self.audit is not None and self.audit.adopt)
         return self.audit.recorder(store, thread, chain, self.plan.codec) if self.audit is not None else None
 
     @property

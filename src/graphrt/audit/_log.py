@@ -13,7 +13,7 @@ from graphrt.audit._heads import Anchor
 from graphrt.audit._keys import key_ring
 from graphrt.audit._mirror import Mirror, file_of
 from graphrt.audit._recorder import Recorder
-from graphrt.errors._codes.audit import BAD_ANCHOR, BAD_CHOICE_ON_FAILURE, BAD_FOLDER, NOT_CHAINED
+from graphrt.errors._codes.audit import BAD_ANCHOR, BAD_CHOICE_ON_FAILURE, BAD_FOLDER, NOT_CHAINED, WEAK_KEY
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -41,12 +41,14 @@ class AuditLog:
             `Head`, or a list of these. A head is made whenever a run pauses or ends.
         on_failure: What happens if a log or anchor cannot be written: "stop" ends the run with an error, before
             anything else is done; "continue" warns, and records what is missing when the thread is driven again.
+        adopt: Go on with threads that were begun without a key, and authenticate them from then on. Otherwise they are
+            refused, since whoever can write to the store can make such a thread.
 
     Raises:
         InputError: A key is weak, or another argument has a wrong type or value.
     """
 
-    __slots__ = ("_anchors", "_folder", "_on_failure", "keys", "store", "user")
+    __slots__ = ("_anchors", "_folder", "_on_failure", "adopt", "keys", "store", "user")
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class AuditLog:
         user: str | None = None,
         anchor: Anchor | Sequence[Anchor] | None = None,
         on_failure: Literal["stop", "continue"] = "stop",
+        adopt: bool = False,
     ) -> None:
         is_url = isinstance(place, str) and ("://" in place or place == "memory:")
         is_store = is_url or hasattr(place, "commit")
@@ -69,6 +72,8 @@ class AuditLog:
         self._folder: Final = Path(place) if place is not None and not is_store else None  # type: ignore[arg-type]
         self._anchors: Final = _anchors(anchor)
         self._on_failure: Final = on_failure
+        self.adopt: bool = adopt
+        """Whether threads that were begun without a key are taken over."""
         self.keys: KeyRing | None = key_ring(key, older) if key is not None else None
         """The keys, whose `repr` shows none of them; None without one."""
         self.user: str = user or ""
@@ -104,6 +109,19 @@ class AuditLog:
         )
         recorder.begin()
         return recorder
+
+
+def weakly_keyed(folder: Path, secret: bytes) -> AuditLog:
+    """Return an audit log whose key may be one that can be guessed, for programs that have no other. `verify` says so.
+
+    Raises:
+        InputError: The secret is empty (`weak-key`).
+    """
+    if not secret:
+        raise WEAK_KEY(problem="empty")
+    log = AuditLog(folder)
+    log.keys = KeyRing(secret, ())
+    return log
 
 
 def _anchors(anchor: Any) -> tuple[Anchor, ...]:

@@ -18,6 +18,7 @@ from graphrt.compat.lar import (
     RouterNode,
     TokenTracker,
     ToolNode,
+    WeakSecretWarning,
 )
 from graphrt.errors import RateLimitError
 from graphrt.harness import FunctionModel, ModelRequest
@@ -50,7 +51,7 @@ def agent(output_key: str = "plan", prompt: str = "What is the capital of France
 def test_the_program_with_logger_tracker_user_and_fatigue(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry_point_node = agent()
 
-    with pytest.warns(NotSignedWarning, match="does not sign"):
+    with pytest.warns(WeakSecretWarning, match="too short"):
         audit_logger = AuditLogger(log_dir="logs/", hmac_secret="super-secret")
     token_tracker = TokenTracker()
 
@@ -73,7 +74,7 @@ def test_the_program_with_logger_tracker_user_and_fatigue(folder: Path, capsys: 
 
     assert capsys.readouterr().out == "[LLMNode] Executed. GraphState updated: {'plan': 'TEXT'}\n"
     assert metadata["total_tokens"] == 43
-    (file,) = (folder / "logs").iterdir()
+    (file,) = (folder / "logs").glob("run_*.jsonl")
     text = file.read_text(encoding="utf-8")
     assert "customer-123" in text
     assert "super-secret" not in text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphrt.compat.lar._designs import AdaptiveNode, DynamicNode, TopologyValidator
 from graphrt.compat.lar._executor import GraphExecutor, RunOutcome
-from graphrt.compat.lar._log import AuditLogger, NotSignedWarning, TokenTracker
+from graphrt.compat.lar._log import AuditLogger, NotSignedWarning, TokenTracker, WeakSecretWarning
 from graphrt.compat.lar._nodes import (
     AddValueNode,
     BaseNode,
@@ -44,6 +44,7 @@ __all__ = [
     "TokenTracker",
     "ToolNode",
     "TopologyValidator",
+    "WeakSecretWarning",
     "apply_diff",
     "compute_state_diff",
     "node",

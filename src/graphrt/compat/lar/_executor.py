@@ -16,7 +16,7 @@ from typing import Any, Final, final
 from graphrt._arguments import is_mapping
 from graphrt.audit import AuditLog
 from graphrt.compat.lar._functions import Ask
-from graphrt.compat.lar._log import AuditLogger, RunLog, TokenTracker, warn_unsigned
+from graphrt.compat.lar._log import AuditLogger, RunLog, TokenTracker
 from graphrt.compat.lar._lowering import Lowering, lower
 from graphrt.compat.lar._models import Models
 from graphrt.compat.lar._nodes import BaseNode, required, whole
@@ -105,7 +105,8 @@ class GraphExecutor:
         user_id: Stands in the log of each run.
         logger: The log, in place of a new one.
         tracker: Adds up tokens, in place of a new one. It may be shared by several executors.
-        hmac_secret: This log is not signed; giving it is a NotSignedWarning. Use *audit*.
+        hmac_secret: Authenticates the journal of each run in the folder of the log; see `AuditLogger`. *audit* is the
+            way with a key that cannot be guessed.
         max_node_fatigue: How often each node object may run; None sets no limit.
         models: Models by the names that nodes use. A name that is missing here is a model of litellm.
         ask: Shows the question of a `HumanJuryNode` and returns a line. By default `input` if there is a terminal;
@@ -147,8 +148,12 @@ class GraphExecutor:
             raise TWO_LOGS()
         if max_node_fatigue is not None:
             whole("max_node_fatigue", max_node_fatigue, "GraphExecutor", least=1)
-        warn_unsigned(hmac_secret)
         self.logger: Final = AuditLogger(log_dir, clock=clock) if logger is None else logger
+        if hmac_secret is not None:
+            self.logger.sign_with(hmac_secret)
+        if audit is None and self.logger.audit is not None:
+            audit = self.logger.audit
+            audit.user = audit.user or user_id or ""
         self.tracker: Final = TokenTracker() if tracker is None else tracker
         self.user_id = user_id
         self.offline_mode = offline_mode

@@ -16,6 +16,9 @@ from typing import Any, Final, final
 from pydantic_core import to_json
 
 from graphrt import harness
+from graphrt.audit import AuditLog
+from graphrt.audit._keys import weakness
+from graphrt.audit._log import weakly_keyed
 from graphrt.compat.lar._state import apply_diff, copied
 from graphrt.events import Entry
 
@@ -24,7 +27,11 @@ STATES: Final = ("state_before", "state_after")
 
 
 class NotSignedWarning(UserWarning):
-    """A secret for signing was given, and the log is not signed."""
+    """A secret for signing was given, and there is no folder for a log that could be signed."""
+
+
+class WeakSecretWarning(UserWarning):
+    """A secret for signing can be guessed: the log is authenticated with it, and that proves little."""
 
 
 @final
@@ -34,9 +41,14 @@ class AuditLogger:
     A file is `run_<id>.jsonl`: the run with its initial state, a line for each step as it ends, and the end. A line is
     written at once, so a process that is killed leaves all lines before.
 
+    With a secret too, the journal of each run is an audit log in the same folder, `<id>.jsonl`: every record has a MAC,
+    `graphrt.audit.verify` checks it, and `restore`, `reexecute` and `report` read it. Values of the state must be
+    storable then.
+
     Args:
         log_dir: The folder for files, which is made if it is missing. None writes no file.
-        hmac_secret: Not used: this log is not signed, and giving it is a NotSignedWarning. It is kept nowhere.
+        hmac_secret: The key of the audit logs. One that can be guessed is a WeakSecretWarning, and `verify` says
+            `weak-key`. Without *log_dir* there is nothing to authenticate: a NotSignedWarning.
         clock: Returns seconds since the epoch; by default the system clock.
     """
 
@@ -51,7 +63,34 @@ class AuditLogger:
         self._clock = clock
         self._lock = Lock()
         self._newest: RunLog | None = None
-        warn_unsigned(hmac_secret)
+        self.audit: AuditLog | None = None
+        """The audit logs of the runs; None without a secret."""
+        if hmac_secret is not None:
+            self.sign_with(hmac_secret)
+
+    def sign_with(self, hmac_secret: str) -> None:
+        """Authenticate the journals of later runs with *hmac_secret*; see above.
+
+        Raises:
+            InputError: The secret is empty (`weak-key`).
+        """
+        if self.log_dir is None:
+            warnings.warn(
+                "hmac_secret was given without log_dir=: there is no file that could be authenticated with it.",
+                NotSignedWarning,
+                stacklevel=4,
+            )
+            return
+        secret = hmac_secret.encode()
+        self.audit = weakly_keyed(self.log_dir, secret)
+        problem = weakness(secret)
+        if problem:
+            warnings.warn(
+                f"hmac_secret is {problem}. The logs are authenticated with it, and whoever guesses it can forge them. "
+                "Use the 32 random bytes of graphrt.audit.generate_key() with GraphExecutor(audit=AuditLog(..., key=...)).",
+                WeakSecretWarning,
+                stacklevel=4,
+            )
 
     def get_history(self) -> list[dict[str, Any]]:
         """Return the records of the newest run, oldest first: 0..n. They are copies."""
@@ -66,7 +105,15 @@ class AuditLogger:
         """
         path = None if self.log_dir is None else self.log_dir / f"run_{run_id}.jsonl"
         log = RunLog(initial, path, self._now)
-        log.write({"kind": "run", "run_id": run_id, "user_id": user_id, "signed": False, "initial_state": initial})
+        log.write(
+            {
+                "kind": "run",
+                "run_id": run_id,
+                "user_id": user_id,
+                "signed": self.audit is not None,
+                "initial_state": initial,
+            }
+        )
         with self._lock:
             self._newest = log
         return log
@@ -127,17 +174,6 @@ class RunLog:
         text = to_json({"at": self._now(), **line}, fallback=repr, inf_nan_mode="constants")
         with self._path.open("ab") as file:
             file.write(text + b"\n")
-
-
-def warn_unsigned(hmac_secret: str | None) -> None:
-    """Warn that nothing is signed, if a secret was given for it."""
-    if hmac_secret is not None:
-        warnings.warn(
-            "hmac_secret was given, and this log does not sign anything: the file and the history are plain. "
-            "GraphExecutor(audit=AuditLog(..., key=...)) of graphrt.audit authenticates the journal of each run.",
-            NotSignedWarning,
-            stacklevel=3,
-        )
 
 
 @final

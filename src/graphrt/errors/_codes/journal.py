@@ -108,6 +108,14 @@ LOG_KEY_NEEDED = ErrorCode(
     fix="Open the runtime with audit=AuditLog(key=...); after a change of keys, pass the old one as older=[...].",
     where="thread {thread!r}",
 )
+LOG_NOT_KEYED = ErrorCode(
+    "log-not-keyed",
+    InputError,
+    "No record of the log of thread {thread!r} is authenticated, and this runtime has a key.",
+    known="whoever can write to the store could have made such a thread, and a MAC from here on would seem to vouch for it",
+    fix="If the thread was begun without a key on purpose, open the runtime with AuditLog(key=..., adopt=True).",
+    where="thread {thread!r}",
+)
 UNREADABLE_META = STORE_DAMAGED.variant(
     "The meta of thread {thread!r} cannot be read.",
     known="its topology is not what graphrt writes: {error:type}: {cause_text}",
