@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,8 @@ def test_control_characters_of_values_are_shown_as_text(
     thread: tuple[Path, str], format: Any, with_rich: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not with_rich:
-        real = builtins.__import__
-
-        def without(name: str, *rest: Any, **named: Any) -> Any:
-            if name.startswith("rich"):
-                raise ImportError(name)
-            return real(name, *rest, **named)
-
-        monkeypatch.setattr(builtins, "__import__", without)
+        for name in ("rich", "rich.console", "rich.table", "rich.text"):
+            monkeypatch.setitem(sys.modules, name, None)
     text = report(thread[0], format, key=KEY, width=400)
 
     assert not [one for one in text if not one.isprintable() and one != "\n"]

@@ -177,7 +177,7 @@ class Recordings:
     def _unanswered(self, task: Task, kind: str, key: str, unused: Iterable[str]) -> GraphrtError:
         call = UnansweredCall(node=task.node.name, task_id=task.id, kind=kind, key=key, unused=tuple(sorted(unused)))
         self.unanswered.append(call)
-        return NOT_IN_THE_LOG(node=task.node.name, task_id=task.id, asked=call.asked, known=call.known)
+        return NOT_IN_THE_LOG(node=task.node.name, task_id=task.id, asked=call.asked, instead=call.known)
 
 
 def _reply(event: events.ModelReplied) -> Any:
@@ -189,19 +189,21 @@ def made(name: str, message: str, task: Task) -> Exception:
     policy = task.node.policy.retry
     on: Any = policy.retry_on if policy is not None else None
     named = [cls for cls in (on if isinstance(on, tuple) else (on,)) if isinstance(cls, type)]
+    bases: list[Any] = [*named]
     classes: Mapping[str, Any] = {
-        **{cls.__name__: cls for base in named for cls in (*_below(base), base)},
+        **{cls.__name__: cls for base in bases for cls in (*_below(base), base)},
         **{key: getattr(place, key) for place in (builtins, errors) for key in [name] if hasattr(place, key)},
     }
-    cls: Any = classes.get(name)
-    if cls is None or not (isinstance(cls, type) and issubclass(cls, Exception)):
-        cls = type(name, (Exception,), {})
+    known: Any = classes.get(name)
+    if not (isinstance(known, type) and issubclass(known, Exception)):
+        known = type(name, (Exception,), {})
     try:
-        error: Exception = cls(message)
+        error: Exception = known(message)
     except TypeError:  # it takes other arguments
-        error = type(name, (cls,), {"__init__": Exception.__init__})(message)
+        other: Any = type(name, (known,), {"__init__": Exception.__init__})
+        error = other(message)
     return error
 
 
-def _below(base: type) -> list[type]:
+def _below(base: Any) -> list[Any]:
     return [one for cls in base.__subclasses__() for one in (cls, *_below(cls))]

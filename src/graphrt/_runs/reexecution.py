@@ -10,14 +10,14 @@ What began elsewhere cannot be executed: entries up to a fork, a migration, or w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._arguments import is_mapping
 from graphrt._runs import run_to_end, state_edits
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
+from graphrt._runs.entry_differences import bare, in_words, local, node_of
 from graphrt._runs.loading import the_store
 from graphrt._runs.recordings import Recordings
 from graphrt._runs.run_config import ActiveRuns, RunConfig
@@ -34,8 +34,6 @@ _PASSED: Final = (events.RunResumed, events.HistoryPruned, events.OutcomeDropped
 """Events that say where a process ended or what was tidied, and nothing about what was computed."""
 _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
 """Events that bring in what another thread, or another graph, had computed."""
-_UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph"})
-"""Fields of events that may differ between two executions of one log."""
 _FROM_OUTSIDE: Final = frozenset({"DeadlineError"})
 """Errors of runs that depend on how fast a machine is, and so cannot be repeated."""
 _ANSWERS: Final = (
@@ -164,7 +162,7 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
 def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
     """Return the entries from *at* on that have its time and cause, as those of one commit do."""
     first = log[at]
-    found = []
+    found: list[Entry] = []
     for entry in log[at:]:
         if (entry.at, entry.cause) != (first.at, first.cause) or type(entry.event) is not type(first.event):
             break
@@ -178,7 +176,7 @@ def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Any]:
     for entry in log[at + 1 :]:
         if not isinstance(entry.event, events.InterruptAnswered) or entry.path:
             break
-        answers[f"{thread}/{_local(entry.event.id)}"] = entry.event.answer
+        answers[f"{thread}/{local(entry.event.id)}"] = entry.event.answer
     return answers
 
 
@@ -238,7 +236,7 @@ class _Second:
             recorded=self.recorded,
             clock=self._time,
             ids=self._run_id,
-            sleep=lambda _seconds: None,
+            sleep=_no_wait,
             sinks=(self._compare,),
             active=ActiveRuns(),
             migrations=(),
@@ -303,14 +301,14 @@ class _Second:
         expected = self._next
         if expected is None:
             return
-        one, other = _bare(expected), _bare(got)
+        one, other = bare(expected), bare(got)
         if alike(one, other) or self._beside(expected, other):
             self._at += 1
             self._same += 1
             self._skip()
             return
         self._fields = tuple(sorted(name for name in {*one, *other} if not alike(one.get(name), other.get(name))))
-        self._differ(_in_words(expected, got, self._fields), got)
+        self._differ(in_words(expected, got, self._fields), got)
 
     def _beside(self, expected: Entry, got: dict[str, Any]) -> bool:
         """Return whether the log has *got* among the answers of the same task: which came first, timing decides."""
@@ -320,7 +318,7 @@ class _Second:
             entry = self._log[at]
             if not isinstance(entry.event, _ANSWERS) or entry.event.task != expected.event.task:
                 return False
-            if alike(_bare(entry), got):
+            if alike(bare(entry), got):
                 self._log[self._at], self._log[at] = entry, expected
                 return True
         return False
@@ -351,7 +349,7 @@ class _Second:
             entries=self._same,
             begun=self._begun,
             seq=expected.seq if expected is not None else None,
-            node=asked.node if asked is not None and self.differs else _node(expected, self._got),
+            node=asked.node if asked is not None and self.differs else node_of(expected, self._got),
             expected=expected,
             got=self._got,
             fields=self._fields,
@@ -363,74 +361,9 @@ class _Second:
         )
 
 
+def _no_wait(_seconds: float) -> None:
+    """Stand in for the waits before retries."""
+
+
 def _from_outside(entry: Entry) -> bool:
     return isinstance(entry.event, events.RunFailed) and not entry.path and entry.event.error in _FROM_OUTSIDE
-
-
-def _bare(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an entry's event that two executions have in common."""
-    event: Any = entry.event
-    data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in _UNLIKE}
-    data["kind"], data["path"] = type(event).__name__, entry.path
-    if isinstance(event, events.BudgetHeld):
-        data["reservations"] = event.reservations[-1]  # those before it are of executions that a crash cut off
-    if isinstance(event, events.RunStarted):
-        data["input"] = dict(event.input)
-    for name in ("id", "interrupts"):
-        if name in data:
-            ids = data[name]
-            data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
-    if "errors" in data:
-        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
-    return data
-
-
-def _local(id_: str) -> str:
-    """Return the id of an interrupt without the thread that it begins with."""
-    return id_.split("/", 1)[-1]
-
-
-def _node(expected: Entry | None, got: Entry | None) -> str | None:
-    """Return the node that a difference is in."""
-    for entry in (expected, got):
-        event: Any = entry.event if entry is not None else None
-        found: str | None = getattr(event, "node", None)
-        if found is None and getattr(event, "task", None):
-            found = str(event.task).rpartition("/")[2].partition(":")[2] or None
-        if found is not None:
-            return found
-    return None
-
-
-def _in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
-    """Return a sentence about two entries that differ."""
-    one: Any = expected.event
-    other: Any = got.event
-    node = _node(expected, got)
-    who = f"node {node!r}" if node is not None else "the run"
-    if type(one) is not type(other):
-        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{_told(one)}{_told(other, now=True)}"
-    if isinstance(one, events.SuperstepCommitted | events.TasksRouted) and {"next", "sends"} & {*differing}:
-        return f"a router chooses {_targets(other)} now, and chose {_targets(one)} in the log"
-    parts = [
-        f"{name} is {_short(getattr(other, name, None))}, and was {_short(getattr(one, name, None))}"
-        for name in differing
-        if name not in ("kind", "path")
-    ]
-    return f"{who} has another {type(one).__name__}: {'; '.join(parts) or 'it is at another path'}"
-
-
-def _told(event: Any, *, now: bool = False) -> str:
-    message = getattr(event, "message", None)
-    return f" ({'now' if now else 'then'}: {_short(message)})" if message else ""
-
-
-def _targets(event: Any) -> str:
-    sends = f" with {_short(dict(event.sends))}" if event.sends else ""
-    return f"{', '.join(map(repr, event.next)) or 'the end'}{sends}"
-
-
-def _short(value: Any) -> str:
-    shown = dict(value) if is_mapping(value) else value
-    text = repr(shown)
-    return text if len(text) <= 200 else f"{text[:197]}..."

@@ -176,7 +176,8 @@ def _values(event: Any) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    listed: list[Any] = value if isinstance(value, list) else [value]
+    return listed
 
 
 def _text(event: Any) -> str:
@@ -236,7 +237,7 @@ def _escape(one: str) -> str:
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     values = "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in row["values"].items())
-    usage = row["usage"] or {}
+    usage: dict[str, Any] = row["usage"] or {}
     what = " ".join(part for part in (row["kind"], f"by {row['user']}" if row["user"] else "", row["text"]) if part)
     cost = usage.get("cost_usd")
     cells = (
@@ -280,20 +281,19 @@ def _table(title: str, cells: Sequence[Sequence[str]], totals: Mapping[str, Any]
 
 
 def _rich(title: str, cells: Sequence[Sequence[str]], totals: Mapping[str, Any], width: int | None) -> str:
+    from importlib import import_module
     from io import StringIO
     from shutil import get_terminal_size
 
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    # By name: type checkers need not know a package that may be missing.
+    console, drawing, writing = (import_module(f"rich.{one}") for one in ("console", "table", "text"))
     # Text and not markup: values may contain brackets.
-    table = Table(title=Text(shown(title, 1000)), caption=Text(_sums(totals)))
+    table = drawing.Table(title=writing.Text(shown(title, 1000)), caption=writing.Text(_sums(totals)))
     for heading in _HEADINGS:
         table.add_column(heading)
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(writing.Text(cell) for cell in row))
     written = StringIO()
     columns = width if width is not None else get_terminal_size((160, 40)).columns
-    Console(file=written, width=columns, force_terminal=False, color_system=None).print(table)
+    console.Console(file=written, width=columns, force_terminal=False, color_system=None).print(table)
     return written.getvalue()

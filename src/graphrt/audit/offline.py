@@ -842,7 +842,7 @@ class _Check:
             self._beside = {}  # the superstep is over, and nothing is staged
         if not one.more or _int(one.more[0], 1) in one.erased:
             return
-        told = json.loads(one.lines[one.more[0]])
+        told: dict[str, Any] = json.loads(one.lines[_int(one.more[0], 1)])
         self._beside = told.get("staged") or self._beside
         seq, digest = told.get("snapshot") or (0, "")
         if self._snapshot is not None and seq == self._snapshot[0]:

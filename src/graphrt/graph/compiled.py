@@ -1,7 +1,6 @@
 """`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
 
-`run` and its other verbs make the same calls as those of `Runtime`, which stands above this module: each makes a
-configuration of its own, for one run.
+`run` and its other verbs make the same calls as those of `Runtime`, each with a configuration of its own, for one run.
 """
 
 from __future__ import annotations
@@ -37,13 +36,10 @@ from graphrt.graph.handles import S, U, function_of
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
-    from graphrt.audit import Reexecution
     from graphrt.specs import GraphDiff, GraphSpec, Registry
-    from graphrt.stores import Store
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
-"""A replacement for a node's function. Its result is checked at run time only, since type checkers cannot infer the
-result of a lambda in such a union."""
+"""A replacement for a node's function. Its result is checked at run time: nothing is inferred for a lambda in a union."""
 
 
 @final
@@ -373,9 +369,9 @@ class CompiledGraph(Generic[S, U]):
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
         return async_streaming.astream(self._configured(options, "astream", config), input, modes)
 
-    def __graphrt_reexecute__(self, store: Store, thread: str, options: RuntimeOptions) -> Reexecution:
-        """Execute the runs of a stored thread again; see `graphrt.audit.reexecute`."""
-        from graphrt._runs.reexecution import reexecute
+    def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:
+        """Execute the runs of a thread again, for `graphrt.audit.reexecute`."""
+        from graphrt._runs.reexecution import reexecute  # loads the agents
 
         return reexecute(self._configured(options, "reexecute", ())._replace(store=store), thread)
 
@@ -395,10 +391,9 @@ class CompiledGraph(Generic[S, U]):
         unknown = [option for option in options if option not in RuntimeOptions.__annotations__]
         if unknown:
             guess = closest(unknown[0], RuntimeOptions.__annotations__)
-            if unknown[0] in Limits.fields:
-                fix = f"Pass limits=Limits({unknown[0]}=...)."
-            else:
-                fix = _foreign.keyword("run", unknown[0]) or (f"Did you mean {guess!r}?" if guess else "Remove it.")
+            of_limits = f"Pass limits=Limits({unknown[0]}=...)." if unknown[0] in Limits.fields else ""
+            meant = f"Did you mean {guess!r}?" if guess else "Remove it."
+            fix = of_limits or _foreign.keyword("run", unknown[0]) or meant
             raise UNKNOWN_RUN_OPTION(
                 option=unknown[0], options=RuntimeOptions.__annotations__, where=self.__graphrt_plan__.place(), fix=fix
             )

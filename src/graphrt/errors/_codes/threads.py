@@ -361,7 +361,7 @@ NOT_IN_THE_LOG = ErrorCode(
     "not-in-the-log",
     ReplayDivergedError,
     "Node {node!r} asked {asked}, and the log has no answer to it.",
-    known="{known}",
+    known="{instead}",
     fix="If the node was changed on purpose, this is the first thing that it does otherwise; else make what it asks depend on its state alone.",
     carries=("task_id",),
 )
