@@ -311,7 +311,7 @@ def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):
             raise StoreError("It is locked.", code="store-busy")
 
         def meanwhile() -> None:  # as after a fork, while another process has the file locked
-            store._file._drop()
+            store._file.drop()
             monkeypatch.setattr(files, "open_file", locked)
 
         calls = [lambda one=one: store.commit(one, Commit(1, AT, [entry(2)])) for one in claims]

@@ -81,6 +81,24 @@ def last_seq(commit: Commit, thread: str) -> int:
     return seq
 
 
+def replaced(records: Iterable[Record], thread: str, *, durable: bool) -> dict[int, Record]:
+    """Return the records that `erase` replaces by their `seq`, after checking that they can be stored.
+
+    Raises:
+        InputError: A durable store got a body or seal that is not `bytes` (`bad-commit`).
+    """
+    found = {record.seq: record for record in records}
+    for record in found.values() if durable else ():
+        if type(record.body) is not bytes or type(record.seal) is not bytes:
+            raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
+    return found
+
+
+def no_record(thread: str, record: Record) -> InputError:
+    """Return the error for a record that is to be replaced and is not stored."""
+    return _bad(thread, f"there is no record of {record.count} entries up to {record.seq} to replace")
+
+
 def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
     """Check that all payloads of *commit* are `bytes`, as a durable store needs them.
 

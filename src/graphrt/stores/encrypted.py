@@ -19,7 +19,7 @@ from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
-from graphrt.stores.verbs import Finding, StoreVerbs, delete_many
+from graphrt.stores.verbs import Finding, StoreVerbs, delete_many, scrub
 
 __all__ = ["EncryptedStore"]
 
@@ -125,13 +125,20 @@ class EncryptedStore(StoreVerbs):
         # Checked before sealing, which needs bytes: the inner store sees only the ciphertext.
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
+        sealed = self._sealed(commit, thread)
+        if commit.blobs:
+            self._names(claim).commit(self._store, claim, sealed, commit.blobs)
+        else:
+            self._store.commit(claim, sealed)
+        if commit.release:
+            self._lists.pop((thread, claim.epoch), None)
+
+    def _sealed(self, commit: Commit, thread: str) -> Commit:
+        """Return *commit* with all of its bodies encrypted."""
         snapshot, meta = commit.snapshot, commit.meta
         seal = self._keys.seal
-        sealed = commit._replace(
-            records=[
-                Record(seq, count, seal(body, thread, "record", (seq, count)), plain)
-                for seq, count, body, plain in commit.records
-            ],
+        return commit._replace(
+            records=[self._sealed_record(thread, record) for record in commit.records],
             stage=[(key, seal(body, thread, "staged", key)) for key, body in commit.stage],
             snapshot=snapshot and Saved(snapshot.seq, seal(snapshot.body, thread, "snapshot", snapshot.seq)),
             blobs={
@@ -139,12 +146,10 @@ class EncryptedStore(StoreVerbs):
             },
             meta=None if meta is None else seal(meta, thread, "meta", ""),
         )
-        if commit.blobs:
-            self._names(claim).commit(self._store, claim, sealed, commit.blobs)
-        else:
-            self._store.commit(claim, sealed)
-        if commit.release:
-            self._lists.pop((thread, claim.epoch), None)
+
+    def _sealed_record(self, thread: str, record: Record) -> Record:
+        seq, count, body, plain = record
+        return Record(seq, count, self._keys.seal(body, thread, "record", (seq, count)), plain)
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
@@ -199,6 +204,38 @@ class EncryptedStore(StoreVerbs):
         keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
         return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
 
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        thread = claim.thread
+        _refusals.last_seq(commit, thread)
+        _refusals.bytes_only(commit, thread)
+        wanted = _refusals.replaced(records, thread, durable=True)
+        sealed = self._sealed(commit, thread)
+        names = self._names(claim)
+        names.read(self._store)
+        kept = names.known.intersection(keep_blobs)
+        blobs = dict(sealed.blobs)
+        # The list of names is written anew: the name of an erased value is its SHA-256, which confirms a guess of it.
+        blobs |= names.page([*kept, *commit.blobs])
+        try:
+            self._store.erase(
+                claim,
+                sealed._replace(blobs=blobs),
+                records=[self._sealed_record(thread, record) for record in wanted.values()],
+                snapshots_after=snapshots_after,
+                keep_blobs=[one for name in kept for one in self._keys.names(thread, name)],
+            )
+        finally:
+            self._lists.pop((thread, claim.epoch), None)  # read again before the next commit with blobs
+
     # The private methods of the inner store, if it has them: see `SqliteStore` and `_verifying`.
 
     def _make_room(self) -> bool:
@@ -208,6 +245,9 @@ class EncryptedStore(StoreVerbs):
     def _tidy(self) -> None:
         tidy: Any = getattr(self._store, "_tidy", bool)
         tidy()
+
+    def _scrub(self) -> list[str]:
+        return scrub(self._store)
 
     def _survey(self) -> Iterator[str | Finding]:
         inner = getattr(self._store, "_survey", None)
@@ -276,6 +316,13 @@ class _Names:
         """Return all names under which the pages may be stored."""
         with self._lock:
             return [one for number in range(self.read(store)) for one in self._pages(number)]
+
+    def page(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return one page with all of *names*, under the name of the first page; nothing without names."""
+        listed = sorted(set(names))
+        if not listed:
+            return {}
+        return {self._pages(0)[0]: self._keys.seal(json.dumps(listed).encode(), self._thread, "names", 0)}
 
     def commit(self, store: Store, claim: Claim, sealed: Commit, blobs: Iterable[str]) -> None:
         """Write *sealed* and, in the same transaction, a page with those of the names in *blobs* that are new."""

@@ -297,6 +297,37 @@ class MemoryStore(StoreVerbs):
                 kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
             return kept.first - before
 
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        wanted = _refusals.replaced(records, claim.thread, durable=False)
+        keep = set(keep_blobs)
+        with self._guard.lock:
+            self._open()
+            seq = _refusals.last_seq(commit, claim.thread)
+            kept = self._owned(claim)
+            if kept.seq != commit.expected:
+                raise _refusals.moved(claim.thread, commit.expected, kept.seq)
+            places = {record.seq: at for at, record in enumerate(kept.records)}
+            for record in wanted.values():
+                at = places.get(record.seq)
+                if at is None or kept.records[at].count != record.count:
+                    raise _refusals.no_record(claim.thread, record)
+            for record in wanted.values():
+                kept.records[places[record.seq]] = record
+            kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
+            kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
+            kept.write(commit, seq)
+            if commit.release:
+                self._free(kept)
+
     def _blob_names(self, thread: str) -> list[str]:
         with self._guard.lock:
             return list(self._get(thread).blobs)

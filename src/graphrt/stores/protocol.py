@@ -288,6 +288,32 @@ class Store(Protocol):
         """
         ...
 
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*, all in one transaction. Added in 0.2.
+
+        What is removed comes first, so that *commit* may write a snapshot or a blob in its place.
+
+        Args:
+            claim: The claim on the thread.
+            commit: What is written with it; see `commit`.
+            records: Stored records, each with the `seq` and `count` that it has, and with another body and seal.
+            snapshots_after: Snapshots of entries after this one are deleted.
+            keep_blobs: Names of the blobs to keep; all others of the thread are deleted.
+
+        Raises:
+            ConflictError, InputError: As `commit`. Also if the thread has no record with the numbers of one of
+                *records* (`bad-commit`). Nothing was changed.
+        """
+        ...
+
     def close(self) -> None:
         """Release all claims and resources. May be called again. Claims of this store object are void afterwards."""
         ...
@@ -315,6 +341,7 @@ METHODS: Final = (
     "delete",
     "copy",
     "prune",
+    "erase",
     "close",
 )
 """Methods that an object must have to be accepted as a store."""

@@ -45,6 +45,17 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
     return gone
 
 
+def scrub(store: Store) -> list[str]:
+    """Let *store* overwrite what it has freed, and return sentences about the bytes that are left, if there are any.
+
+    A store may have a private method `_scrub` for that. Stores in memory have nothing to overwrite.
+    """
+    own: Callable[[], list[str]] | None = getattr(store, "_scrub", None)
+    if own is not None:
+        return own()
+    return [f"{type(store).__name__} does not say whether it overwrites what it has freed."] if store.durable else []
+
+
 class StoreVerbs:
     """Operations on a whole store, and transfer of threads between stores. They use the store protocol only.
 

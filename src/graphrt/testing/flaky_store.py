@@ -175,6 +175,18 @@ class FlakyStore:
         count: int = self._do("prune", claim, upto, keep_blobs=keep_blobs)
         return count
 
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        words: dict[str, Any] = {"snapshots_after": snapshots_after, "keep_blobs": keep_blobs}
+        self._do("erase", claim, commit, records=records, **words)
+
     def close(self) -> None:
         self._do("close")
 

@@ -58,12 +58,20 @@ class Writing:
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
         """
-        if (again or self.claim.unsure) and self._landed(connection):
+        if (again or self.claim.unsure) and self.landed(connection):
             return
-        while not self._write(connection):
-            self._refuse(connection)
+        self.write(connection)
         if self._empties:
             free(self._link, connection, self.claim)
+
+    def write(self, connection: Connection) -> None:
+        """Write the commit, without looking whether it is stored already.
+
+        Raises:
+            ConflictError: The claim is void, or the last entry is not the expected one.
+        """
+        while not self._write(connection):
+            self._refuse(connection)
 
     def _write(self, connection: Connection) -> bool:
         """Write everything in one statement, or in one transaction if that would be too large.
@@ -98,7 +106,7 @@ class Writing:
         prepare = None if self._link.pooled else True
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
-    def _landed(self, connection: Connection) -> bool:
+    def landed(self, connection: Connection) -> bool:
         """Return whether the commit is stored, after shutting out a statement that may still be under way."""
         last = self._commit.records[-1] if self._commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]

@@ -19,6 +19,7 @@ from graphrt.stores.postgres._claims import PostgresClaim
 from graphrt.stores.postgres._commit import Writing
 from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
+from graphrt.stores.postgres._erasing import Erasing, vacuum
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
 from graphrt.stores.verbs import Finding, StoreVerbs
 
@@ -325,6 +326,35 @@ class PostgresStore(StoreVerbs):
                 return int(pruned[0][0]) - before[0]  # counted from `first` as the first attempt found it
 
         return self._calls.call(work, f"prune thread {thread!r}")
+
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`."""
+        own, thread = self._own(claim), claim.thread
+        writing = Writing(self._link, commit, own, self._calls.token())
+        erasing = Erasing(self._calls, own, writing, records, snapshots_after, keep_blobs)
+        self._stay_alive()
+        unknown = f"Whether values of thread {thread!r} were erased is not known."
+        try:
+            self._calls.call(
+                erasing.run, f"erase values of thread {thread!r}", kept="Nothing was erased.", unknown=unknown
+            )
+        except StoreError as error:
+            own.unsure = error.known == unknown
+            raise
+        own.unsure = False
+        if commit.release:
+            self._forget(own)
+
+    def _scrub(self) -> list[str]:
+        return vacuum(self._calls)
 
     def _survey(self) -> Iterator[str | Finding]:
         after: str | None = None

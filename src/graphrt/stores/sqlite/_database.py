@@ -141,14 +141,14 @@ class Database:
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
                     if moved:  # read without locks while another process wrote: the error may come from torn pages
-                        self._drop()
+                        self.drop()
                         continue
                     if not of_sqlite(error):
                         raise
                     raise explain(error, self.path, "nothing was changed") from error
                 if not self._moved():
                     return found
-                self._drop()
+                self.drop()
 
     def _read_once(self, work: Callable[[Connection], T]) -> T:
         db = self.connection()
@@ -276,7 +276,7 @@ class Database:
         # With a log, one `stat` of the folder usually shows that its files are the same (decision 0063).
         if not (self._logged and self._folder.unchanged()):
             if identity(self.path) != self._file:
-                self._drop()  # writes to a removed file would be lost when it is closed
+                self.drop()  # writes to a removed file would be lost when it is closed
                 raise files.gone(self.path)
             if self._logged:
                 self._log.check_files(first.kept, first.thread)
@@ -331,7 +331,7 @@ class Database:
             StoreError: The file still may not be written (`store-read-only`).
         """
         if files.why_read_only(self.path) is None:
-            self._drop()
+            self.drop()
         db = self.connection()
         if self._read_only is not None:
             raise files.read_only(self.path, self._read_only, kept(), thread=thread)
@@ -343,7 +343,7 @@ class Database:
             self.closed = True
         self._log.close()  # not under the lock, which the checkpoint that it waits for needs
         with self.lock:
-            self._drop()
+            self.drop()
 
     def _ask(self, landed: Callable[[Connection, T], bool | None], found: T) -> bool | None:
         """Return whether a write is stored; None if the file cannot be read."""
@@ -360,9 +360,10 @@ class Database:
         except Exception:  # noqa: BLE001  # *error* is the one to report; closing the connection ends the transaction
             drop = True
         if drop or breaks(error):
-            self._drop()
+            self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Close the connection; the next call opens another one. The caller holds the lock."""
         self._db = self._looked = None
         _close_all(self._kept)
 
@@ -372,7 +373,7 @@ class Database:
         self._aside.acquire()
         self._log.before_fork()
         self.lock.acquire()
-        self._drop()
+        self.drop()
 
     def after_fork_in_parent(self) -> None:
         self.lock.release()

@@ -243,7 +243,17 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: 
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
     db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
     if keep is not None:
-        for (name,) in db.execute(_NAMES, (row.no, BLOB)).fetchall():
-            if name not in keep:
-                db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (row.no, BLOB, name))
+        _remove_blobs(db, row.no, keep)
     return first
+
+
+def remove_repeated(db: Connection, no: int, snapshots_after: int, keep: set[str]) -> None:
+    """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not in *keep*."""
+    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name > ?", (no, SNAPSHOT, snapshots_after))
+    _remove_blobs(db, no, keep)
+
+
+def _remove_blobs(db: Connection, no: int, keep: set[str]) -> None:
+    for (name,) in db.execute(_NAMES, (no, BLOB)).fetchall():
+        if name not in keep:
+            db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (no, BLOB, name))

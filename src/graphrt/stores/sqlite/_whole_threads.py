@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
+from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim
+from graphrt.stores.protocol import Claim, Commit, Record
 from graphrt.stores.sqlite import _disk_reserve as room
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
 from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import Row
+from graphrt.stores.sqlite._scrubbing import scrub
 from graphrt.stores.sqlite._survey import blob_names, survey
 from graphrt.stores.verbs import Finding, StoreVerbs, one_by_one
 
@@ -145,6 +147,46 @@ class WholeThreads(Holding, StoreVerbs):
             with suppress(StoreError):  # records that are left are no longer read; the next prune removes them
                 room.remove_records(self._file, no, first)
             return went
+
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`."""
+        thread, keep = claim.thread, set(keep_blobs)
+        seq = _refusals.last_seq(commit, thread)
+        _refusals.bytes_only(commit, thread)
+        wanted = _refusals.replaced(records, thread, durable=True)
+        if not self._gave(claim):
+            raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
+
+        def work(db: Connection) -> int:
+            row = self._owned(db, claim)
+            if not writing.advance(db, claim, commit, seq, now_s()):
+                raise _refusals.moved(thread, commit.expected, row.seq)
+            for record in wanted.values():
+                if not writing.replace(db, claim.no, record):
+                    raise _refusals.no_record(thread, record)
+            reading.remove_repeated(db, claim.no, snapshots_after, keep)
+            return writing.put(db, claim, commit)
+
+        claim.staged = self._file.write(
+            work,
+            landed=lambda db, _: writing.landed(db, claim, commit, seq),
+            kept=lambda: f"thread {thread!r} is as it was; nothing was erased",
+            thread=thread,
+            then=(lambda _: self._forget(claim)) if commit.release else None,
+            size=sum(len(record.body) for record in wanted.values()),
+        )
+        claim.turn += 1
+
+    def _scrub(self) -> list[str]:
+        return scrub(self._file)
 
     def backup(self, path: str | PathLike[str]) -> str:
         """Copy the whole file to the new file *path*, which appears there when it is complete.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
-from graphrt.stores.protocol import Claim, Commit, Head
+from graphrt.stores.protocol import Claim, Commit, Head, Record
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
 
@@ -34,6 +34,7 @@ _TURN: Final = (
 _RENEW: Final = "UPDATE thread SET lease = ? WHERE no = ? AND epoch = ? AND lease > ?"
 _FREE: Final = "UPDATE thread SET lease = NULL, owner = NULL WHERE no = ? AND epoch = ?"
 _APPEND: Final = "INSERT INTO record(key, count, body, seal) VALUES (?, ?, ?, ?)"
+_REPLACE: Final = "UPDATE record SET body = ?, seal = ? WHERE key = ? AND count = ?"
 _UNSTAGE: Final = "DELETE FROM part WHERE no = ? AND kind = ?"
 _PUT: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
@@ -118,6 +119,12 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
     if commit.release:
         free(db, claim)
     return place
+
+
+def replace(db: Connection, no: int, record: Record) -> bool:
+    """Give a stored record another body and seal. Returns False if there is no record with these numbers."""
+    key = no * SPAN + record.seq
+    return db.execute(_REPLACE, (record.body, record.seal, key, record.count)).rowcount == 1
 
 
 def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:

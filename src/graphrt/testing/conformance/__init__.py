@@ -22,6 +22,7 @@ from graphrt.stores.protocol import Store
 from graphrt.testing.conformance import (
     claims,
     commits,
+    erasing,
     leases,
     life,
     listing,
@@ -99,7 +100,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, life, threads)
+_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads)
 _DURABLE: Final = (leases, reopening)
 
 
