@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphrt._drivers.context import Context
-from graphrt.commands import DELETE, END, START, UNSET, Command, Interrupt, Overwrite, Send
+from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
 from graphrt.errors import (
     AuditError,
     ConcurrentUpdateError,
@@ -60,6 +60,7 @@ __all__ = [
     "ConflictError",
     "Context",
     "DefinitionError",
+    "Erased",
     "GraphBuilder",
     "GraphrtError",
     "HarnessError",

@@ -1,7 +1,7 @@
 """Values that nodes and routers return, and the two ends of every graph.
 
 START, END, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) live here, with the checks
-of their arguments. Code that decides or performs what they ask for does not.
+of their arguments, and `Erased`, which stands for a value that is gone. Code that decides or performs what they ask for does not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "UNSET",
     "Command",
     "EndType",
+    "Erased",
     "Interrupt",
     "NodeRef",
     "Overwrite",
@@ -114,6 +115,46 @@ DELETE: Any = Sentinel("DELETE")
 
 A field that has no default and may not be absent cannot be deleted: the update is refused with an UpdateError.
 """
+
+
+@final
+class Erased:
+    """What a stored value reads as after it was erased (`Runtime.erase`). All of its instances are one object.
+
+    It is false. As an annotation it lets a field hold erased values: `name: str | Erased`.
+    """
+
+    __slots__ = ()
+    _only: ClassVar[Erased | None] = None
+
+    def __new__(cls) -> Erased:
+        """Return the one instance."""
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "Erased()"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> tuple[type[Erased], tuple[()]]:
+        return Erased, ()  # copy and pickle keep the identity
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls, serialization=core_schema.to_string_ser_schema())
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return {"type": "string", "const": repr(cls())}
+
+
+ERASED: Final = Erased()
+"""The one instance of `Erased`."""
 
 
 @final

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from graphrt._journal.body import ERASED_LINE
 from graphrt._journal.chain import KID, Chain, Links, genesis
 from graphrt._journal.log_keys import KeyRing, kid_of
-from graphrt._journal.seal import ERASED, ERASED_LINE, SEED_BYTES, UNKEYED, parsed, salts_of
+from graphrt._journal.seal import ERASED, SEED_BYTES, UNKEYED, parsed, salts_of
 from graphrt.errors import InputError, StoreError
 
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))

@@ -50,7 +50,7 @@ GIVEN_OUT = {
     20: "steps folded",
     21: "error message node folded",
     22: "reason folded",
-    40: "reason",
+    35: "reason",
     23: "id",
     24: "id reason",
     25: "id reworded payload",
@@ -62,6 +62,7 @@ GIVEN_OUT = {
     31: "task key failed_attempts reservations",
     32: "task key failed_attempts",
     33: "task question of amounts",
+    34: "by reason records lines",
 }
 """Fields by code, as they were when versions 1 and 2 (from 28 on) were given out: more may follow, none may change."""
 

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
 from graphrt._codec.walk import TAGGED_BYTES, Decoder, Encoder, Reader, Writer, only, text_of
-from graphrt.commands import DELETE, UNSET, Replacement, Send
+from graphrt.commands import DELETE, ERASED, UNSET, Erased, Replacement, Send
 
 __all__ = ["CONTAINER_DECODERS", "CONTAINER_ENCODERS"]
 
@@ -107,6 +107,14 @@ def _decode_send(reader: Reader, node: dict[str, Any], depth: int) -> Send:
     return Send(text_of(target), arg)
 
 
+def _encode_erased(_writer: Writer, _value: Erased, _depth: int) -> dict[str, Any]:
+    return {TAG: "erased", "v": None}
+
+
+def _decode_erased(_reader: Reader, _node: dict[str, Any], _depth: int) -> Erased:
+    return ERASED
+
+
 _SET: Final = _set("set", set)
 _FROZENSET: Final = _set("frozenset", frozenset)
 
@@ -119,6 +127,7 @@ CONTAINER_ENCODERS: Final[dict[type, Encoder]] = {
     type(DELETE): _encode_marker,
     Replacement: _encode_overwrite,
     Send: _encode_send,
+    Erased: _encode_erased,
 }
 CONTAINER_DECODERS: Final[dict[str, Decoder]] = {
     "tuple": _decode_tuple,
@@ -130,4 +139,5 @@ CONTAINER_DECODERS: Final[dict[str, Decoder]] = {
     "marker": _decode_marker,
     "overwrite": _decode_overwrite,
     "send": _decode_send,
+    "erased": _decode_erased,
 }

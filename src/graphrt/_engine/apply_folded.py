@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphrt._engine.erased_values import reduced_erased
 from graphrt._engine.fold import Folded
 from graphrt._engine.ownership import SOLE, getrefcount
 from graphrt._plan.fields import ABSENT, Field
 from graphrt._plan.state import Values
+from graphrt.commands import ERASED
 
 
 def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tuple[Values, dict[str, int]]:
@@ -24,6 +26,9 @@ def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tupl
     for name, items in folded.grown.items():
         # An Overwrite or a reset in the same superstep comes first; the pending items follow it.
         current = folded.values.get(name, ABSENT) if name in folded.values else values.get(name, ABSENT)
+        if current is ERASED:
+            new_lists[name] = reduced_erased(fields[name], current, items)
+            continue
         if current is ABSENT or current is None:
             field = fields[name]
             start: Any = field.identity() if field.identity is not None else []

@@ -395,6 +395,7 @@ CHANGE_NOTHING: Final = frozenset(
         events.RunCompleted,
         events.RunFailed,
         events.RunInterrupted,
+        events.ValuesErased,
     }
 )
 """Events that change no state. Questions and the ends of answers are applied in `evolve`, all others by `_APPLY`."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from graphrt._engine.erased_values import as_items, reduced_erased
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
-from graphrt.commands import DELETE, Replacement
+from graphrt.commands import DELETE, ERASED, Replacement
 from graphrt.errors import Place, UpdateError, told
 from graphrt.errors._codes.nodes import CONCURRENT_UPDATE, REDUCER_RAISED, REDUCER_RETURNED_NONE
 
@@ -111,10 +112,11 @@ def fold(
                     grown.pop(name, None)  # items appended before it are replaced too
                     out[name] = field.default() if value is DELETE else value.value
                 elif field.kind == APPEND:
+                    items = as_items(value)
                     if name in grown:
-                        grown[name] += value
+                        grown[name] += items
                     else:
-                        grown[name] = list(value)  # a copy: the items of further writes are added to it
+                        grown[name] = list(items)  # a copy: the items of further writes are added to it
                 elif field.kind == LAST:
                     out[name] = value
                 else:
@@ -140,7 +142,7 @@ def _note_before(
         return
     base = out[name] if name in out else values.get(name, ABSENT)
     pending = grown.get(name)
-    if field.kind != APPEND or ((base is ABSENT or base is None) and pending is None):
+    if field.kind != APPEND or base is ERASED or ((base is ABSENT or base is None) and pending is None):
         undo[name] = base
         return
     start: Any = [] if base is ABSENT or base is None else base
@@ -168,6 +170,8 @@ def _reduced(
         if field.identity is None:  # no neutral value to start from: the first value is taken as it is
             return value
         current = field.identity()
+    if value is ERASED or current is ERASED:
+        return reduced_erased(field, current, value)
     try:
         # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)

@@ -24,6 +24,7 @@ from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
 from graphrt._plan.tables import NodePlan, Plan
+from graphrt.commands import ERASED
 from graphrt.errors import Place
 from graphrt.events import Amounts, Usage
 from graphrt.limits import Limits
@@ -206,7 +207,8 @@ class RunState:
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
         timed = limits.timeout_s is not None or limits.deadline_s is not None
         # The fast path measures no time, resets no ephemeral fields and compares no stored forms.
-        self.fast: bool = not (timed or self.ephemeral or self.check_state)
+        erased = any(value is ERASED for value in self.values.values())  # reducers must not be called with it
+        self.fast: bool = not (timed or self.ephemeral or self.check_state or erased)
 
     def nest_in(self, parent: RunState, kept: dict[str, Any]) -> None:
         """Belong to the run of *parent*, as the engine of a graph that is nested in its graph; see `kept`."""

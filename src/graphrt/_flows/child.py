@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphrt._engine.engine import Engine
+from graphrt._engine.erased_values import erased_in
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
@@ -19,6 +20,7 @@ from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
+from graphrt.commands import ERASED
 from graphrt.errors import DeadlineError, GraphrtError, StoreError
 from graphrt.errors._codes.arguments import NESTED_INPUT_NOT_A_MAPPING, SEND_NOT_A_MAPPING
 from graphrt.errors._codes.nodes import BAD_MAPPING, DEPTH_LIMIT, NESTED_OUTPUT_NOT_AN_UPDATE
@@ -96,7 +98,7 @@ def child_again(task: Task) -> Engine:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
     parent.snapshot_for(task)
-    return _begin(task, parent, plan, _limits(plan, task))
+    return _begin(task, parent, plan, _limits(plan, task), past=True)
 
 
 def _limits(plan: Plan, task: Task) -> Limits:
@@ -107,8 +109,11 @@ def _limits(plan: Plan, task: Task) -> Limits:
     return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
 
 
-def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits) -> Engine:
+def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, past: bool = False) -> Engine:
     """Return an engine for the nested graph that has its input and is ready to run.
+
+    Args:
+        past: The nested graph began before. Its input was checked then, and may have lost values since.
 
     Raises:
         LimitError: The graphs are nested deeper than `max_depth`.
@@ -122,8 +127,14 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits) -> Engine:
             limit=parent.limits.max_depth,
             where=parent.where(task),
         )
-    given = _input(task, parent, plan)
-    values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
+    if past and task.arg is ERASED:  # it may have written any field
+        given: Mapping[str, Any] = dict.fromkeys(plan.state.fields, ERASED)
+    else:
+        given = _input(task, parent, plan)
+    if past and any(map(erased_in, given.values())):
+        values = plan.state.unchecked(given)
+    else:
+        values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)  # not steps and visits (R17)
     engine.limit(inherited.over(limits))

@@ -18,6 +18,7 @@ from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
+from graphrt.commands import ERASED
 from graphrt.events import InterruptAnswered, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
@@ -100,7 +101,7 @@ def _check_updates(engine: Engine, task: Task) -> None:
     """
     for update in task.updates:
         for name, value in update.items():
-            if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS:
+            if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS and value is not ERASED:
                 iter(value)
 
 

@@ -17,7 +17,7 @@ version with an upcaster (`upcast`), so that old journals stay readable.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 from zlib import crc32
@@ -27,7 +27,7 @@ from pydantic_core import from_json, to_json
 from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import Batch, no_time
-from graphrt._journal.body import VERSION, Body, Vouch
+from graphrt._journal.body import NOTHING, VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError
@@ -81,7 +81,12 @@ def encode(
             told["snapshot"] = snapshot
         structure.append(body.line(to_json(told)))
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no literal for NaN and infinity
-    text = b"\n".join(body.lines)
+    return closed(body.lines, binding)
+
+
+def closed(lines: Sequence[bytes], binding: bytes = b"") -> bytes:
+    """Return the body that *lines* are of: with a CRC-32 at its end, or bound by a SHA-256; see `encode`."""
+    text = b"\n".join(lines)
     return b"%s\n%b" % (text, _closing(text, binding))
 
 
@@ -183,7 +188,9 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
 
 
 def _vouched(body: Body, line: int) -> Vouch:
-    """Read the line that vouches for other rows."""
+    """Read the line that vouches for other rows. If what it vouched for was erased, so was the line."""
+    if body.is_erased(line):
+        return NOTHING
     told = from_json(body.lines[line])
     if line < 1 or told.__class__ is not dict:
         raise TypeError("what it vouches for is no object")

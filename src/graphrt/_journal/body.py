@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 VERSION: Final = 2
 """Version of the structure that is written; `upcast` reads older ones. 2 has events about model calls and budgets."""
+ERASED_LINE: Final = b'{"$t":"erased","v":null}'
+"""What stands in the place of a line that was erased."""
+ERASED_TEXT: Final = "(erased)"
+"""What the message of an error reads as after it was erased."""
 
 
 class Vouch(NamedTuple):
@@ -78,6 +82,16 @@ class Body:
             raise IndexError
         return self.codec.load(self.lines[at], self.fetch)
 
+    def is_erased(self, at: int) -> bool:
+        """Return whether the value on line *at* was erased.
+
+        Raises:
+            IndexError: There is no such line, or it is the structure.
+        """
+        if at <= 0:
+            raise IndexError
+        return self.lines[at] == ERASED_LINE
+
     def put_fields(self, values: Mapping[str, Any]) -> list[int]:
         """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
         # A `Stamped` update was encoded at its node's boundary (R7); its lines are used as they are.
@@ -113,7 +127,9 @@ class Body:
         return self.line(self.codec.dump_error(error))
 
     def get_error(self, at: int) -> BaseException:
-        """Return the exception on line *at*, or the record of one whose class is not known here."""
-        if at <= 0:
-            raise IndexError
+        """Return the exception on line *at*, or the record of one whose class is not known here or that was erased."""
+        if self.is_erased(at):
+            from graphrt._codec import RecordedError  # rarely needed
+
+            return RecordedError("Erased", ERASED_TEXT)
         return self.codec.load_error(self.lines[at])

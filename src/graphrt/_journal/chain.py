@@ -31,9 +31,10 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Final, final
 
 from graphrt._journal.batch import LATEST_S
+from graphrt._journal.body import ERASED_LINE
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import (
-    ERASED_LINE,
+    COMMIT,
     HEADER_1,
     SALT_BYTES,
     SALTS,
@@ -42,6 +43,8 @@ from graphrt._journal.seal import (
     UNKEYED_BEGIN,
     VERSION,
     Seal,
+    is_version_1,
+    opened_1,
     packed,
     parsed,
 )
@@ -55,7 +58,6 @@ _HEAD: Final = Struct(">BQIq")
 """The part of a header that needs no hash: version, `seq`, number of entries, time."""
 # Each kind of hash begins with a label of its own, so that no hash is valid as one of another kind.
 _GENESIS: Final = b"graphrt/journal/v1\x00"
-_COMMIT: Final = b"graphrt/commit/v1\x00"
 _FIELD: Final = b"graphrt/field/v1\x00"
 LEAF: Final = "\x00"
 """Key of the last header's leaf among the saved digests; no field can have this name."""
@@ -197,7 +199,7 @@ class Chain:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        if seal[:1] == b"\x01":
+        if is_version_1(seal):
             self._check_1(seq, count, at, lines, written, seal)
             return
         parts = parsed(seal, len(lines))
@@ -226,7 +228,7 @@ class Chain:
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
     ) -> None:
         """Do the same for a seal of version 1, which holds the header."""
-        header, commits = seal[: HEADER_1.size], commitments_1(seal, lines)
+        header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
         if commits is None or self.kid != UNKEYED:
             raise _misfit(seq, count)
         state = self._fold(commits, written)
@@ -280,8 +282,8 @@ class Links:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        if seal[:1] == b"\x01":
-            header, commits = seal[: HEADER_1.size], commitments_1(seal, lines)
+        if is_version_1(seal):
+            header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
             # If the record before is not known, the first one's own `prev` is taken as right.
             before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
             state = header[-32:]
@@ -307,13 +309,15 @@ def genesis(thread: str) -> bytes:
 
 def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:
     """Return the commitments to *lines*; None if a line that was erased is not what stands in its place."""
-    if not seal.kept:
-        return _commits(lines, seal.salts)
-    if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(seal.kept, lines, strict=True)):
+    return _kept_commits(lines, seal.kept) if seal.kept else _commits(lines, seal.salts)
+
+
+def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
+    if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(kept, lines, strict=True)):
         return None
     return [
-        commitment or sha256(_COMMIT + salt + line).digest()
-        for (salt, commitment), line in zip(seal.kept, lines, strict=True)
+        commitment or sha256(COMMIT + salt + line).digest()
+        for (salt, commitment), line in zip(kept, lines, strict=True)
     ]
 
 
@@ -323,15 +327,15 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
     begin = 0
     for line in lines:
         end = begin + SALT_BYTES
-        made.append(sha256(_COMMIT + salts[begin:end] + line).digest())
+        made.append(sha256(COMMIT + salts[begin:end] + line).digest())
         begin = end
     return made
 
 
 def commitments_1(seal: bytes, lines: Sequence[bytes]) -> list[bytes] | None:
     """Return the commitments to *lines* by a seal of version 1; None if it is not that of so many lines."""
-    salts = seal[HEADER_1.size :]
-    return _commits(lines, salts) if len(salts) == SALT_BYTES * len(lines) else None
+    found = opened_1(seal, len(lines))
+    return _kept_commits(lines, found[1]) if found is not None else None
 
 
 def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:

@@ -270,7 +270,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (31, events.BudgetHeld, (*_CALL, ("reservations", EACH_AMOUNTS))),
     (32, events.BudgetReleased, _CALL),
     (33, events.BudgetGranted, (("task", TASK), ("question", TEXT), ("of", TEXT), ("amounts", AMOUNTS))),
-    (40, events.RunHandedOver, (("reason", TEXT),)),
+    (34, events.ValuesErased, (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT))),
+    (35, events.RunHandedOver, (("reason", TEXT),)),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

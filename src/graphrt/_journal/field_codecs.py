@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from graphrt._journal.body import ERASED_TEXT, Body
 from graphrt._usage import stored_form
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
-
-if TYPE_CHECKING:
-    from graphrt._journal.body import Body
 
 
 class FieldCodec(NamedTuple):
@@ -89,7 +87,7 @@ def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
 
 
 def _get_checksums(body: Body, at: int) -> dict[str, str]:
-    return _digests(body, body.get(at))
+    return {} if body.is_erased(at) else _digests(body, body.get(at))
 
 
 def _flag(_body: Body, value: Any) -> bool:
@@ -145,6 +143,10 @@ def _get_value(body: Body, at: int) -> Any:
 def _put_message(body: Body, message: str) -> int:
     """Write a message on a line of its own: it may quote user values."""
     return body.put(clean_(body, message))
+
+
+def _get_message(body: Body, at: int) -> Any:
+    return ERASED_TEXT if body.is_erased(at) else body.get(at)
 
 
 def _put_fields(body: Body, values: Mapping[str, Any]) -> list[int]:
@@ -283,7 +285,7 @@ MAYBE_NAMES = FieldCodec(_put_names, _get_names, None)
 TASK = FieldCodec(_put_task, _get_task, ...)
 TASKS = FieldCodec(_put_tasks, _get_tasks, ())
 VALUE = FieldCodec(_put_value, _get_value)
-MESSAGE = FieldCodec(_put_message, _get_value, "")
+MESSAGE = FieldCodec(_put_message, _get_message, "")
 FIELDS = FieldCodec(_put_fields, _get_fields, {})
 MAYBE_FIELDS = FieldCodec(_put_fields, _get_fields, None)
 UPDATES = FieldCodec(_put_updates, _get_updates, ())

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphrt import events, reducers
 from graphrt._engine.engine import Engine
+from graphrt._engine.erased_values import erased_in
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
@@ -95,6 +96,8 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         raise MIGRATION_RETURNED_NO_MAPPING(
             source=migration.source[:12], made=quoted(made, engine.plan.state.untracked), where=where
         )
+    if any(map(erased_in, made.values())):
+        return engine.plan.state.unchecked(made)  # a value that was erased fits no type
     try:
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:

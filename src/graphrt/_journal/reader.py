@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
 """Codes of errors of the store that say nothing about what is stored in it."""
+_ERASED: Final = b'{"$t":"erased"'
+"""How an erased value begins. No text can look like it, because JSON escapes the quotes inside a string."""
 
 
 @final
@@ -57,7 +59,7 @@ class Reader:
 
     # fmt: off
     __slots__ = (
-        "_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "keys", "names", "store", "thread",
+        "_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "erased", "keys", "names", "store", "thread",
     )
     # fmt: on
 
@@ -85,6 +87,8 @@ class Reader:
         """Whether large values come from `_blobs` only."""
         self._saved: dict[int, bytes] = {}
         """Bodies of snapshots that were read, by entry: a later record vouches for each."""
+        self.erased: bool = False
+        """Whether something that was read may hold an erased value. Objects in memory are not looked through."""
         self.beside: Mapping[str, str] = {}
         """Staged bodies that must exist after the records read so far; see `Vouch.staged`."""
 
@@ -96,6 +100,7 @@ class Reader:
         """
         if name not in self._blobs and not self._alone:
             self._blobs |= self.store.blobs(self.thread, [name])
+        self.erased = self.erased or _ERASED in self._blobs[name]
         return self._blobs[name]
 
     def only(self, blobs: Mapping[str, bytes]) -> None:
@@ -124,6 +129,8 @@ class Reader:
         """
         body = Body(self.codec, names if names is not None else self.names)
         body.fetch = self.fetch
+        if _ERASED in payload:
+            self.erased = True
         try:
             if key is None:
                 return decode(body, payload, first=first), body
@@ -248,6 +255,7 @@ class Reader:
         """
         if self.store.durable:
             raise NOT_BYTES(thread=self.thread, payload=payload)
+        self.erased = True
         return payload
 
     def saved(self, payload: Any, seq: int) -> events.StateSaved:

@@ -15,12 +15,13 @@ and the version is `ERASED`:
 
     ... | mac 32, `macs` times | for each line: 0 and its salt 16, or 1 and its commitment 32
 
-Version 1, of 0.1, is a whole header of 117 bytes and a salt of 16 bytes for each line.
+Version 1, of 0.1, is a whole header of 117 bytes and a salt of 16 bytes for each line. With erased lines its first byte
+is `ERASED_1`, and what follows the header has the form above; the header itself is hashed with its version, 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256, shake_256
 from struct import Struct
 from typing import Final, NamedTuple
@@ -29,8 +30,8 @@ VERSION: Final = 2
 """Version of headers and seals that are written."""
 ERASED: Final = 0x82
 """Version byte of a seal of version 2 whose record has lines that were erased."""
-ERASED_LINE: Final = b'{"$t":"erased","v":null}'
-"""What stands in the place of a line that was erased."""
+ERASED_1: Final = 0x81
+"""The same for a seal of version 1."""
 HEADER_1: Final = Struct(">BQIq32s32s32s")
 """Header of version 1: version, `seq`, number of entries, time, `prev`, `body`, `state`; 117 bytes."""
 SALT_BYTES: Final = 16
@@ -49,6 +50,8 @@ _MACS: Final = 74
 """Where the MACs begin."""
 _SECOND: Final = _MACS + MAC_BYTES
 SALTS: Final = b"graphrt/salts/v2\x00"
+COMMIT: Final = b"graphrt/commit/v1\x00"
+"""Label of a commitment to a line."""
 
 
 class Seal(NamedTuple):
@@ -113,8 +116,47 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(kept) if erased and at == len(rest) else ()
 
 
+def is_version_1(seal: bytes) -> bool:
+    """Return whether *seal* is of version 1, with or without erased lines."""
+    return seal[:1] == b"\x01" or seal[:1] == b"\x81"
+
+
+def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
+    """Return header, and salts and commitments, of a seal of version 1; None if it is not that of so many *lines*."""
+    header, rest = b"\x01" + seal[1 : HEADER_1.size], seal[HEADER_1.size :]
+    if seal[0] == ERASED_1:
+        kept = _kept(rest, lines)
+        return (header, kept) if kept else None
+    if len(rest) != SALT_BYTES * lines:
+        return None
+    return header, tuple((rest[at : at + SALT_BYTES], b"") for at in range(0, len(rest), SALT_BYTES))
+
+
 def leaf_in(seal: bytes) -> bytes:
     """Return the leaf of the header that *seal*, of either version, belongs to."""
-    if seal[:1] == b"\x01":
-        return sha256(b"\x00" + seal[: HEADER_1.size]).digest()
+    if is_version_1(seal):
+        return sha256(b"\x00\x01" + seal[1 : HEADER_1.size]).digest()
     return seal[_LEAF:_MACS]
+
+
+def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> bytes:
+    """Return *seal* without the salts of the lines *numbers*, whose commitments take their places.
+
+    Header, leaf and MACs stay as they are. The seal must be that of *lines*.
+    """
+    if is_version_1(seal):
+        found = opened_1(seal, len(lines))
+        assert found is not None  # noqa: S101 - the caller has verified the record
+        begin, kept = bytes([ERASED_1]) + seal[1 : HEADER_1.size], found[1]
+    else:
+        parts = parsed(seal, len(lines))
+        assert parts is not None  # noqa: S101 - as above
+        begin = bytes([ERASED]) + seal[1 : _MACS + MAC_BYTES * len(parts.macs)]
+        salts = parts.salts
+        kept = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
+    rest = b""
+    for number, (line, (salt, commitment)) in enumerate(zip(lines, kept, strict=True)):
+        if number in numbers and not commitment:
+            commitment = sha256(COMMIT + salt + line).digest()
+        rest += b"\x01" + commitment if commitment else b"\x00" + salt
+    return begin + rest

@@ -211,6 +211,15 @@ class StateSchema:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
+    def unchecked(self, given: Mapping[str, Any]) -> Values:
+        """Return initial values of *given* and defaults, as they are: values that were erased fit no type."""
+        values: Values = {}
+        for name, field in self.fields.items():
+            value = own(given[name]) if name in given else field.reset()
+            if value is not ABSENT:
+                values[name] = value
+        return values
+
     def _initial_instance(self, given: Any, where: str | Place) -> Values:
         values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
         missing = [name for name in self.fields if name not in values]

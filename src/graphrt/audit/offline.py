@@ -42,6 +42,8 @@ MOST_BYTES: Final = 1 << 28
 MOST_FINDINGS: Final = 100
 """Findings after which those with a verdict that was found before are only counted."""
 _ERASED: Final = b'{"$t":"erased","v":null}'
+_VERSIONS: Final = (1, 2, 0x81, 0x82)
+"""Versions of seals; the highest bit says that lines were erased."""
 _BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 _UNKEYED: Final = bytes(8)
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
@@ -313,10 +315,14 @@ class Sealed:
         """`prev` as a header of version 1 has it."""
         self.kid, self.macs = _UNKEYED, ()
         self.erased: tuple[int, ...] = ()
-        if self.version == 1:
-            _, seq, count, at, self.prev, body, self.state = struct.unpack(">BQIq32s32s32s", seal[:117])
-            self.commits = self._commits(lines, seal[117:])
-            self.leaf: bytes = _sha(b"\x00", seal[:117])
+        if self.version & 0x7F == 1:
+            header = b"\x01" + seal[1:117]
+            _, seq, count, at, self.prev, body, self.state = struct.unpack(">BQIq32s32s32s", header)
+            if self.version == 1:
+                self.commits = self._commits(lines, seal[117:])
+            else:
+                self._kept(lines, seal[117:])
+            self.leaf: bytes = _sha(b"\x00", header)
             if (seq, count, at, body) != (self.seq, self.count, self.at, _sha(*self.commits)):
                 raise ValueError("its seal is of another record")
         else:
@@ -353,7 +359,11 @@ class Sealed:
                 raise ValueError("its seal has another length")
             salts = hashlib.shake_256(b"graphrt/salts/v2\x00" + rest).digest(16 * len(lines))
             self.commits = self._commits(lines, salts)
-            return
+        else:
+            self._kept(lines, rest)
+
+    def _kept(self, lines: list[bytes], rest: bytes) -> None:
+        """Take the commitments from a seal whose record has lines that were erased."""
         kept: list[bytes] = []
         erased: list[int] = []
         for number, line in enumerate(lines):
@@ -382,7 +392,7 @@ class Sealed:
     def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
         """Return the leaf of the header that these numbers and hashes give."""
         body = hashlib.sha256(b"".join(self.commits)).digest()
-        if self.version == 1:
+        if self.version & 0x7F == 1:
             return _sha(b"\x00", struct.pack(">BQIq32s32s32s", 1, seq, count, self.at, prev, body, state))
         head = struct.pack(">BQIq", 2, seq, count, self.at)
         return hashlib.sha256(b"\x00" + head + self.kid + prev + body + state).digest()
@@ -807,7 +817,7 @@ class _Check:
             fits = False
         if not fits:
             self._break(Verdict.ALTERED, f"{label} was changed, or does not follow the one before.")
-        elif one.newer or one.version not in (1, 2, 0x82):
+        elif one.newer or one.version not in _VERSIONS:
             known = not one.newer and self._leaf is not None
             self._break(
                 Verdict.ALTERED if known else Verdict.NEWER_FORM,
@@ -1252,7 +1262,7 @@ def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> t
         raise ValueError("it is not a proof of inclusion")
     head, one = Head.of(value["head"]), Sealed(value["record"])
     path = [_hex(part) for part in value["path"]]
-    known = one.version in (1, 2, 0x82) and (one.newer or len(one.entries) == one.count)
+    known = one.version in _VERSIONS and (one.newer or len(one.entries) == one.count)
     macs = [_Keys(head.log, roots).fits(one.kid, one.leaf, mac) for mac in one.macs[:1]]
     if one.header_leaf(one.seq, one.count, _hex(value["prev"]), one.state) != one.leaf or not known or False in macs:
         find(Verdict.ALTERED, "The record is not the one that was sealed.")

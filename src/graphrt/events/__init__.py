@@ -51,6 +51,7 @@ from graphrt.events.thread import (
     ThreadForked,
     ThreadMigrated,
     ThreadUpdated,
+    ValuesErased,
 )
 
 __all__ = [
@@ -94,6 +95,7 @@ __all__ = [
     "ThreadUpdated",
     "Usage",
     "UsageRecorded",
+    "ValuesErased",
     "event_kind",
 ]
 
@@ -126,6 +128,7 @@ Event: TypeAlias = (
     | ThreadForked
     | ThreadMigrated
     | HistoryPruned
+    | ValuesErased
     | RunInterrupted
     | RunCompleted
     | RunFailed

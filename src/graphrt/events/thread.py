@@ -19,6 +19,7 @@ __all__ = [
     "ThreadForked",
     "ThreadMigrated",
     "ThreadUpdated",
+    "ValuesErased",
 ]
 
 
@@ -159,3 +160,20 @@ class HistoryPruned(Word):
 
     upto: int
     """`seq` of the last removed entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ValuesErased(Word):
+    """Values of earlier entries were erased. They read as `Erased`, and what they were is nowhere in the thread.
+
+    It is written in the transaction that erases them. Added in 0.2.
+    """
+
+    by: str = ""
+    """Who erased them; empty if that was not given."""
+    reason: str = ""
+    """Why, in the words of who erased them; empty if that was not given."""
+    records: int
+    """Number of records that lost values."""
+    lines: int
+    """Number of values that were erased; each write of a field, answer or reply is one."""

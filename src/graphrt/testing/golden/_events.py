@@ -21,6 +21,7 @@ from graphrt.events import (
     StateSaved,
     TaskSucceeded,
     UsageRecorded,
+    ValuesErased,
     event_kind,
 )
 from graphrt.testing.golden._values import compact, plain
@@ -32,7 +33,15 @@ _LEFT_OUT: Final = frozenset(
     }
 )
 """Fields of events: ids and numbers of threads, runs and entries, checksums, and what other fields say already."""
-_BOOKKEEPING: Final = (BudgetGranted, BudgetHeld, BudgetReleased, HistoryPruned, RepliesDiscarded, UsageRecorded)
+_BOOKKEEPING: Final = (
+    BudgetGranted,
+    BudgetHeld,
+    BudgetReleased,
+    HistoryPruned,
+    RepliesDiscarded,
+    UsageRecorded,
+    ValuesErased,
+)
 """Events that repeat what others say: the usage is that of the task, and a grant is an answer."""
 _DIGEST: Final = re.compile(r"/[0-9a-f]{16,}(?![0-9a-f])")
 """The digest of arguments in a key: the arguments themselves are in other events."""

@@ -1,0 +1,64 @@
+"""Where an engine still holds values that were erased: in fields, in open tasks, and in what is due (decision 0129)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphrt._engine.erased_values import erased_in
+from graphrt.commands import ERASED
+
+if TYPE_CHECKING:
+    from graphrt._engine.engine import Engine
+    from graphrt._engine.task import Task
+
+
+def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
+    """Return the fields of *values* that hold something erased which their types do not allow, in schema order."""
+    found: list[str] = []
+    for name, field in engine.fields.items():
+        value = values.get(name)
+        if value is not None and erased_in(value):
+            try:
+                field.check_whole(value)
+            except Exception:  # noqa: BLE001 - a validator of the user's may raise anything about it
+                found.append(name)
+    return found
+
+
+def holds_erased(engine: Engine) -> bool:
+    """Return whether values, open tasks or what is due hold something that was erased."""
+    return any(map(erased_in, engine.values.values())) or any(True for _ in erased_work(engine))
+
+
+def erased_work(engine: Engine) -> Iterator[str]:
+    """Yield what the next tasks need and was erased: arguments of Sends, outcomes, answers, effects and replies."""
+    for due in (*engine.due, *engine.waiting):
+        if due.arg is ERASED:
+            yield f"the argument of node {due.node.name!r}"
+    for task in engine.tasks:
+        yield from _of_task(task)
+
+
+def _of_task(task: Task) -> Iterator[str]:
+    if task.arg is ERASED:
+        yield f"the argument of task {task.id}"
+    if any(erased_in(value) for update in task.updates for value in update.values()):
+        yield f"the outcome of task {task.id}"
+    extra = task.extra
+    if extra is None:
+        return
+    if ERASED in [*extra.effects.values(), *extra.answers_ahead.values()]:
+        yield f"an effect of task {task.id}"
+    for question in extra.interrupts:
+        if ERASED in (question.payload, question.answer):
+            yield f"question {question.id!r} or its answer"
+    child = extra.child
+    if child is not None:
+        yield from (
+            f"field {name!r} of the graph nested in task {task.id}" for name in erased_fields(child, child.values)
+        )
+        yield from erased_work(child)
+    replies: list[Any] = list(extra.models.replies.values()) if extra.models is not None else []
+    if any(reply.data is ERASED for reply in replies):
+        yield f"what a model replied to task {task.id}"
