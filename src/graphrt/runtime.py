@@ -35,6 +35,7 @@ from graphrt._runs import (
     watching,
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
+from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
@@ -59,8 +60,10 @@ __all__ = [
     "AsyncStream",
     "Diff",
     "Divergence",
+    "ErasureReport",
     "FieldWrite",
     "InterruptInfo",
+    "Left",
     "Live",
     "MessageItem",
     "Mode",
@@ -912,6 +915,54 @@ class Runtime(Generic[S]):
     async def aprune(self, thread: str, *, before: int | None = None) -> int:
         """Remove old entries of the thread; see `prune`."""
         return await self._unhurried(lambda: self.prune(thread, before=before))
+
+    def erase(
+        self,
+        where: str | tuple[str, str] | Callable[[str, int, str | None, Any], bool],
+        *,
+        threads: Iterable[str] | None = None,
+        reason: str = "",
+        by: str | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ErasureReport:
+        """Erase values from stored threads, with everything in the store that repeats them. What proves the threads stays.
+
+        An erased value reads as `Erased`. The unit is one write of one field, one answer, effect, message or model
+        reply: all of it goes. An entry `ValuesErased` says that, by whom and why. Each thread is erased in one
+        transaction; after a crash, the same call completes the work. At the end the store overwrites what it freed,
+        which rewrites a whole SQLite file. Added in 0.2.
+
+        Args:
+            where: What is erased. A text: values that contain it, in any text, key or bytes. A pair (thread, field):
+                all writes of the field, in the thread and in its forks and copies. Or a function of thread, number of
+                the entry, field (None for what is no write of a field) and value, which returns True or False.
+            threads: Ids of the threads to look through; None looks through the whole store.
+            reason: Why, for the journal. Do not repeat the values in it.
+            by: Who erases, for the journal; None takes the `user` of the runtime's `AuditLog`.
+            dry_run: Change nothing, and report what would be erased.
+            force: Erase also what an interrupted or failed thread still needs. It can then be read, and goes on only
+                after an `update`.
+
+        Returns:
+            What was erased, and what may still hold the values. Without *threads*, threads that are in the way are
+            reported there.
+
+        Raises:
+            InputError: *where* is none of the three forms or raised (`bad-erasure`); or a thread of *threads* does not
+                exist, or still needs a value (`erasure-needed`), or its log needs a key.
+            ConflictError: Another run drives a thread of *threads*.
+            StoreError: The store failed. The threads before were erased.
+        """
+        from graphrt._runs import erasing  # rarely needed, and `import graphrt` stays light
+
+        return erasing.erase(self._config, where, threads=threads, reason=reason, by=by, dry_run=dry_run, force=force)
+
+    async def aerase(
+        self, where: str | tuple[str, str] | Callable[[str, int, str | None, Any], bool], **options: Any
+    ) -> ErasureReport:
+        """Erase values from stored threads. See `erase`."""
+        return await self._unhurried(lambda: self.erase(where, **options))
 
     @overload
     def sweep(

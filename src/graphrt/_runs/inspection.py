@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from graphrt import events
 from graphrt._engine import emit_events
+from graphrt._engine.erased_values import erased_in
+from graphrt._engine.erased_work import holds_erased
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts
 from graphrt._journal.leases import release_now
@@ -117,7 +119,8 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
         batch, take = fold.read(record)
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
-            if first + at <= older:
+            # Routers are not called with values that were erased: what they chose then stands in the entry.
+            if first + at <= older or (fold.reader.erased and (_meets_erased(event) or holds_erased(fold.engine))):
                 fold.fold([(path, event)], first + at, batch.run, take)
             elif not path:  # entries of a nested graph change nothing at the top
                 _again(fold, event, first + at, take, batch.run)
@@ -127,6 +130,13 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
         changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
     return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
+
+
+def _meets_erased(event: Any) -> bool:
+    """Return whether *event* writes or sends something that was erased."""
+    updates = event.updates if isinstance(event, events.TaskSucceeded) else ()
+    parts = (*updates, getattr(event, "sends", {}))
+    return any(erased_in(value) for part in parts for value in part.values())
 
 
 def _last_of_older_graph(config: RunConfig, thread: str) -> int:

@@ -104,6 +104,7 @@ def begin(
             engine = fold.engine
             update = checked_update(engine, given)
             values = folded_in(engine, update, reset=True)
+            check_erased(fold, values, work=False)
             engine.limit(config.limits)
             opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
@@ -124,6 +125,30 @@ def claimed(config: RunConfig, store: Store, thread: str, *, create: bool, at: f
     except ConflictError:
         listeners.conflicted(config)
         raise
+
+
+def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
+    """Check that a run can go on with *values*: nodes are not called with values that were erased.
+
+    Args:
+        work: Whether the tasks that are open or due go on, too.
+
+    Raises:
+        InputError: A field holds an erased value that its type does not allow, or a task needs one (`erased-value`).
+    """
+    if not fold.reader.erased:
+        return
+    # Imported here, since hardly any thread has erased values.
+    from graphrt._engine.erased_work import erased_fields, erased_work
+    from graphrt.errors._codes.erasing import ERASED_VALUE, ERASED_WORK
+
+    thread, engine = fold.reader.thread, fold.engine
+    fields = erased_fields(engine, values)
+    if fields:
+        raise ERASED_VALUE(thread=thread, fields=fields, first=fields[0], where=engine.where())
+    what = next(erased_work(engine), None) if work else None
+    if what is not None:
+        raise ERASED_WORK(thread=thread, what=what, where=engine.where())
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:

@@ -142,6 +142,7 @@ def continued(
         answers: Mapping[str, Any] = {}
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing)
+        open_run.check_erased(fold, engine.values, work=True)
         for answer in answers.values():
             try:
                 engine.plan.codec.dump(answer)

@@ -16,8 +16,12 @@ from graphrt.audit._recorder import Recorder
 from graphrt.errors._codes.audit import BAD_ANCHOR, BAD_CHOICE_ON_FAILURE, BAD_FOLDER, NOT_CHAINED, WEAK_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
+    from graphrt._journal.erasing import Choose
+    from graphrt.audit._erased_file import ErasedFile
     from graphrt.stores.protocol import Store
 
 
@@ -85,6 +89,17 @@ class AuditLog:
     def path(self, thread: str) -> Path | None:
         """Return the file of a thread's log; None without a folder."""
         return file_of(self._folder, thread) if self._folder is not None else None
+
+    def erased_file(
+        self, store: Store, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
+    ) -> ErasedFile | None:
+        """Return what rewrites the file of a thread's log after values were erased; None if there is no file."""
+        path = self.path(thread)
+        if path is None or not path.exists():
+            return None
+        from graphrt.audit._erased_file import ErasedFile  # rarely needed
+
+        return ErasedFile(path, store, thread, chooser)
 
     def recorder(self, store: Store, thread: str, chain: Chain | None, codec: Codec) -> Recorder:
         """Return what records the commits of a claimed thread.

@@ -78,7 +78,7 @@ class Mirror:
             if torn:
                 self.append([line_of({"recovered": {"bytes": torn}})])
             if new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except BaseException:
             self.close()
             raise
@@ -154,7 +154,7 @@ def lines_in(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the name of a new file durable."""
     if os.name == "nt":  # folders cannot be opened there
         return

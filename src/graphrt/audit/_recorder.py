@@ -108,8 +108,27 @@ class Recorder:
             self._write(commit, head)
         except OSError as error:
             self._failed(error)
-        if head is None:
+        if head is not None:
+            self._anchor(head)
+
+    def mark(self, at: float) -> None:
+        """Make a head of all records so far, and anchor it: their values may have changed, and their leaves have not.
+
+        Raises:
+            AuditError: It could not be recorded.
+        """
+        tree, seq = self._tree, self._store.head(self._thread).seq
+        if tree is None or not tree.size:
             return
+        head = head_of(self._log, self._thread, seq, at, tree, self._keys)
+        try:
+            if self._mirror is not None:
+                self._mirror.append([line_of({"head": head.to_dict()})])
+        except OSError as error:
+            self._failed(error)
+        self._anchor(head)
+
+    def _anchor(self, head: Head) -> None:
         for anchor in self._anchors:
             try:
                 anchored(head, anchor)

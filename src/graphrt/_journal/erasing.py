@@ -1,0 +1,376 @@
+"""Erasure of values from one stored thread: which bytes it is rewritten to (decision 0128). Nothing is written here.
+
+A line is the unit: one write of a field, one answer, effect, message or reply. `{"$t":"erased","v":null}` takes its
+place, and in the seal its commitment takes the place of its salt. Header, leaf and MAC of the record stay as they are.
+
+What repeats a value goes with it: snapshots that were made after it, checksums of its field, and digests of snapshots
+and of staged outcomes. A record at the end says that values were erased, and vouches for what is staged now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+
+from pydantic_core import from_json
+
+from graphrt._journal.batch import Batch, last_cause
+from graphrt._journal.batch_format import blob_names, closed, digest, encode, encode_state
+from graphrt._journal.body import ERASED_LINE, Body
+from graphrt._journal.name_table import Names
+from graphrt._journal.reader import Reader, check_end, check_own, check_unsealed, lacking
+from graphrt._journal.staging import binding, outcomes
+from graphrt._journal.text_in_values import escaped
+from graphrt._journal.thread_fold import chain_of
+from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.value_lines import Place, places
+from graphrt._journal.verifying import PLAIN
+from graphrt.events import StateSaved, ValuesErased
+from graphrt.stores.protocol import Commit, Loaded, Record, Saved, Store
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._journal.chain import Chain
+    from graphrt._journal.log_keys import KeyRing
+
+Choose: TypeAlias = Callable[[int, Place, bytes], bool]
+"""Returns whether a line is erased; takes the number of its entry, its place, and the line."""
+_KINDS: Final = frozenset({"field", "reply", "value"})
+"""Kinds of lines that can be chosen. All others go with them, or hold no value of a user's."""
+_MARKER: Final = b'{"$t":"marker"'
+"""How DELETE and UNSET begin, which are no values."""
+
+
+class Part(NamedTuple):
+    """A body, taken apart for erasure."""
+
+    lines: Sequence[bytes]
+    places: Sequence[Place]
+    chosen: frozenset[int]
+    """Numbers of the lines to erase."""
+
+    def without(self, more: Iterable[int] = ()) -> list[bytes]:
+        """Return the lines, with those that are erased replaced; *more* go with them."""
+        gone = {*self.chosen, *more}
+        return [ERASED_LINE if number in gone else line for number, line in enumerate(self.lines)]
+
+
+def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Choose) -> Part:
+    """Take a body apart.
+
+    Args:
+        lines: Its lines, without the checksum.
+        names: Names that it may refer to.
+        first: Number of its first entry.
+        choose: Chooses the lines to erase.
+    """
+    found = list(places(from_json(lines[0]), names))
+    chosen = frozenset(
+        place.line
+        for place in found
+        if place.kind in _KINDS
+        and lines[place.line] != ERASED_LINE
+        and not lines[place.line].startswith(_MARKER)
+        and choose(first + place.entry, place, lines[place.line])
+    )
+    return Part(lines, found, chosen)
+
+
+def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set[int]:
+    """Return the numbers of the lines that repeat something of erased values, by digests or checksums.
+
+    Args:
+        fields: Fields of which values were erased.
+        snapshots_from: Snapshots of this entry and later ones are dropped.
+    """
+    found: set[int] = set()
+    for place in part.places:
+        line = part.lines[place.line]
+        if line == ERASED_LINE:
+            continue
+        if place.kind == "checksums" and not fields.isdisjoint(from_json(line)):
+            found.add(place.line)
+        if place.kind == "vouch":
+            told = from_json(line)
+            # The first record vouches for names, without which anybody could change them.
+            old = told.get("snapshot", [0])[0] >= snapshots_from > 0
+            if "names" not in told and ("staged" in told or old):
+                found.add(place.line)
+    return found
+
+
+@final
+class ThreadErasure:
+    """What erases the chosen values of one thread. The thread is read and verified; nothing is written.
+
+    Args:
+        loaded: The thread as it is now.
+        codec: Encodes and decodes the objects of a store in memory.
+        keys: Keys of the log; None verifies no MACs and makes none.
+        text: A text that is looked for outside of values too, where it cannot be erased.
+
+    Raises:
+        StoreError: The thread is damaged.
+        NotStorable: *codec* does not know a value of a store in memory.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loaded: Loaded,
+        codec: Codec,
+        keys: KeyRing | None,
+        choose: Choose,
+        *,
+        text: str | None = None,
+    ) -> None:
+        head = loaded.head
+        self._store: Final = store
+        self._codec: Final = codec
+        self._choose: Final = choose
+        self.loaded: Final = loaded
+        self._meta: Final = read_meta(loaded.meta, head.thread)
+        check_own(store, head.thread, self._meta)
+        self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)
+        self.chain: Chain | None = None
+        """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
+        self._run, self._cause = "", 0
+        self._blobs: set[str] = set()
+        """Large values that records name before the erasure."""
+        self._cut: Final[dict[int, tuple[Record, Part]]] = {}
+        """Records with chosen lines, or with lines that may have to go with them, by their `seq`."""
+        self.base: Saved | None = None
+        """The snapshot that a pruned thread begins with."""
+        self._base_part: Part | None = None
+        self._staged: dict[str, Part] = {}
+        self.text_stays: bool = False
+        """Whether the text is in what is no value: names, ids, keys of effects, the meta."""
+        self.digest_stays: bool = False
+        """Whether the first record repeats digests of staged outcomes, as that of a fork does."""
+        self._text: Final = text
+        self._look(head.thread, head.graph, *(key for key, _ in loaded.staged))
+        self._look_in(loaded.meta if isinstance(loaded.meta, bytes) else b"")
+        self._read_base(keys)
+        self._read_records()
+        self._read_staged()
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def _look(self, *found: str) -> None:
+        self.text_stays = self.text_stays or (self._text is not None and any(self._text in one for one in found))
+
+    def _look_in(self, line: bytes) -> None:
+        """Look for the text in JSON that holds no values."""
+        if self._text is not None and escaped(self._text) in line:
+            self.text_stays = True
+
+    def _read_base(self, keys: KeyRing | None) -> None:
+        head = self.loaded.head
+        digests: Mapping[str, str] | None = None
+        if head.first > 1:
+            self.base = self._store.load(head.thread, upto=head.first - 1).snapshot
+        if self.base is not None:
+            state = self.reader.saved(self.base.body, self.base.seq)
+            self._run, self._cause, digests = state.run, state.cause, state.digests
+            lines, names = self._lines(self.base.body, partial(encode_state, state=state))
+            self._base_part = part_of(lines, names, self.base.seq, self._choose)
+        if self._meta.get("chained"):
+            self.chain = chain_of(str(self._meta["chained"]), digests, keys)
+
+    def _read_records(self) -> None:
+        head, reader = self.loaded.head, self.reader
+        seq = head.first - 1
+        for record in self._store.records(head.thread, after=seq, upto=head.seq):
+            if record.seq - record.count != seq:
+                raise lacking(head.thread, seq + 1)
+            batch: Any
+            lines: Sequence[bytes]
+            names: Sequence[str]
+            if record.body.__class__ is bytes:
+                batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+                lines, names = body.lines, reader.names.known
+                if self.chain is not None:
+                    self.chain.check(record.seq, record.count, batch.at, lines, body.written, record.seal)
+                else:
+                    check_unsealed(record.seq, record.seal)
+                reader.check_vouched(record, batch, body)
+                self._blobs |= blob_names(record.body)
+            else:
+                batch = reader.kept(record.body)
+                whole = Batch(batch.at, batch.run, batch.cause, batch.logged)
+                lines, names = self._lines(record.body, partial(encode, batch=whole))
+            part = part_of(lines, names, seq + 1, self._choose)
+            self._look_in(lines[0])
+            self.digest_stays = self.digest_stays or any(
+                place.kind == "vouch" and b'"staged":' in lines[place.line] and b'"names":' in lines[place.line]
+                for place in part.places
+            )
+            if part.chosen or any(place.kind in ("checksums", "vouch") for place in part.places):
+                self._cut[record.seq] = record, part
+            self._run = batch.run or self._run
+            self._cause = last_cause(batch.logged, record.seq, self._cause)
+            seq = record.seq
+        check_end(head.thread, seq, head.seq)
+
+    def _read_staged(self) -> None:
+        reader, seq = self.reader, self.loaded.head.seq
+        reader.check_beside(self.loaded.staged, seq)
+        for key, payload in self.loaded.staged:
+            logged = reader.staged(key, payload)
+            lines: Sequence[bytes]
+            names: Sequence[str]
+            if payload.__class__ is bytes:
+                own = Names()
+                lines = reader.body(payload, own, key=key)[1].lines
+                names = own.known
+                self._blobs |= blob_names(payload)
+            else:
+                whole = Batch(0.0, "", 0, logged)
+                lines, names = self._lines(payload, partial(encode, batch=whole))
+            self._staged[key] = part_of(lines, names, seq + 1, self._choose)
+
+    def _lines(self, payload: Any, encoded: Callable[[Body], bytes]) -> tuple[Sequence[bytes], Sequence[str]]:
+        """Return the lines of a body with names of its own, and these names; objects are encoded first."""
+        names = Names()
+        if payload.__class__ is bytes:
+            return self.reader.body(payload, names)[1].lines, names.known
+        body = Body(self._codec, names)
+        encoded(body)
+        # Objects have no large values beside them: these stand on their lines like all others.
+        large = {b'{"$t":"blob","v":"%b"}' % name.encode(): data for name, data in body.blobs.items()}
+        return [large.get(line, line) for line in body.lines], names.known
+
+    # ------------------------------------------------------------------------------------------------- what it gives
+
+    def parts(self) -> Iterator[Part]:
+        """Yield everything of which something is chosen."""
+        yield from (part for _, part in self._cut.values() if part.chosen)
+        yield from (part for part in self._staged.values() if part.chosen)
+        if self._base_part is not None and self._base_part.chosen:
+            yield self._base_part
+
+    @property
+    def records(self) -> int:
+        """Number of records that lose values."""
+        return sum(bool(part.chosen) for _, part in self._cut.values())
+
+    @property
+    def lines(self) -> int:
+        """Number of values that are erased."""
+        return sum(len(part.chosen) for part in self.parts())
+
+    @property
+    def replies(self) -> int:
+        """Number of model replies among them."""
+        return sum(
+            place.kind == "reply" and place.line in part.chosen for part in self.parts() for place in part.places
+        )
+
+    @property
+    def since(self) -> int:
+        """Number of the entry from which on snapshots hold erased values."""
+        if self._base_part is not None and self._base_part.chosen and self.base is not None:
+            return self.base.seq
+        return min((seq for seq, (_, part) in self._cut.items() if part.chosen), default=self.loaded.head.seq + 1)
+
+    def rewritten(self) -> dict[int, Record]:
+        """Return the records that change, by their `seq`."""
+        fields: set[str | None] = {
+            place.field for part in self.parts() for place in part.places if place.line in part.chosen
+        } - {None}
+        found: dict[int, Record] = {}
+        since = self.since
+        for seq, (record, part) in self._cut.items():
+            more = repeated(part, fields if seq >= since else set(), snapshots_from=since)
+            if part.chosen or more:
+                found[seq] = self._record(record, part, more)
+        return found
+
+    def _record(self, record: Record, part: Part, more: set[int]) -> Record:
+        body = closed(part.without(more))
+        if record.body.__class__ is not bytes:
+            return record._replace(body=self._decoded(body)[0])
+        seal = record.seal
+        if seal:
+            from graphrt._journal.seal import erased  # loads OpenSSL, for chained threads only
+
+            seal = erased(seal, part.lines, {*part.chosen, *more})
+        return record._replace(body=body, seal=seal)
+
+    def _decoded(self, body: bytes) -> tuple[Batch, Any]:
+        """Return the objects that a body without values stands for, for a store in memory."""
+        return Reader(self._store, self.reader.thread, self._codec).body(body, Names())
+
+    def staged(self) -> list[tuple[str, Any]]:
+        """Return what is staged, with the chosen values erased, in the order of staging."""
+        return [(key, self._restaged(key, payload)) for key, payload in self.loaded.staged]
+
+    def _restaged(self, key: str, payload: Any) -> Any:
+        part = self._staged[key]
+        if not part.chosen:
+            return payload
+        if payload.__class__ is not bytes:
+            return list(self._decoded(closed(part.without()))[0].logged)
+        bound = len(payload) - payload.rfind(b"\n") > 9  # 0.1 staged with a CRC-32 of 8 digits
+        return closed(part.without(), binding(str(self._meta.get("chained") or ""), key) if bound else b"")
+
+    def new_base(self) -> Saved | None:
+        """Return the snapshot that a pruned thread begins with, if values of it are erased; else None."""
+        if self._base_part is None or not self._base_part.chosen or self.base is None:
+            return None
+        body: Any = closed(self._base_part.without())
+        if self.base.body.__class__ is not bytes:
+            state: Any = self._decoded(body)[0].logged[0][1]
+            assert isinstance(state, StateSaved)  # noqa: S101 - it was encoded from one
+            body = state
+        return Saved(self.base.seq, body)
+
+    def commit(self, event: ValuesErased, at: float, *, seed: int | None) -> Commit:
+        """Return the commit that tells of the erasure: to be written in one transaction with `rewritten`."""
+        seq, staged, base = self.loaded.head.seq + 1, self.staged(), self.new_base()
+        batch = Batch(at, self._run, self._cause, [("", event)])
+        payload: Any = batch
+        seal = b""
+        if self._store.durable or self.chain is not None:
+            body = Body(PLAIN, self.reader.names)
+            ends = outcomes(staged)
+            beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
+            payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
+            if self.chain is not None:
+                seal = self.chain.seal(seq, 1, at, body.lines, body.written, seed)
+        changed = [one for one in staged if self._staged[one[0]].chosen]
+        return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
+
+    def loaded_after(self, rewritten: Mapping[int, Record], commit: Commit) -> Loaded:
+        """Return the thread as it will be loaded after the erasure."""
+        head = self.loaded.head
+        saved = commit.snapshot or self._snapshot_before(self.since)
+        after = saved.seq if saved is not None else 0
+        records = [rewritten.get(one.seq, one) for one in self._store.records(head.thread, after=after, upto=head.seq)]
+        return self.loaded._replace(
+            head=head._replace(seq=head.seq + 1),
+            snapshot=saved,
+            records=[*records, *commit.records],
+            staged=self.staged(),
+        )
+
+    def _snapshot_before(self, seq: int) -> Saved | None:
+        return self._store.load(self.reader.thread, upto=seq - 1).snapshot if seq > 1 else None
+
+    def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
+        """Return the names of the large values that stay, and of those that nothing refers to any more."""
+        head = self.loaded.head
+        kept = blob_names(self.loaded.meta)
+        for _, payload in self.staged():
+            kept |= blob_names(payload)
+        for record in self._store.records(head.thread, after=head.first - 1, upto=head.seq):
+            kept |= blob_names(rewritten.get(record.seq, record).body)
+        saved = commit.snapshot
+        if saved is not None:
+            kept |= blob_names(saved.body)
+        saved = self._snapshot_before(self.since)
+        while saved is not None:
+            kept |= blob_names(saved.body)
+            saved = self._snapshot_before(saved.seq)
+        return kept, self._blobs - kept

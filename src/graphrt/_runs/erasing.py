@@ -1,0 +1,395 @@
+"""`erase`: one person's values go from stored threads, and what proves the threads stays (decision 0128).
+
+Here is who may erase what: the choice of lines, threads that still need a value, and the order of the steps. Which bytes
+a thread is rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from graphrt import events
+from graphrt._codec import NotStorable
+from graphrt._engine.erased_work import erased_fields, erased_work
+from graphrt._journal.erasing import Choose, ThreadErasure
+from graphrt._journal.leases import give_back, release_now, take
+from graphrt._journal.reader import WORLD, Reader
+from graphrt._journal.text_in_values import holds_text
+from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.value_lines import Place
+from graphrt._journal.verifying import PLAIN
+from graphrt._runs.entries import entries
+from graphrt._runs.erasure_report import ErasureReport, Left
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.erasing import (
+    BAD_PREDICATE_RESULT,
+    BAD_WHERE,
+    EMPTY_WHERE,
+    PREDICATE_RAISED,
+    STILL_NEEDED,
+)
+from graphrt.errors._codes.threads import HELD_BY_ANOTHER_RUN
+from graphrt.events import ValuesErased
+from graphrt.stores._verifying import listed
+from graphrt.stores.ids import check_id
+from graphrt.stores.protocol import Commit, Loaded, Record, Store
+from graphrt.stores.verbs import scrub
+
+if TYPE_CHECKING:
+    from graphrt.audit._erased_file import ErasedFile
+
+Predicate: TypeAlias = Callable[[str, int, "str | None", Any], bool]
+"""Called with thread, number of the entry, field (None for what is no write of a field) and value."""
+Where: TypeAlias = "str | tuple[str, str] | Predicate"
+_UNFINISHED: Final = frozenset({"interrupted", "failed", "running"})
+_OUTSIDE: Final = (
+    "Exports, backups, replicas, traces and what sinks, models and tools were given lie outside of the store and still "
+    "have what they got."
+)
+_NO_LOG: Final = (OSError, AuditError, ValueError, LookupError, TypeError, AssertionError)
+"""What is raised for a file that cannot be read or written, or is not the log of its thread."""
+_BLOB: Final = b'{"$t":"blob","v":"'
+
+
+def erase(
+    config: RunConfig,
+    where: Any,
+    *,
+    threads: Iterable[str] | None,
+    reason: str,
+    by: str | None,
+    dry_run: bool,
+    force: bool,
+) -> ErasureReport:
+    """Erase values of stored threads; see `Runtime.erase`."""
+    store = the_store(config)
+    choice = _Choice(config, where)
+    wanted = None if threads is None else [check_id(thread) for thread in threads]
+    work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
+    for thread in wanted if wanted is not None else choice.threads(store):
+        work.one(thread, asked=wanted is not None)
+    return work.report()
+
+
+@final
+class _Choice:
+    """What is erased, as the caller said.
+
+    Raises:
+        InputError: *where* is none of the three forms.
+    """
+
+    def __init__(self, config: RunConfig, where: Any) -> None:
+        given: Any = where  # anything, whatever the caller's types say
+        self._codec: Final = config.plan.codec
+        self._graph: Final = config.plan.name
+        self.text: str | None = where if isinstance(where, str) else None
+        """The text that is erased wherever a value contains it; None for the other forms."""
+        self._pair: tuple[str, str] | None = None
+        self._family: set[str] = set()
+        """Threads of which the field is erased: the one that was named, and what came from it."""
+        self._predicate: Predicate | None = None
+        if isinstance(where, str):
+            if not where:
+                raise EMPTY_WHERE()
+        elif isinstance(where, tuple):
+            pair: tuple[Any, ...] = given
+            if len(pair) != 2 or not all(isinstance(one, str) for one in pair):
+                raise BAD_WHERE(given=where)
+            self._pair = check_id(pair[0]), pair[1]
+            self._family = {pair[0]}
+        elif callable(where):
+            self._predicate = given
+        else:
+            raise BAD_WHERE(given=where)
+
+    def threads(self, store: Store) -> list[str]:
+        """Return the threads to look through: all, or the one that was named with its copies and forks.
+
+        Raises:
+            InputError: There is no thread with the name.
+        """
+        if self._pair is None:
+            return list(listed(store))
+        store.head(self._pair[0])
+        # Threads are listed in order of creation: a copy or fork comes after what it was made of.
+        for thread in listed(store):
+            try:
+                origin = _origin(store, thread)
+            except StoreError as error:
+                if error.code in WORLD:
+                    raise
+                continue  # it is damaged, and cannot be erased from either
+            if origin in self._family:
+                self._family.add(thread)
+        return [thread for thread in listed(store) if thread in self._family]
+
+    def chooser(self, thread: str, graph: str, fetch: Callable[[str], bytes | None]) -> Choose:
+        """Return what chooses lines of *thread*.
+
+        Args:
+            graph: Name of the thread's graph.
+            fetch: Returns a large value; None if it is not there.
+        """
+        text = self.text
+        if text is not None:
+
+            def contains(_seq: int, _place: Place, line: bytes) -> bool:
+                return holds_text(_whole(line, fetch), text)
+
+            return contains
+        if self._pair is not None:
+            field = self._pair[1] if thread in self._family or thread == self._pair[0] else None
+            return lambda _seq, place, _line: place.kind == "field" and place.field == field
+
+        def asked(seq: int, place: Place, line: bytes) -> bool:
+            return self._ask(thread, seq, place, self._value(_whole(line, fetch), graph))
+
+        return asked
+
+    def _value(self, line: bytes, graph: str) -> Any:
+        """Return the value on *line*; plain JSON data if it is of a class that the runtime's graph does not know."""
+        if graph == self._graph:
+            try:
+                return self._codec.load(line)
+            except StoreError as error:
+                if error.code != "unknown-type":
+                    raise
+        return PLAIN.load(line)
+
+    def _ask(self, thread: str, seq: int, place: Place, value: Any) -> bool:
+        assert self._predicate is not None  # noqa: S101 - the caller knows the form
+        try:
+            said: Any = self._predicate(thread, seq, place.field, value)
+        except Exception as error:
+            raise PREDICATE_RAISED(thread=thread, seq=seq, field=place.field, error=error) from error
+        if said is not True and said is not False:
+            raise BAD_PREDICATE_RESULT(given=said, thread=thread, seq=seq)
+        return bool(said)
+
+
+def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
+    """Return *line*, or the large value that it refers to, if that is there."""
+    if not line.startswith(_BLOB):
+        return line
+    found = fetch(line[len(_BLOB) : len(_BLOB) + 64].decode())
+    return line if found is None else found
+
+
+def _origin(store: Store, thread: str) -> str | None:
+    """Return the thread that *thread* was forked or copied from, as far as its journal tells; None if it was not."""
+    loaded = store.load(thread, upto=0)
+    meta = read_meta(loaded.meta, thread)
+    if meta.get("chained") not in (None, thread):
+        return str(meta["chained"])
+    reader = Reader(store, thread, PLAIN, meta=meta)
+    first = loaded.head.first
+    for record in store.records(thread, after=first - 1, upto=first):
+        event: Any = next(iter(reader.batch(record).logged))[1]
+        if isinstance(event, events.ThreadForked):
+            return event.source
+    return None
+
+
+@final
+class _Erasing:
+    """One call of `erase`, thread by thread."""
+
+    def __init__(
+        self, config: RunConfig, store: Store, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
+    ) -> None:
+        self._config: Final = config
+        self._store: Final = store
+        self._choice: Final = choice
+        self._reason: Final = reason
+        self._by: Final = by
+        self._dry_run: Final = dry_run
+        self._force: Final = force
+        self._threads: list[str] = []
+        self._left: list[Left] = []
+        self._records = self._lines = self._blobs = self._replies = 0
+        self._scrubs = False
+        """Whether the store has freed bytes: those of this call, or of one that was interrupted."""
+
+    def one(self, thread: str, *, asked: bool) -> None:
+        """Erase what was chosen of one thread.
+
+        Args:
+            asked: The caller named the thread, so whatever is in the way is raised. Else the report tells of it.
+        """
+        try:
+            release_now(self._store, thread)
+            self._one(thread)
+        except ConflictError as error:
+            self._refused(error, thread, "running", asked=asked)
+        except NotStorable as error:
+            self._left.append(Left(thread, "unreadable", f"Its objects cannot be looked through: {error}"))
+        except StoreError as error:
+            if error.code in WORLD:
+                raise
+            self._refused(error, thread, "damaged", asked=asked)
+        except InputError as error:
+            if error.code == "unknown-thread" and not asked:
+                return  # it was deleted meanwhile
+            if error.code not in ("erasure-needed", "log-key-needed"):
+                raise
+            self._refused(error, thread, "key" if error.code == "log-key-needed" else "needed", asked=asked)
+
+    def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
+        if asked and not self._dry_run:
+            raise error
+        self._left.append(Left(thread, what, error.what))
+
+    def _one(self, thread: str) -> None:
+        store = self._store
+        found = self._read(thread)
+        self._scrubs = self._scrubs or found.reader.erased
+        if self._dry_run:
+            if found.lines:
+                if found.loaded.head.owned:
+                    raise HELD_BY_ANOTHER_RUN(thread=thread, known="a living owner holds it now")
+                self._prepare(found)
+            self._note(found)
+            return
+        if not found.lines and not self._is_stale(found):
+            self._note(found)
+            return
+        claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)
+        try:
+            found = self._read(thread)  # under the claim, nobody writes it any more
+            self._note(found)
+            if found.lines:
+                commit, records, keep = self._prepare(found)
+                store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
+                self._scrubs = True
+                self._show(thread, commit)
+            self._rewrite_log_file(found)
+        finally:
+            give_back(store, claim)
+
+    def _read(self, thread: str) -> ThreadErasure:
+        store, config = self._store, self._config
+        loaded = store.load(thread)
+        choose = self._choice.chooser(thread, loaded.head.graph, lambda name: store.blobs(thread, [name]).get(name))
+        return ThreadErasure(store, loaded, config.plan.codec, config.keys, choose, text=self._choice.text)
+
+    def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
+        """Return what the store is to write, and count it.
+
+        Raises:
+            InputError: The thread is not finished, and still needs one of the values (`erasure-needed`); or its log
+                needs a key that is not here.
+        """
+        if found.chain is not None:
+            found.chain.writable()
+        event = ValuesErased(by=self._by, reason=self._reason, records=found.records, lines=found.lines)
+        records = found.rewritten()
+        commit = found.commit(event, self._config.clock(), seed=self._config.seed)
+        if not self._force and found.loaded.head.status in _UNFINISHED:
+            self._check_not_needed(found, found.loaded_after(records, commit))
+        keep, gone = found.blobs(records, commit)
+        self._threads.append(found.reader.thread)
+        self._records += found.records
+        self._lines += found.lines
+        self._blobs += len(gone)
+        self._replies += found.replies
+        return commit, records, keep
+
+    def _check_not_needed(self, found: ThreadErasure, after: Loaded) -> None:
+        head = found.loaded.head
+        if head.graph != self._config.plan.name:
+            needs = [f"what this runtime cannot tell, as it drives graph {self._config.plan.name!r}"]
+        else:
+            try:
+                engine = folded(self._config, after).engine
+            except GraphrtError as error:
+                if error.code in WORLD:
+                    raise
+                raise STILL_NEEDED(
+                    thread=head.thread, status=head.status, needs=f"what cannot be told: {error.what}"
+                ) from error
+            needs = [f"field {name!r}" for name in erased_fields(engine, engine.values)]
+            needs += dict.fromkeys(erased_work(engine))
+        if needs:
+            raise STILL_NEEDED(thread=head.thread, status=head.status, needs=", ".join(needs))
+
+    def _note(self, found: ThreadErasure) -> None:
+        """Note what cannot be erased of a thread."""
+        thread = found.reader.thread
+        if found.text_stays:
+            why = (
+                "The text is in its id, a name, the key of an effect or a question, or a reason, which are not values."
+            )
+            self._left.append(Left(thread, "text", why))
+        if found.lines and found.digest_stays:
+            why = "Its first record has digests of outcomes that were staged when it was forked, without a salt."
+            self._left.append(Left(thread, "digest", why))
+
+    def _show(self, thread: str, commit: Commit) -> None:
+        """Show the entry of the erasure to the sinks."""
+        seq = commit.records[0].seq
+        for entry in entries(self._config, thread, after=seq - 1) if self._config.sinks else ():
+            for sink in self._config.sinks:
+                sink(entry)
+
+    # ---------------------------------------------------------------------------------------------- files of logs
+
+    def _log_file(self, found: ThreadErasure) -> ErasedFile | None:
+        audit = self._config.audit
+        if audit is None or found.chain is None:
+            return None
+        head = found.loaded.head
+        return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
+
+    def _is_stale(self, found: ThreadErasure) -> bool:
+        """Return whether the file of the log has values that the store has not, as after a crash."""
+        file = self._log_file(found)
+        try:
+            return file is not None and file.stale()
+        except _NO_LOG as error:
+            self._not_rewritten(found.reader.thread, error)
+            return False
+
+    def _rewrite_log_file(self, found: ThreadErasure) -> None:
+        """Rewrite the file of the thread's log, and bring it up to the store, with a head."""
+        audit, chain = self._config.audit, found.chain
+        if audit is None or chain is None:
+            return
+        thread = found.reader.thread
+        try:
+            file = self._log_file(found)
+            if file is not None:
+                file.rewrite()
+                self._left += [
+                    Left(thread, "log-file", f"{path!r} keeps a line that a crash cut off.") for path in file.torn()
+                ]
+            recorder = audit.recorder(self._store, thread, chain, self._config.plan.codec)
+            try:
+                recorder.mark(self._config.clock())
+            finally:
+                recorder.close()
+        except _NO_LOG as error:
+            self._not_rewritten(thread, error)
+
+    def _not_rewritten(self, thread: str, error: Exception) -> None:
+        self._left.append(
+            Left(thread, "log-file", f"The file of its log was not rewritten; erase again to try it again: {error}")
+        )
+
+    def report(self) -> ErasureReport:
+        """Overwrite what the store has freed, and return the report."""
+        if self._scrubs and not self._dry_run:
+            self._left += [Left(None, "store", why) for why in scrub(self._store)]
+        return ErasureReport(
+            dry_run=self._dry_run,
+            threads=tuple(self._threads),
+            records=self._records,
+            lines=self._lines,
+            blobs=self._blobs,
+            model_calls=self._replies,
+            left=(*self._left, Left(None, "outside", _OUTSIDE)),
+        )

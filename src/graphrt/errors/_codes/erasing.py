@@ -1,0 +1,52 @@
+"""Errors of the erasure of values, and of going on with a thread that lost some."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+BAD_WHERE = ErrorCode(
+    "bad-erasure",
+    InputError,
+    "where= of erase() is {given!r}.",
+    known="a text, a pair (thread, field), or a function of thread, seq, field and value",
+    fix="Pass one of the three forms. Nothing was erased.",
+)
+EMPTY_WHERE = BAD_WHERE.variant(
+    "where= of erase() is an empty text, which every value contains.",
+    fix="Pass the text that is to go, or a function that returns True for every value. Nothing was erased.",
+)
+PREDICATE_RAISED = BAD_WHERE.variant(
+    "where= of erase() raised {error:type} for a value of thread {thread!r}.",
+    known="entry {seq}, field {field!r}",
+    fix="Make it return True or False for every value. This thread was not changed; threads before it may have been.",
+    where="thread {thread!r}, entry {seq}",
+)
+BAD_PREDICATE_RESULT = BAD_WHERE.variant(
+    "where= of erase() returned {given!r} for a value of thread {thread!r}.",
+    known="entry {seq}",
+    fix="Make it return True or False. This thread was not changed; threads before it may have been.",
+    where="thread {thread!r}, entry {seq}",
+)
+STILL_NEEDED = ErrorCode(
+    "erasure-needed",
+    InputError,
+    "Thread {thread!r} is {status} and still needs a value that would be erased: {needs}.",
+    fix="Let the thread end, cancel it, or delete it; or erase with force=True, after which it can be read, and goes on "
+    "only once update() has given it other values. Nothing of it was erased.",
+    where="thread {thread!r}",
+)
+ERASED_VALUE = ErrorCode(
+    "erased-value",
+    InputError,
+    "Thread {thread!r} cannot go on: {fields:field|fields} {fields:names} {fields:holds|hold} values that were erased.",
+    known="the types of these fields do not allow Erased",
+    fix="Give the thread other values: runtime.update({thread!r}, {{{first!r}: Overwrite(...)}}). Or allow them in the "
+    "type: `... | Erased`.",
+)
+ERASED_WORK = ERASED_VALUE.variant(
+    "Thread {thread!r} cannot go on: {what} was erased.",
+    known="the tasks that are open or due would run with it",
+    fix="Decide what the node would have written: runtime.update({thread!r}, values, as_node=...). Or fork the thread "
+    "from an entry before, or cancel it.",
+)

@@ -1,0 +1,202 @@
+"""After an erasure the log proves what it did before, in the store, in its file, and in proofs that were taken earlier."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.audit import documented
+from tests.audit.support import KEY, lines_in, records_in, seal_of
+from tests.threads.erasable import OTHER, PERSON, files_with, graph
+
+from graphrt import Runtime
+from graphrt.audit import (
+    AuditLog,
+    check_consistency,
+    check_inclusion,
+    consistency_proof,
+    export,
+    heads_in,
+    inclusion_proof,
+    verify,
+)
+from graphrt.errors import InputError
+from graphrt.stores import SqliteStore
+
+
+def audited(folder: Path, *, mirror: bool = True, store: Any = None) -> Runtime[Any]:
+    log = AuditLog(folder / "logs" if mirror else None, key=KEY, user="me", anchor=folder / "heads")
+    return Runtime(graph(), store=store or f"sqlite:///{folder}/runs.db", audit=log)
+
+
+def log_of(folder: Path, thread: str = "t") -> Path:
+    return folder / "logs" / f"{thread}.jsonl"
+
+
+def seals(folder: Path) -> list[bytes]:
+    with SqliteStore(folder / "runs.db") as store:
+        return [one.seal for one in store.records("t")]
+
+
+def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        before = log_of(tmp_path).read_bytes()
+        old_proof = inclusion_proof(before, 4)
+        old_head = heads_in(tmp_path / "heads")[0]
+        assert verify(before, key=KEY, anchor=tmp_path / "heads").verdict == "sound"
+        report = runtime.erase(PERSON, reason="a request")
+
+        assert [one.what for one in report.left] == ["outside"]
+        assert files_with(tmp_path) == []
+        data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
+        found = verify(data, key=KEY, anchor=anchor)
+        assert (found.verdict, found.erased_lines) == ("redacted", report.lines + 1)  # and the checksum of a field
+        assert documented.agree(found, data, [KEY], anchor)
+        assert [seal_of(one) for one in records_in(log_of(tmp_path))] == seals(tmp_path)
+        assert log_of(tmp_path).stat().st_mode & 0o777 == 0o600
+
+        # What was taken out of the log before is still proved.
+        assert check_inclusion(old_proof, anchor=anchor).verdict == "sound"
+        newer = consistency_proof(data, old_head.to_dict())
+        assert check_consistency(newer, key=KEY).exit_code == 0
+        assert check_inclusion(inclusion_proof(data, 4), key=KEY).verdict == "redacted"
+
+        # The file is still the beginning of what the store has.
+        runtime.update("t", {"name": "new"})
+        data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
+        assert verify(data, key=KEY, anchor=anchor).verdict == "redacted"
+        export(f"sqlite:///{tmp_path}/runs.db", "t", tmp_path / "out", key=KEY)
+        assert verify(tmp_path / "out", key=KEY, anchor=anchor).verdict == "redacted"
+
+
+def test_change_after_an_erasure_is_still_found(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        runtime.erase(PERSON)
+    data = log_of(tmp_path).read_bytes()
+    anchor = (tmp_path / "heads").read_bytes()
+    rng = random.Random(7)
+    for _ in range(60):
+        at = rng.randrange(len(data))
+        changed = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+        report = verify(changed, key=KEY, anchor=anchor)
+        assert report.exit_code != 0
+        assert documented.agree(report, changed, [KEY], anchor)
+
+
+def test_file_that_a_crash_kept_from_being_rewritten_is_rewritten_by_the_same_call(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+    with audited(tmp_path, mirror=False) as runtime:  # as if the process ended right after the store
+        assert runtime.erase(PERSON).threads == ("t",)
+    assert files_with(tmp_path) == ["logs/t.jsonl"]
+    with audited(tmp_path) as runtime:
+        report = runtime.erase(PERSON)
+
+        assert (report.threads, report.lines) == ((), 0)
+        assert files_with(tmp_path) == []
+        assert [seal_of(one) for one in records_in(log_of(tmp_path))] == seals(tmp_path)
+        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+        size = log_of(tmp_path).stat().st_size
+        runtime.erase(PERSON)
+        assert log_of(tmp_path).stat().st_size == size
+
+
+def test_pruned_records_that_the_file_still_has_lose_the_value_too(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        runtime.run({"name": OTHER}, thread="t")
+        runtime.prune("t")
+        records = len(records_in(log_of(tmp_path)))
+        runtime.erase(PERSON)
+
+        assert files_with(tmp_path) == []
+        assert len(records_in(log_of(tmp_path))) == records + 1
+        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+        assert runtime.erase(PERSON).lines == 0
+        assert runtime.verify(replay=True).findings == ()
+
+
+def test_file_that_cannot_be_rewritten_is_reported(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        path = log_of(tmp_path)
+        path.with_name("t.jsonl.torn-7").write_bytes(b"{")
+        good = path.read_bytes()
+        path.write_bytes(b"{}" + good)
+        report = runtime.erase(PERSON)
+
+        assert [one.what for one in report.left] == ["log-file", "outside"]
+        assert "was not rewritten" in report.left[0].why
+        path.write_bytes(good)
+        report = runtime.erase(PERSON)
+        assert [one.what for one in report.left] == ["log-file", "outside"]
+        assert "torn-7" in report.left[0].why
+        assert not any(PERSON in str(line) for line in lines_in(path))
+
+
+def test_log_without_its_key_is_not_touched(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+    with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
+        assert runtime.erase(PERSON).left[0].what == "key"
+        with pytest.raises(InputError) as caught:
+            runtime.erase(PERSON, threads=["t"])
+        assert caught.value.code == "log-key-needed"
+        assert runtime.state("t", at=1).values.name == PERSON
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.audit.test_erased_logs import audited
+from tests.threads.erasable import PERSON
+
+with audited(Path(sys.argv[1])) as runtime:
+    print("ready", flush=True)
+    runtime.erase(PERSON)
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2])
+def test_killed_erasure_leaves_each_thread_whole_or_erased_and_is_completed(tmp_path: Path, after_s: float) -> None:
+    names = [f"t{number}" for number in range(8)]
+    with audited(tmp_path) as runtime:
+        for name in names:
+            runtime.run({"name": PERSON}, thread=name)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with audited(tmp_path) as runtime:
+        for name in names:
+            values = [str(entry.event) for entry in runtime.entries(name)]
+            erased = "ValuesErased" in values[-1]
+            assert any(PERSON in value for value in values) != erased
+        assert runtime.verify(replay=True).ok
+        report = runtime.erase(PERSON)
+
+        assert [one.what for one in report.left] == ["outside"]
+        assert files_with(tmp_path) == []
+        assert runtime.verify(replay=True).findings == ()
+        for name in names:
+            assert verify(log_of(tmp_path, name), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
