@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Annotated, Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic import BaseModel
 
+from graphrt import END, START, GraphBuilder
 from graphrt.otel import Tracing
+from graphrt.reducers import append
 
 
 @dataclass(frozen=True)
@@ -172,3 +175,24 @@ def collector() -> Iterator[Collector]:
         made._server.shutdown()
         made._server.server_close()
         thread.join()
+
+
+class State(BaseModel):
+    notes: Annotated[list[str], append] = []
+
+
+def chain(*nodes: Any, name: str = "traced", **policies: Any):
+    g = GraphBuilder(State, name=name)
+    for node in nodes:
+        g.add_node(node.__name__, node, **policies.get(node.__name__, {}))
+    g.add_sequence([START, *(node.__name__ for node in nodes), END])
+    return g.compile()
+
+
+def only(spans: list[Seen]) -> Seen:
+    (span,) = spans
+    return span
+
+
+def one(state):
+    return {"notes": ["x"]}

@@ -5,37 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, TraceIdRatioBased
-from pydantic import BaseModel
-from tests.otel.support import Seen, World, tree
+from tests.otel.support import Seen, State, World, chain, only, tree
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, NodeError, RetryPolicy, Runtime, Send
 from graphrt.harness import Agent, FunctionModel, ModelResponse, ToolCall
-from graphrt.otel import DerivedIds, trace_id_of, trace_thread
-from graphrt.reducers import append
+from graphrt.otel import trace_id_of
 
 CANARY = "canary-4711"
-
-
-class State(BaseModel):
-    notes: Annotated[list[str], append] = []
-
-
-def chain(*nodes: Any, name: str = "traced", **policies: Any):
-    g = GraphBuilder(State, name=name)
-    for node in nodes:
-        g.add_node(node.__name__, node, **policies.get(node.__name__, {}))
-    g.add_sequence([START, *(node.__name__ for node in nodes), END])
-    return g.compile()
-
-
-def only(spans: list[Seen]) -> Seen:
-    (span,) = spans
-    return span
 
 
 # -- the shape of a trace ------------------------------------------------------------------------------------------------
@@ -357,94 +337,21 @@ def test_replayed_calls_make_no_spans(world: World):
     assert len(world.named("invoke_workflow")) == 2
 
 
-# -- providers -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF, TraceIdRatioBased(0.0)])
-def test_thread_that_is_not_sampled_has_no_spans_also_inside(sampler):
-    world = World(sampler=sampler)
-    inside: list[bool] = []
-
-    def work(state):
-        inside.append(trace.get_current_span().get_span_context().trace_flags.sampled)
-
-    chain(work).run({}, sinks=[world.tracing])
-
-    assert inside == [False]
-    assert world.spans() == []
-    world.close()
-
-
-def test_provider_that_wraps_its_tracers_takes_derived_ids(world: World):
-    """As that of logfire does: graphrt cannot reach the tracer inside."""
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-
-    from graphrt.otel import Tracing
-
-    real = TracerProvider(id_generator=DerivedIds())
-    real.add_span_processor(SimpleSpanProcessor(world.exporter))
-
-    class Wrapped:
-        id_generator = real.id_generator
-
-        def get_tracer(self, *args, **options):
-            inner = real.get_tracer(*args, **options)
-            return type("Tracer", (), {"start_span": lambda self, *a, **o: inner.start_span(*a, **o)})()
-
-    tracing = Tracing(tracer_provider=Wrapped())
-    with Runtime(chain(one), store="memory:", sinks=[tracing]) as runtime:
-        runtime.run({}, thread="t")
-    assert tracing.flush(20)
-
-    spans = world.spans()
-    assert tree(spans) == ["invoke_workflow traced", "  graphrt.node one"]
-    assert {span.trace for span in spans} == {f"{trace_id_of('t'):032x}"}
-
-
-def one(state):
-    return {"notes": ["x"]}
-
-
-def test_ids_of_other_spans_stay_random():
-    ids = DerivedIds()
-
-    assert len({ids.generate_span_id() for _ in range(100)} | {ids.generate_trace_id() for _ in range(100)}) == 200
-
-
-def test_namespace_tells_threads_of_two_stores_apart():
-    assert trace_id_of("t") != trace_id_of("t", namespace="other")
-
-
-def test_trace_id_of_a_thread_stays_the_same_over_releases():
-    """Processes of two releases share the trace of a thread."""
-    assert trace_id_of("t") == 0x76CEACF02A7CDF43C7DE371BAC29C9C0
-
-
-def test_without_a_configured_provider_nothing_is_watched():
-    from graphrt.otel import Tracing
-
-    tracing = Tracing()
-    seen: list[Any] = []
-
-    def work(state):
-        seen.append(trace.get_current_span().get_span_context().is_valid)
-
-    chain(work).run({}, sinks=[tracing])
-
-    assert seen == [False]
-
-
-def test_trace_of_a_thread_that_runs_now_has_no_end(world: World, tmp_path):
+def test_given_up_superstep_and_migration_are_events_of_the_run_that_follows(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 
-    def look(state):
-        trace_thread(url, "t", tracer_provider=world.provider)
+    def ask(state, ctx):
+        ctx.interrupt("ok?", key="ask") if not state.notes else None
 
-    def first(state):
+    def more(state):
         return None
 
-    with Runtime(chain(first, look), store=url) as runtime:
+    with Runtime(chain(ask), store=url, sinks=[world.tracing]) as runtime:
+        runtime.run({}, thread="t")
+        runtime.run({"notes": ["x"]}, thread="t", abandon=True)
+    with Runtime(chain(ask, more), store=url, sinks=[world.tracing]) as runtime:
         runtime.run({}, thread="t")
 
-    assert [span.name for span in world.spans()] == ["graphrt.node first"]
+    first, second, third = world.named("invoke_workflow")
+    assert (first.events, second.events) == ((), ("graphrt.abandoned",))
+    assert third.events == ("graphrt.migrated",)

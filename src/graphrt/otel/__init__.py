@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
     raise MISSING_PACKAGE(user="graphrt.otel", package=error.name, extra="otel", value=error.name) from error
 
 from graphrt.otel._ids import DerivedIds, trace_id_of
+from graphrt.otel._sending import Redact
 from graphrt.otel._stored import trace_thread
-from graphrt.otel._tracing import Redact, Tracing
+from graphrt.otel._tracing import Tracing
 
 __all__ = ["DerivedIds", "Redact", "Tracing", "trace_id_of", "trace_thread"]

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from graphrt._forks import FreshLock
+
 __all__ = ["Delivery"]
 
 MOST_WAITING: Final = 16_384
@@ -32,11 +34,11 @@ class Delivery:
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._work: Final = threading.Event()
+        self._work = threading.Event()
         """Set while there may be work."""
-        self._hurry: Final = threading.Event()
+        self._hurry = threading.Event()
         """Set while `flush` waits."""
-        self._starting: Final = threading.Lock()
+        self._starting: Final = FreshLock()
         self._pid = 0
         self._warned = False
         self.dropped = 0
@@ -49,7 +51,8 @@ class Delivery:
             return
         with self._starting:
             if self._pid != os.getpid():
-                self._queue.clear()  # after a fork: the parent delivers what it had queued
+                if self._pid:  # after a fork: the parent delivers what it had queued
+                    self._queue, self._work, self._hurry = deque(), threading.Event(), threading.Event()
                 self._pid = os.getpid()
                 threading.Thread(target=_serve, args=(weakref.ref(self),), name="graphrt-otel", daemon=True).start()
 

@@ -26,7 +26,7 @@ from graphrt.otel._spans import SpanData, SpanLink, Value, context_of, usage_att
 
 if TYPE_CHECKING:
     from graphrt.harness.messages import ToolCall
-    from graphrt.otel._tracing import Sending
+    from graphrt.otel._sending import Sending
 
 __all__ = ["RunWatch"]
 

@@ -20,6 +20,7 @@ from graphrt.events import Entry
 from graphrt.otel import _names
 from graphrt.otel._ids import model_span, root_span, run_span, superstep_span, task_span, trace_id_of
 from graphrt.otel._spans import SpanData, SpanLink, Value, usage_attributes
+from graphrt.otel._task_ids import above, node_of, superstep_of
 
 __all__ = ["Measured", "Projection"]
 
@@ -118,6 +119,8 @@ class Projection:
         """How many tasks that superstep has."""
         self._tasks: dict[str, dict[str, _Task]] = {}
         """Tasks with an entry since then."""
+        self._notes: list[tuple[str, int, dict[str, Value]]] = []
+        """Events before the beginning of the next run that belong to it."""
         self.measured: dict[str, Measured] = {}
         """What was measured of the run's tasks, by their ids."""
         self.caller: SpanLink | None = None
@@ -148,7 +151,7 @@ class Projection:
                 self._due[""] = len(event.state.next)
                 yield self._edit(at, [SpanLink(source, root_span(source), "forked-from")], {_names.FORKED_AT: event.at})
             case _:
-                self._tell(path, at, event)
+                self._tell(entry, at, event)
         self._last_ns = at
 
     def end(self, at: int, status: str, error: str | None) -> Iterator[SpanData]:
@@ -157,7 +160,7 @@ class Projection:
         if run is None:
             return
         for task, measured in self.measured.items():  # an outcome that is staged has no entry yet
-            self._tasks.setdefault(_above(task), {}).setdefault(task, _Task(measured.node))
+            self._tasks.setdefault(above(task), {}).setdefault(task, _Task(measured.node))
         for path in list(self._tasks):
             yield from self._superstep(path, at, None)
         self.measured.clear()
@@ -222,7 +225,9 @@ class Projection:
             start_ns=at,
             verb="run" if started else event.verb,
             links=links,
+            events=self._notes,
         )
+        self._notes = []
         self._tasks.clear()
         # What was open is open again from now on: nothing ran in between.
         self._begun = dict.fromkeys(self._begun, at)
@@ -241,8 +246,9 @@ class Projection:
             links=links,
         )
 
-    def _tell(self, path: str, at: int, event: Any) -> None:
+    def _tell(self, entry: Entry, at: int, event: Any) -> None:
         """Note what *event* says of a task, or of the run."""
+        path = entry.path
         match event:
             case events.TaskSucceeded():
                 if not event.edited:  # else nothing ran
@@ -261,8 +267,9 @@ class Projection:
             case _:
                 kind: type[Any] = event.__class__
                 name = _NOTES.get(kind)
-                if name is not None and self._run is not None:
-                    self._run.events.append((name, at, {}))
+                if name is not None:
+                    run = self._run
+                    (run.events if run is not None and run.id == entry.run else self._notes).append((name, at, {}))
 
     # -- supersteps and tasks --------------------------------------------------------------------------------------------
 
@@ -270,7 +277,7 @@ class Projection:
         task: str = event.task
         known = self._tasks.setdefault(path, {})
         if task not in known:
-            known[task] = _Task(_node_of(task))
+            known[task] = _Task(node_of(task))
         return known[task]
 
     def _commit(self, path: str, at: int, event: events.SuperstepCommitted) -> Iterator[SpanData]:
@@ -288,7 +295,7 @@ class Projection:
         groups: dict[int, dict[str, _Task]] = {}
         for name, task in tasks.items():
             if not self._live or name in self.measured:  # else it ran in an earlier run, which has its span
-                groups.setdefault(_superstep_of(name), {})[name] = task
+                groups.setdefault(superstep_of(name), {})[name] = task
         for number, group in groups.items():
             alone = len(group) == 1 and self._due.get(path, 1) <= 1
             if not alone:
@@ -315,7 +322,7 @@ class Projection:
         attributes: dict[str, Value] = {
             _names.NODE_NAME: task.node,
             _names.TASK_ID: name,
-            _names.SUPERSTEP_NUMBER: _superstep_of(name),
+            _names.SUPERSTEP_NUMBER: superstep_of(name),
             _names.ATTEMPT: len(task.retries) + 1,
             **self._place(),
         }
@@ -337,7 +344,7 @@ class Projection:
             attributes[_names.ROUTE_TAKEN] = event.next
         parent = self._span_above(run, path)
         if not alone:
-            parent = superstep_span(self._trace, run.id, path, str(_superstep_of(name)))
+            parent = superstep_span(self._trace, run.id, path, str(superstep_of(name)))
         return SpanData(
             name=f"{_names.NODE} {task.node}",
             trace=self._trace,
@@ -373,25 +380,10 @@ class Projection:
     def _since(self, path: str) -> int:
         """Return when the open superstep of the graph at *path* began: with the superstep above it, at the latest."""
         while path and path not in self._begun:
-            path = _above(path)
+            path = above(path)
         found = self._begun.get(path)
         return self._last_ns if found is None else found
 
     def _span_above(self, run: _Run, path: str) -> int:
         """Return the span that the supersteps of the graph at *path* are below."""
         return task_span(self._trace, run.id, path) if path else run.span
-
-
-def _above(path: str) -> str:
-    """Return the path of the graph that the task with the id *path* belongs to."""
-    return path.rpartition("/")[0]
-
-
-def _superstep_of(task: str) -> int:
-    """Return the superstep of a task, which its id begins with: `4.0:search`."""
-    number = task.rpartition("/")[2].partition(".")[0]
-    return int(number) if number.isdigit() else 0
-
-
-def _node_of(task: str) -> str:
-    return task.rpartition("/")[2].partition(":")[2]

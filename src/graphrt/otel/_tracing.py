@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from opentelemetry import metrics, trace
 
@@ -13,30 +12,13 @@ from graphrt.otel._ids import trace_id_of
 from graphrt.otel._live import RunWatch
 from graphrt.otel._metrics import Metrics
 from graphrt.otel._projection import Projection
+from graphrt.otel._sending import Redact, Sending
 from graphrt.otel._spans import Emitter
 
 if TYPE_CHECKING:
     from graphrt.runtime import Runtime
 
-__all__ = ["Redact", "Sending", "Tracing"]
-
-Redact: TypeAlias = Callable[[str, Any], Any]
-"""Function of an attribute's name and its value, as plain data. It returns what to record: data, a text, or None to
-record nothing."""
-
-
-class Sending:
-    """Where the watchers of a `Tracing` send what they have."""
-
-    def __init__(
-        self, *, emitter: Emitter, metrics: Metrics, delivery: Delivery, namespace: str, content: Redact | None
-    ) -> None:
-        self.emitter: Final = emitter
-        self.metrics: Final = metrics
-        self.namespace: Final = namespace
-        self.content: Final = content
-        self.put: Final = delivery.put
-        self.warn: Final = delivery.warn
+__all__ = ["Tracing"]
 
 
 @final
@@ -79,15 +61,20 @@ class Tracing:
         """Take an entry that was written outside a run: an edit or a fork. Only those that begin a thread are shown."""
         sending = self._resolved()
         if sending is not None and entry.seq == 1 and entry.thread is not None:
+            self._delivery.start()
             sending.put(_begun, sending, entry, entry.thread)
 
     def __graphrt_watch__(self, opened: Any) -> Any:
         """Return the watcher of a run, as `Runtime` asks for it; None while no provider is configured."""
-        sending = self._resolved()
-        if sending is None:
+        try:
+            sending = self._resolved()
+            if sending is None:
+                return None
+            self._delivery.start()
+            return RunWatch(opened, sending)
+        except Exception as error:  # noqa: BLE001 - a sampler or a provider of the application must not fail a run
+            self._delivery.warn(f"runs are not traced: {type(error).__name__}: {error}")
             return None
-        self._delivery.start()
-        return RunWatch(opened, sending)
 
     def __graphrt_conflict__(self, graph: str) -> None:
         """Count a thread that could not be claimed, as `Runtime` tells it."""

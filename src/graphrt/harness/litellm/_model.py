@@ -217,7 +217,7 @@ class LiteLLMModel:
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
         watcher = WATCHER.get()
-        headers = {} if watcher is None else watcher.headers()
+        headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind, headers=headers))
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
