@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,24 @@ def test_unknown_format_is_refused(thread: tuple[Path, str]) -> None:
 
 def test_report_of_something_else_says_so() -> None:
     assert json.loads(report(b"no log", "json"))["verdict"] == "unreadable"
+
+
+def test_report_of_any_changed_log_is_made(thread: tuple[Path, str]) -> None:
+    """An auditor reads a log that was tampered with, too: the report says so, and shows what can be read."""
+    rng = random.Random(7)
+    data = thread[0].read_bytes()
+    lines = data.splitlines(keepends=True)
+    for _ in range(60):
+        at, byte = rng.randrange(len(lines)), rng.randrange(10_000)
+        line = bytearray(lines[at])
+        line[byte % len(line)] ^= 1 << rng.randrange(8)
+        told = json.loads(report(b"".join([*lines[:at], bytes(line), *lines[at + 1 :]]), "json", key=KEY))
+
+        of_meta = lines[at].startswith(b'{"meta"')  # what the log says about its graph is not vouched for
+        assert told["verdict"] != ("sound" if of_meta else "unanchored"), told["sentence"]
+    for at in range(len(lines)):
+        parts: list[Any] = [5, [5], {"a": 5}, "x", None]
+        for name in json.loads(lines[at]):
+            for part in parts:
+                odd = json.dumps({**json.loads(lines[at]), name: part}, sort_keys=True, separators=(",", ":")).encode()
+                report(b"".join([*lines[:at], odd, b"\n", *lines[at + 1 :]]), "markdown", key=KEY)

@@ -188,8 +188,8 @@ def made(name: str, message: str, task: Task) -> Exception:
     """Return an error of the class *name*: one that the retry policy of *task* names, graphrt's, Python's, or a new one."""
     policy = task.node.policy.retry
     on: Any = policy.retry_on if policy is not None else None
-    named = [cls for cls in (on if isinstance(on, tuple) else (on,)) if isinstance(cls, type)]
-    bases: list[Any] = [*named]
+    given: tuple[Any, ...] = on if on.__class__ is tuple else (on,)
+    bases: list[Any] = [one for one in given if isinstance(one, type)]
     classes: Mapping[str, Any] = {
         **{cls.__name__: cls for base in bases for cls in (*_below(base), base)},
         **{key: getattr(place, key) for place in (builtins, errors) for key in [name] if hasattr(place, key)},

@@ -74,7 +74,7 @@ def report(
 
 def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -> dict[str, Any]:
     verdict = sentence = None
-    if isinstance(source, tuple):
+    if source.__class__ is tuple:
         store, thread = source
         with opened(store) as held:
             entries = list(_stored(held, str(thread)))
@@ -176,7 +176,7 @@ def _values(event: Any) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    listed: list[Any] = value if isinstance(value, list) else [value]
+    listed: list[Any] = value if value.__class__ is list else [value]
     return listed
 
 

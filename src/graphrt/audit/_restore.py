@@ -34,6 +34,8 @@ from graphrt.stores.protocol import Head, Record, Status
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
+_BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What Python raises on data of another form than expected."""
 _CLOSED: Final = (events.InterruptAnswered, events.InterruptExpired, events.InterruptWithdrawn)
 
 
@@ -151,7 +153,7 @@ class Log:
         self.staged: dict[str, bytes] = {}
         for line, ended in lines_of(data):
             if ended:
-                with suppress(ValueError, KeyError):  # of a log that verifies, no line is left out
+                with suppress(*_BAD_DATA):  # of a log that verifies, no line is left out
                     self._line(parse(line))
 
     def _line(self, value: dict[str, Any]) -> None:
@@ -164,7 +166,7 @@ class Log:
         elif "blob" in value:
             self.blobs[value["blob"]] = b64decode(value["data"])
         elif "names" in value:
-            self.names = value["names"]
+            self.names = list(value["names"])
         elif "begin" in value:
             self.begin = value["begin"]
         elif "meta" in value:
@@ -174,9 +176,10 @@ class Log:
 
     def entries(self) -> Iterator[events.Entry]:
         """Yield the entries of the records, with their values as JSON data. Records that cannot be read are left out."""
-        reader = Reader(None, self.thread, PLAIN, self.names)  # type: ignore[arg-type]  # nothing is fetched
+        names = [name for name in self.names if isinstance(name, str)]
+        reader = Reader(None, self.thread, PLAIN, names)  # type: ignore[arg-type]  # nothing is fetched
         for record in self.records:
-            with suppress(StoreError):
+            with suppress(StoreError, *_BAD_DATA):
                 yield from reader.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def whole(self, thread: str) -> Whole:
