@@ -155,24 +155,7 @@ class BoundHarness(Generic[OutputT_co]):
         key = f"{path}1"
 
         async def call() -> AgentReply:
-            watcher = WATCHER.get()
-            if watcher is not None:
-                watcher.asks(_profile(harness).name, prompt)
-            instead = INSTEAD.get()
-            if instead is not None:
-                answer: AgentReply = await instead()
-                if show is not None:
-                    show(answer)
-                return answer
-            if show is not None and hasattr(harness, "stream"):
-                streamed = await _streamed(harness, prompt, options, show)
-                _check_usage(harness, streamed)
-                return streamed
-            reply: AgentReply = await harness.run(prompt, **options)
-            _check_usage(harness, reply)
-            if show is not None:
-                show(reply)
-            return reply
+            return await _called(harness, prompt, options, show)
 
         async def within_budget() -> AgentReply:
             if INSTEAD.get() is None:
@@ -204,6 +187,24 @@ class BoundHarness(Generic[OutputT_co]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._harness, name)
+
+
+async def _called(harness: Any, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+    """Return the reply of *harness*, or of what stands in its place; tell the run's watcher what is asked."""
+    watcher = WATCHER.get()
+    if watcher is not None:
+        watcher.asks(_profile(harness).name, prompt)
+    instead = INSTEAD.get()
+    if instead is None and show is not None and hasattr(harness, "stream"):
+        streamed = await _streamed(harness, prompt, options, show)
+        _check_usage(harness, streamed)
+        return streamed
+    reply: AgentReply = await (harness.run(prompt, **options) if instead is None else instead())
+    if instead is None:
+        _check_usage(harness, reply)
+    if show is not None:
+        show(reply)
+    return reply
 
 
 def _check_usage(harness: Any, reply: Any) -> None:

@@ -176,7 +176,8 @@ class Log:
 
     def entries(self) -> Iterator[events.Entry]:
         """Yield the entries of the records, with their values as JSON data. Records that cannot be read are left out."""
-        names = [name for name in self.names if isinstance(name, str)]
+        given: list[Any] = [*self.names]  # of a log that was changed, anything
+        names = [name for name in given if isinstance(name, str)]
         reader = Reader(None, self.thread, PLAIN, names)  # type: ignore[arg-type]  # nothing is fetched
         for record in self.records:
             with suppress(StoreError, *_BAD_DATA):
