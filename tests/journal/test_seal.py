@@ -25,7 +25,7 @@ def sealed(*rings: KeyRing | None) -> list[bytes]:
     saved: dict[str, str] | None = None
     for seq, ring in enumerate(rings, 1):
         chain = Chain("t", saved, keys=ring.of("t") if ring else None)
-        chain.writable()
+        chain.writable(adopt=True)
         seals.append(chain.seal(seq, 1, 1.5, LINES, WRITTEN, 7))
         saved = chain.saved()
     return seals

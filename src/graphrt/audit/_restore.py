@@ -147,7 +147,7 @@ class Log:
         self.log = self.thread = ""
         self.blobs: dict[str, bytes] = {}
         self.begin: Mapping[str, Any] = {}
-        self.names: list[str] = []
+        self.names: list[Any] = []
         self.about: dict[str, Any] = {}
         self.records: list[Record] = []
         self.staged: dict[str, bytes] = {}
