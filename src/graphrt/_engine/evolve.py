@@ -1,8 +1,7 @@
 """Apply journalled events to the engine, one after another (the law *fold*: the state is the fold of the journal).
 
 Nothing is decided here and no router is called, because the entries contain what routers chose. Reducers are called
-again, as they were when the entries were written. Values are changed in place, so the engine must belong to the fold
-alone.
+again, as they were when the entries were written. Values are changed in place: the engine belongs to the fold alone.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 
 try:
     import_module("opentelemetry.trace")  # asked for here, so that its absence is told once and clearly
-except ModuleNotFoundError as error:
-    raise MISSING_PACKAGE(user="graphrt.otel", package=error.name, extra="otel", value=error.name) from error
+except ModuleNotFoundError as _missing:
+    raise MISSING_PACKAGE(user="graphrt.otel", package=_missing.name, extra="otel", value=_missing.name) from _missing
 
 from graphrt.otel._ids import DerivedIds, trace_id_of
 from graphrt.otel._sending import Redact
