@@ -10,7 +10,7 @@ The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0
     3 records   _journal, stores, audit
     2 cores     _engine, harness
     1 plan      _plan, reducers
-    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _forks
+    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _forks, _secret
 
 Importing it is light and silent: no network, no output, no litellm, and asyncio only once it is needed.
 """

@@ -1,6 +1,6 @@
 """Reducers: pure functions `(current, incoming) -> new` that combine a field's value with an update.
 
-The built-in reducers, `reduced()` and the markers `ephemeral` and `untracked` live here. Finding them on the fields of
+The built-in reducers, `reduced()` and the markers `ephemeral`, `redacted` and `untracked` live here. Finding them on the fields of
 a state class belongs to `_plan`; `_plan.fields` also has the types that each built-in reducer fits. For the built-in
 ones a *current* of None means that there is no value yet: they return the incoming value.
 """
@@ -28,6 +28,7 @@ __all__ = [
     "messages",
     "min",
     "overwrite",
+    "redacted",
     "reduced",
     "union",
     "untracked",
@@ -136,11 +137,11 @@ def messages(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
 
 @final
 class Marker:
-    """The type of `ephemeral` and `untracked`, which mark a field in `Annotated` or in `reduced()`."""
+    """The type of `ephemeral`, `redacted` and `untracked`, which mark a field in `Annotated` or in `reduced()`."""
 
     __slots__ = ("name",)
 
-    def __init__(self, name: Literal["ephemeral", "untracked"]) -> None:
+    def __init__(self, name: Literal["ephemeral", "redacted", "untracked"]) -> None:
         self.name = name
 
     def __repr__(self) -> str:
@@ -154,6 +155,11 @@ The reset, to the field's default, comes before the fold of k + 1 (rule R16).
 """
 untracked: Final = Marker("untracked")
 """Marks a field that is never stored (rule R16). It needs a default, which it has again after a resume."""
+redacted: Final = Marker("redacted")
+"""Marks a field of texts that are replaced, by a mask or a pseudonym, when they enter the thread (decision 0126).
+
+The run goes on with what replaced them, with a store and without one. See `graphrt.audit.Redaction`.
+"""
 
 
 @final
@@ -189,7 +195,7 @@ def reduced(
 
     Args:
         reducer: Function `(current, incoming) -> new` of the field.
-        markers: `ephemeral`, `untracked`, or both.
+        markers: `ephemeral`, `redacted` and `untracked`, any of them.
         default: Default value of the field.
         default_factory: Function that makes the default value.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from graphrt._agents.bound_harness import BoundHarness, tell_forgotten
 from graphrt._agents.budget_grants import grant, owner, was_granted
 from graphrt._agents.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
+from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._ambient import PARENT_AGENT, WATCHER
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.ctx_effects import EffectKind, perform_async
@@ -172,6 +173,8 @@ class TaskServices:
     def publish(self, item: Any) -> None:
         """Show *item* on the run's stream, mode `messages`."""
         emit = self._scope.emit
+        if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
+            return
         if emit is not None and not self._context.cancelled:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
@@ -209,7 +212,8 @@ class TaskServices:
             await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(response, "model", None))
             return response, False
         data = reply_to(response)
-        check_storable(task.engine, task, data, "got a reply of a model")
+        stored = check_storable(task.engine, task, data, "got a reply of a model")
+        data = stored if stored is data else redacted_reply(stored, data)
         models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)
         if services.stage is not None:
             await call_store(services, keep_reply, services, task, asked)

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphrt._codec import answers, failures, registry
-from graphrt._codec.own import own_by_class
+from graphrt._codec.entry import Entry
+from graphrt._codec.own import own_by_class, own_by_tag
 from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
 from graphrt._codec.tables import FetchError, Tables
+from graphrt._codec.texts import CannotHoldError, TextRules, TextWalk
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
+from graphrt._secret import Secret
 from graphrt.errors import InputError, StoreError, names
 from graphrt.errors._codes.journal import DAMAGED_VALUE, UNKNOWN_TYPE
 
@@ -75,7 +78,55 @@ class Codec:
             return to_json(value)
         return self._encoded(value, path, 0)
 
-    def _encoded(self, value: Any, path: str, depth: int) -> bytes:
+    def rewrite(self, value: Any, path: str, rules: TextRules) -> Any:
+        """Return *value* with its texts replaced as *rules* say: *value* itself if none was.
+
+        What comes back is what a store would give back, since it is rebuilt from the encoded form. Secrets stay.
+
+        Args:
+            value: Any Python value.
+            path: The field that the value belongs to, with which the names of each text begin; empty for none.
+            rules: Asked about each text.
+
+        Raises:
+            NotStorable: Some part of the value has no encoded form.
+            CannotHoldError: The value cannot hold what replaced a text.
+        """
+        secrets: list[Any] = []
+        node = from_json(self._encoded(value, path, 0, secrets), allow_inf_nan=False)
+        tables = self._current()
+
+        def entry(tag: str) -> Entry | None:
+            return tables.classes.get(tag) or own_by_tag(tag)
+
+        walk = TextWalk(entry, rules)
+        node = walk.node(node, (path,) if path else ())
+        if not walk.changed:
+            return value
+        misfit = ""
+        try:
+            return Reader(tables.decoders, None, secrets).value(node, 0)
+        except Exception as error:  # noqa: BLE001 - decoders may raise anything
+            misfit = type(error).__name__
+        # Outside of the `except`: the decoder's error quotes the text.
+        raise CannotHoldError(f"its class refuses the text ({misfit})")
+
+    @property
+    def met_secrets(self) -> bool:
+        """Whether a value that was encoded held a Secret; cheap, and false in nearly every graph."""
+        return self._tables.encoders.met_secrets
+
+    def secrets_in(self, value: Any) -> list[Secret[Any]]:
+        """Return the Secrets in *value*.
+
+        Raises:
+            NotStorable: Some part of the value has no encoded form.
+        """
+        found: list[Any] = []
+        self._encoded(value, "", 0, found)
+        return found
+
+    def _encoded(self, value: Any, path: str, depth: int, secrets: list[Any] | None = None) -> bytes:
         tables = self._tables
         if tables.registered is not registry._registered:
             tables = self._current()
@@ -84,7 +135,7 @@ class Codec:
             # The common walk looks for nothing that is rare and slow to find. Only if it fails, a second walk finds out
             # which part of the value to name.
             try:
-                data = to_json(encoders[type(value)](Writer(encoders), value, depth))
+                data = to_json(encoders[type(value)](Writer(encoders, field=path, secrets=secrets), value, depth))
             except PydanticSerializationError:  # a lone surrogate in some text
                 encoders[type(value)](Writer(encoders, strict=True), value, depth)
                 raise

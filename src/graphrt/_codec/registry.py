@@ -14,7 +14,9 @@ from graphrt._codec.entries import builtin_base, custom_entry, entry_of
 from graphrt._codec.entry import Entry
 from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
 from graphrt._codec.own import OWN_TAGS, WORDS
+from graphrt._codec.secrets import SECRET_TAG, decode_secret, encode_secret
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
+from graphrt._secret import Secret
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.journal import (
     CLASS_CANNOT_BE_REGISTERED,
@@ -39,8 +41,10 @@ __all__ = [
 
 C = TypeVar("C", bound=type[Any])
 
-BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS
-BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS
+BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = (
+    PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS | {Secret: encode_secret}
+)
+BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS | {SECRET_TAG: decode_secret}
 RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS})
 """Tags under which no class can be registered."""
 

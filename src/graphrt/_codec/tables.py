@@ -55,7 +55,7 @@ class Tables:
 
     def __init__(self, annotations: Iterable[Any], registered: dict[type, Entry]) -> None:
         self.registered = registered
-        self.encoders: dict[type, Encoder] = _Encoders(registry.BUILT_IN_ENCODERS)
+        self.encoders = _Encoders(registry.BUILT_IN_ENCODERS)
         self.decoders: dict[str, Decoder] = _Decoders({**registry.BUILT_IN_DECODERS, "blob": _decode_blob})
         self.classes: dict[str, Entry] = {}
         """By tag, the entries of all classes that are not built in."""
@@ -82,6 +82,12 @@ class Tables:
 
 class _Encoders(dict[type, Encoder]):
     """Encoders by exact type. An unknown type gets the encoder that refuses: a subclass is not taken for its base."""
+
+    met_secrets = False
+    """Whether any value held a Secret so far."""
+
+    def saw_secret(self) -> None:
+        self.met_secrets = True
 
     def __missing__(self, cls: type) -> Encoder:
         entry = own_by_class(cls)
@@ -115,7 +121,8 @@ def _why_none_of(cls: Any, value: Any) -> str:
     name: str = cls.__qualname__
     if registry.is_secret(cls):
         return (
-            f"is a {name}, and secrets are never stored: read it where it is used, from the environment or a key store"
+            f"is a {name}, and secrets are never stored: read it where it is used, or use graphrt.audit.Secret, "
+            "of which only the place is stored"
         )
     if issubclass(cls, type):
         return f"is the class {value.__qualname__}, which is code: store its name, or an instance"

@@ -53,15 +53,32 @@ class Writer:
     Args:
         encoders: Encoders by exact type; `__missing__` returns one that refuses the value.
         strict: Check every text for lone surrogates. Slow, so it is used only to find one that is known to be there.
+        field: Name of the field that the value belongs to; empty if it belongs to none.
+        secrets: Takes the Secrets in the value, for a walk whose bytes stay in memory; None writes their places.
     """
 
-    __slots__ = ("encoders", "room", "strict")
+    __slots__ = ("encoders", "field", "room", "secrets", "strict")
 
-    def __init__(self, encoders: dict[type, Encoder], *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        encoders: dict[type, Encoder],
+        *,
+        strict: bool = False,
+        field: str = "",
+        secrets: list[Any] | None = None,
+    ) -> None:
         self.encoders = encoders
         self.strict = strict
+        self.field = field
+        self.secrets = secrets
         self.room = MAX_BYTES
         """Bytes left below MAX_BYTES. What was written is underestimated, which is cheap: it ends huge values early."""
+
+    def saw_secret(self) -> None:
+        """Note, for the codec that the encoders belong to, that a value held a Secret."""
+        note = getattr(self.encoders, "saw_secret", None)
+        if note is not None:
+            note()
 
     def spend(self, size: int) -> None:
         """Subtract *size* bytes from the room.
@@ -273,13 +290,20 @@ class Reader:
     Args:
         decoders: Decoders by tag; `__missing__` adds graphrt's own classes, or raises UnknownTagError.
         fetch: Returns the bytes of a blob by their SHA-256; None if the data cannot refer to blobs.
+        secrets: The Secrets that the data names by number; None if it comes from a store.
     """
 
-    __slots__ = ("decoders", "fetch")
+    __slots__ = ("decoders", "fetch", "secrets")
 
-    def __init__(self, decoders: dict[str, Decoder], fetch: Callable[[str], bytes] | None) -> None:
+    def __init__(
+        self,
+        decoders: dict[str, Decoder],
+        fetch: Callable[[str], bytes] | None,
+        secrets: list[Any] | None = None,
+    ) -> None:
         self.decoders = decoders
         self.fetch = fetch
+        self.secrets = secrets
 
     def value(self, node: Any, depth: int) -> Any:
         """Return the value that the JSON data *node* encodes.

@@ -270,7 +270,7 @@ class Context(Generic[D]):
         task = self._task
         engine = task.engine
         if engine.thread is not None:
-            check_storable(engine, task, payload, "asks with a payload")
+            payload = check_storable(engine, task, payload, "asks with a payload")
             described = described_answer(engine, task, answer_type)
             known = len(task.more().interrupts)
             question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
@@ -339,9 +339,15 @@ class Context(Generic[D]):
             NODE.reset(token)
 
     def emit(self, value: Any) -> None:
-        """Show *value* on the stream mode `custom`; does nothing without such a stream, or if `cancelled`."""
+        """Show *value* on the stream mode `custom`; does nothing without such a stream, or if `cancelled`.
+
+        Raises:
+            AuditError: The runtime redacts, and the value could not be redacted.
+        """
         emit = self._scope.emit
         if emit is not None and not self.cancelled:
+            if self._task.engine.redactor is not None:
+                value = check_storable(self._task.engine, self._task, value, "shows a value")
             emit("custom", value)
 
     def __repr__(self) -> str:

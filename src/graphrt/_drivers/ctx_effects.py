@@ -79,7 +79,7 @@ def perform(
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
-    _take(task, key, result)
+    result = _take(task, key, result)  # the node goes on with what is recorded
     if kind != "pure":
         _keep(services, task, key, kind)
     return own(result)
@@ -111,8 +111,7 @@ async def perform_async(
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
-    _take(task, key, result)
+    result = _take(task, key, await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn)))
     if kind != "pure":
         await call_store(services, _keep, services, task, key, kind)
     return own(result)
@@ -157,8 +156,7 @@ def _known(
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
     answer = context._ask(question, payload, decision, kind="effect")
     if isinstance(answer, Mapping) and "result" in answer:
-        _take(task, key, answer["result"])
-        return True, own(answer["result"])
+        return True, own(_take(task, key, answer["result"]))
     # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
     return (False if answer == "run" else None), None
 
@@ -175,17 +173,19 @@ def _intend(task: Task, key: str) -> None:
     extra.effect_answers[key] = extra.answers
 
 
-def _take(task: Task, key: str, result: Any) -> None:
-    """Put the result of an effect on the task, as a copy.
+def _take(task: Task, key: str, result: Any) -> Any:
+    """Put the result of an effect on the task, redacted and as a copy; return it.
 
     Raises:
         UpdateError: It is not a storable value.
+        AuditError: It could not be redacted.
     """
-    check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
+    result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
     extra.effects[key] = own(result)
     # An answer that this effect may stand on cannot be replaced any more (R10, `questions.effects_after`).
     extra.effect_answers[key] = extra.answers
+    return result
 
 
 def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None:

@@ -68,7 +68,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         try:
             routed = Router(engine.plan, engine.where).follow(tasks, view, asked)
             mutation_check.check_routers(engine, tasks, view, values)
-            check_sends(engine, routed.sends)
+            routed.sends = check_sends(engine, routed.sends)
         except Exception as error:
             name_other_answer(engine, error)
             # A router may have kept the longer list, which stays as it is: the state gets a copy of the old length.
@@ -100,7 +100,7 @@ def route(engine: RunState) -> None:
     engine.use_view(view)
     routed = Router(engine.plan, engine.where).follow(engine.tasks, view)
     mutation_check.check_routers(engine, engine.tasks, view, engine.values)
-    check_sends(engine, routed.sends)
+    routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
     _go_on(engine, routed)
     emit_events.routed(engine, "answered", moved)

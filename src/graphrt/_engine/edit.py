@@ -75,6 +75,14 @@ def edit(
     engine.ask_after([question for question in engine.after if question.task_id not in finished])
 
 
+def put_back(engine: Engine, values: Mapping[str, Any]) -> None:
+    """Replace values of a loaded thread by equal ones, of which no store has all: their Secrets are known."""
+    engine.take({**engine.values, **values}, values)
+    engine.forget_view()
+    for task in engine.tasks:
+        task.state = None
+
+
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
     """Return the tasks of *node* in the open superstep that have not finished; all of them if it is held.
 

@@ -68,7 +68,7 @@ class Engine(RunState):
             moved = joins.arrive(self, routed)
             self.make_due(routed.due())
             mutation_check.check_routers(self, (), view, self.values)
-            check_sends(self, self.due)
+            self.make_due(check_sends(self, self.due))
             self.entered()  # last: after an error above the router is called again
             emit_events.routed(self, "entry", moved)
         if self.due:

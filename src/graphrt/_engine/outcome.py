@@ -15,6 +15,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine import mutation_check, pausing
 from graphrt._engine.failures import mark
 from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.redacting import redacted_error
 from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable, is_simple, stamped
@@ -37,7 +38,7 @@ from graphrt._engine.task import (
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import quoted
 from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
-from graphrt.errors import GraphrtError, a_type
+from graphrt.errors import AuditError, GraphrtError, a_type
 from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, NOT_AN_UPDATE
 from graphrt.reducers import TOKEN_BUDGET
 
@@ -74,7 +75,9 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         if odd:
             check_reply(engine, task, reply)
         else:
-            if engine.codec is None or (not engine.stamps and is_simple(checked.values())):
+            # A codec and a redactor need to see the values; small plain ones need no codec.
+            plain = engine.codec is None or (not engine.stamps and is_simple(checked.values()))
+            if plain and engine.redactor is None:
                 task.updates = (checked,)
             elif not _stamp(engine, task, (checked,)):
                 return True
@@ -123,7 +126,7 @@ def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> b
     try:
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
-        _fail(task, error, None, raise_as_is=True)
+        _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return False
     return True
 
@@ -143,9 +146,9 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     question.expires_at = reply.expires_at
     try:
         question.answer_type = answer_type(engine, task, reply.answer_type)
-        check_storable(engine, task, reply.payload, "asks with a payload")
+        question.payload = check_storable(engine, task, reply.payload, "asks with a payload")
     except GraphrtError as error:
-        _fail(task, error, None, raise_as_is=True)
+        _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return
     pause(engine, task, [question])
 
@@ -174,14 +177,24 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
             update = reply.update
         if update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
-        task.goto = None if goto is None else Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
-        for target in task.goto or ():
-            if target.__class__ is Due and target.is_send:
-                check_storable(engine, task, target.arg, "sends a value")
+        targets = None if goto is None else Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
+        task.goto = None if targets is None else tuple(_target(engine, task, target) for target in targets)
     except GraphrtError as error:
-        _fail(task, error, None, raise_as_is=True)
+        _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return
     task.status = DONE
+
+
+def _target(engine: RunState, task: Task, target: Any) -> Any:
+    """Return a target of a Command; the argument of a Send checked, and redacted.
+
+    Raises:
+        UpdateError, AuditError: The argument cannot be stored, or not be redacted.
+    """
+    if target.__class__ is not Due or not target.is_send:
+        return target
+    arg = check_storable(engine, task, target.arg, "sends a value")
+    return target if arg is target.arg else target._replace(arg=arg)
 
 
 def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
@@ -197,7 +210,7 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
         raise NOT_AN_UPDATE(
             node=node,
             form=_what(returned),
-            quoted=quoted(returned, engine.plan.state.untracked),
+            quoted=quoted(returned, engine.plan.state.unquoted),
             fields=", ".join(map(repr, engine.fields)),
             where=engine.where(task),
             fix=_how(engine, returned),
@@ -284,6 +297,7 @@ def _fail(
         except Exception as broken:  # noqa: BLE001 - the predicate is user code
             error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
             again = False
+        error = redacted_error(task.engine, error)  # the predicate has seen the exception as it was raised
         wait_s = retry.delay(policy, task.id, task.attempt, hint_s) if again else None
         if wait_s is not None:
             extra.delay_s = wait_s
@@ -292,7 +306,7 @@ def _fail(
             task.execution += 1  # a late report of the failed attempt counts no more
             task.status = DUE
             return
-    extra.failure, extra.advice = error, advice
+    extra.failure, extra.advice = redacted_error(task.engine, error), advice
     extra.raise_as_is = raise_as_is
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED

@@ -32,6 +32,7 @@ from graphrt.limits import Limits
 if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
     from graphrt._engine.open_interrupt import OpenInterrupt
+    from graphrt._engine.redactor import Redactor
     from graphrt._engine.steps import StepRecorder
 
 _NO_LIMIT: Final = 1 << 62
@@ -74,6 +75,7 @@ class RunState:
         "plan",
         "quick",
         "recorder",
+        "redactor",
         "run_id",
         "settled",
         "sizes",
@@ -195,6 +197,8 @@ class RunState:
         """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
         self.recorder: StepRecorder | None = None
         """Makes the Steps of a step generator; None if no steps are wanted."""
+        self.redactor: Redactor | None = None
+        """Redacts what enters the thread; None if nothing is redacted."""
         self.watched: bool = False
         """Whether there is a recorder, a trail or a log: the one flag that the fast path tests."""
         self.limit(limits)
@@ -206,15 +210,25 @@ class RunState:
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
         timed = limits.timeout_s is not None or limits.deadline_s is not None
-        # The fast path measures no time, resets no ephemeral fields and compares no stored forms.
+        # The fast path measures no time, resets no ephemeral fields, compares no stored forms and redacts nothing.
+        odd = timed or self.ephemeral or self.check_state or self.redactor is not None
         erased = any(value is ERASED for value in self.values.values())  # reducers must not be called with it
-        self.fast: bool = not (timed or self.ephemeral or self.check_state or erased)
+        self.fast: bool = not (odd or erased)
 
     def nest_in(self, parent: RunState, kept: dict[str, Any]) -> None:
         """Belong to the run of *parent*, as the engine of a graph that is nested in its graph; see `kept`."""
         self.kept = kept
         self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
         self.depth = parent.depth + 1
+        if parent.redactor is not None:
+            self.redact_with(parent.redactor)
+
+    def redact_with(self, redactor: Redactor) -> None:
+        """Redact with *redactor* from now on; nested graphs that are parked on tasks do the same."""
+        self.redactor, self.fast = redactor, False
+        for task in self.tasks:
+            if task.extra is not None and task.extra.child is not None:
+                task.extra.child.redact_with(redactor)
 
     def identify(self, run_id: str) -> None:
         """Set the id of the run; before `listen`, which passes it on to nested graphs."""

@@ -7,10 +7,11 @@ copy without encoding them. How values become bytes is defined in `_codec`; wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._codec import BLOB_BYTES, NotStorable
+from graphrt._engine.redacting import redacted_sends, redacted_update, redacted_value
 from graphrt._engine.task import Due, Task
 from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.state import Values
@@ -40,9 +41,11 @@ def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str
     Raises:
         UpdateError: A value cannot be stored exactly.
     """
-    if engine.codec is None:
+    if engine.codec is None and engine.redactor is None:
         return update  # type: ignore[return-value]  # updates are dicts of the engine's own
     try:
+        if engine.redactor is not None:
+            update = redacted_update(engine, update, f"an update of node {task.node.name!r}")
         return storable(engine, update)
     except NotStorable as error:
         raise not_storable(engine, task, error, "returned a value") from error
@@ -214,34 +217,48 @@ def told_state(engine: RunState) -> Any:
     return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
 
 
-def check_storable(engine: RunState, task: Task, value: Any, what: str) -> None:
-    """Check that a *value* of the node can be stored; *what* the node did with it, for the error.
+def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
+    """Check that a *value* of the node can be stored, and return it redacted; *what* the node did with it, for errors.
 
     Raises:
         UpdateError: It cannot be stored exactly.
+        AuditError: It could not be redacted.
     """
     codec = engine.codec
+    if engine.redactor is not None:
+        try:
+            value = redacted_value(engine, value, f"a value: node {task.node.name!r} {what}")
+        except NotStorable as error:
+            raise not_storable(engine, task, error, what) from error
     if codec is not None and not is_simple((value,)):
         try:
             codec.dump(value)
         except NotStorable as error:
             raise not_storable(engine, task, error, what) from error
+    return value
 
 
-def check_sends(engine: RunState, due: Sequence[Due]) -> None:
-    """Check that the arguments of the Sends in *due* can be stored.
+def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
+    """Check that the arguments of the Sends in *due* can be stored, and return *due* with redacted arguments.
 
     Raises:
         UpdateError: One of them cannot be stored exactly.
+        AuditError: One of them could not be redacted.
     """
+    if engine.redactor is not None:
+        try:
+            due = redacted_sends(engine, due)
+        except NotStorable as error:
+            raise not_storable(engine, None, error, "sends an argument") from error
     if engine.codec is None:
-        return
+        return due
     for item in due:
         if item.is_send and not is_simple((item.arg,)):
             try:
                 engine.codec.dump(item.arg)
             except NotStorable as error:
                 raise not_storable(engine, None, error, f"sends node {item.node.name!r} an argument") from error
+    return due
 
 
 def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: str) -> UpdateError:

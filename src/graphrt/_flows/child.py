@@ -12,6 +12,7 @@ from typing import Any
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
+from graphrt._engine.redacting import redacted_update
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
@@ -136,6 +137,7 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, past: bo
     else:
         values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
+    values = dict(redacted_update(engine, values, f"the input of nested graph {plan.name!r}", whole=True))
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)  # not steps and visits (R17)
     engine.limit(inherited.over(limits))
     if parent.log is not None:
@@ -169,7 +171,7 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
         made = _call(wanted, task.state, "input", task, parent)
         if not is_mapping(made):
             raise NESTED_INPUT_NOT_A_MAPPING(
-                node=task.node.name, quoted=quoted(made, parent.plan.state.untracked), where=parent.where(task)
+                node=task.node.name, quoted=quoted(made, parent.plan.state.unquoted), where=parent.where(task)
             )
         given = dict(made)
     if task.arg is None or task.node.choose:  # of a chosen graph, the argument has chosen it
@@ -197,7 +199,7 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
             return ()
         entries = update.entries(made)
         if entries is None:
-            raise NESTED_OUTPUT_NOT_AN_UPDATE(node=node, quoted=quoted(made, engine.plan.state.untracked), where=where)
+            raise NESTED_OUTPUT_NOT_AN_UPDATE(node=node, quoted=quoted(made, engine.plan.state.unquoted), where=where)
         return (update.checked(entries, node=node, where=where),)
     pairs = _output_names(wanted, parent, engine.plan)
     found: list[dict[str, Any]] = []

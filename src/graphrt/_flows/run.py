@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome
+from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome, redacting
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import is_cut, set_timeout, too_late
@@ -89,7 +89,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
             engine,
             events.RunFailed(
                 error=type(error).__name__,
-                message=emit_events.first_line(error),
+                message=emit_events.first_line(redacting.redacted_error(engine, error)),
                 node=_node(error),
                 folded=emit_events.folded(engine),
             ),

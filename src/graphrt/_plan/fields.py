@@ -72,6 +72,7 @@ class Field:
         "make_default",
         "name",
         "nullable",
+        "redacted",
         "reduce",
         "reducer_name",
         "required",
@@ -104,6 +105,8 @@ class Field:
         """True if the value lives for one superstep and is then reset (R16)."""
         self.untracked: bool = False
         """True if the value is never stored (R16)."""
+        self.redacted: bool = False
+        """True if the texts of the value are replaced when it enters the thread."""
         self.nullable: bool = _takes_none(annotation)
         """False if the type surely excludes None, which a reducer then must not return (R7)."""
         self.reducer_name: str = "overwrite"
@@ -192,6 +195,8 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
 def _set_marker(field: Field, marker: reducers.Marker) -> None:
     if marker is reducers.ephemeral:
         field.ephemeral = True
+    elif marker is reducers.redacted:
+        field.redacted = True
     else:
         field.untracked = True
 

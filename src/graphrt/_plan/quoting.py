@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-HIDDEN: Final = "is not shown, because the field is untracked"
+HIDDEN: Final = "is not shown, because the field is untracked or redacted"
 """The end of a sentence about a value that a message leaves out."""
 
 
@@ -48,7 +48,9 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
         place = f"{name}{path}" if name else path.lstrip(".")
         # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included.
-        got = "" if item["type"] == "missing" and untracked else f", got {short(item['input'])}"
+        # What does not fit a Secret is one all the same.
+        hidden = item["type"] == "secret" or (item["type"] == "missing" and untracked)
+        got = "" if hidden else f", got {short(item['input'])}"
         parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
 
@@ -61,7 +63,7 @@ def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
     """
     if not untracked or (view is not None and not tells(value, untracked, view)):
         return short(value)
-    return f"<{type(value).__name__}, not shown: the state has untracked fields>"
+    return f"<{type(value).__name__}, not shown: the state has untracked or redacted fields>"
 
 
 def tells(value: Any, untracked: Collection[str], view: Any) -> bool:

@@ -139,6 +139,8 @@ def _field(field: Field) -> dict[str, Any]:
         data["ephemeral"] = True
     if field.untracked:
         data["untracked"] = True
+    if field.redacted:
+        data["redacted"] = True
     return data
 
 

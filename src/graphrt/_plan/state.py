@@ -59,6 +59,8 @@ class StateSchema:
         "keeps",
         "kind",
         "problems",
+        "redacted",
+        "unquoted",
         "untracked",
         "view",
     )
@@ -91,10 +93,13 @@ class StateSchema:
         """From a view and its values to the names that a node assigned; see `views.finder`."""
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
-        self._hidden: frozenset[str] = self.untracked
-        """Names and aliases of the untracked fields, whose values no message may quote (R16)."""
-        if self.untracked and self.kind == "pydantic":
-            self._hidden |= {a for n in self.untracked for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
+        self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
+        self.unquoted: frozenset[str] = self.untracked | self.redacted
+        """Fields of which no message may quote what was given for them (R16, decision 0126)."""
+        self._hidden: frozenset[str] = self.unquoted
+        """Names and aliases of these fields."""
+        if self.unquoted and self.kind == "pydantic":
+            self._hidden |= {a for n in self.unquoted for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
@@ -270,7 +275,7 @@ class StateSchema:
             try:
                 checked[name] = own(self.fields[name].check_whole(value))
             except ValueError as error:
-                errors.append(explain(error, name, self.untracked))
+                errors.append(explain(error, name, self.unquoted))
         if errors:
             raise self._bad_values(errors, where)
         return checked
@@ -283,7 +288,7 @@ class StateSchema:
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
         raise INPUT_OF_WRONG_KIND(
-            wanted=wanted, given=given, quoted=quoted(given, self.untracked), fields=self.fields, where=where
+            wanted=wanted, given=given, quoted=quoted(given, self.unquoted), fields=self.fields, where=where
         )
 
     def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:

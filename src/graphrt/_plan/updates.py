@@ -208,7 +208,7 @@ class UpdateSchema:
             try:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
-                wrong[name] = explain(error, name, self.state.untracked)
+                wrong[name] = explain(error, name, self.state.unquoted)
                 wanted.append(_wanted(field, value))
         if wrong:
             raise WRONG_TYPE(

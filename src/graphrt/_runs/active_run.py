@@ -210,6 +210,10 @@ class ActiveRun:
             )
         if self.engine.unstorable and self.config.store is None:
             self._warn_of_values()
+        if self.claim is not None and status == "completed":
+            self.config.secrets.forget(self.claim.thread)
+        else:
+            self.config.secrets.remember(self.engine)
         result: RunResult[Any] = RunResult(self.engine, services, status)
         self.close()
         if services.watcher is not None:
@@ -229,6 +233,7 @@ class ActiveRun:
     def broke(self, error: BaseException) -> None:
         """Close the run after *error*, which the caller of this method raises next."""
         prepare(error, self.engine, self.services, self.seq if self.claim is not None else 0)
+        self.config.secrets.remember(self.engine)
         try:
             self.close()
         except Exception as other:  # noqa: BLE001 - the first error is the one to raise

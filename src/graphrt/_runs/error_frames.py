@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from graphrt._engine.redacting import redacted_error
 from graphrt.errors import AuditError, GraphrtError, ReplayDivergedError, StoreError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     Args:
         seq: Number of the last entry of the thread; 0 without a thread or an entry.
     """
+    redacted_error(engine, error)
     if not isinstance(error, GraphrtError):
         return
     error.locate(engine.where())

@@ -16,6 +16,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.abandoning import give_up_superstep
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
+from graphrt._engine.redacting import redacted_update
 from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
 from graphrt._flows.run import Watch
@@ -80,7 +81,7 @@ def begin(
             raise _needs_thread(plan, plan.pausing)
         engine = Engine(plan, config.limits, check_state=config.checks_state)
         opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
-        values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
+        values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
         return _started(opened, values, values, fresh=True)
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
@@ -92,6 +93,7 @@ def begin(
         if claim.head.seq == 0:
             values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
             engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
+            values = entered(config, engine, values)
             opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
@@ -102,7 +104,8 @@ def begin(
             if only_if_new:
                 raise run_once.Present(run_once.present(config, claim, fold))
             engine = fold.engine
-            update = checked_update(engine, given)
+            config.secrets.give_back(engine)
+            update = entered(config, engine, checked_update(engine, given), whole=False)
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
             engine.limit(config.limits)
@@ -112,6 +115,7 @@ def begin(
                 give_up_superstep(engine)
             started = _started(opened_run, values, update, fresh=False)
     except BaseException as error:
+        config.clean(error)
         give_up(store, claim, opened_run, error)
         raise
     config.active.add(thread_id, started.control)
@@ -193,6 +197,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 input=kept,
                 fresh=fresh,
                 user=opened.config.user,
+                redaction=opened.config.redaction,
             ),
         )
     engine.count_anew()
@@ -211,6 +216,30 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
     left = budget_field(engine, values)
     if left is not None and left < 0:
         raise BAD_TOKEN_BUDGET(field=TOKEN_BUDGET, left=left, where=engine.where())
+
+
+def entered(
+    config: RunConfig, engine: Engine, values: dict[str, Any], *, what: str = "the input", whole: bool = True
+) -> dict[str, Any]:
+    """Return checked values from the caller as they enter the thread: redacted, if the runtime redacts.
+
+    The engine redacts from then on.
+
+    Args:
+        what: What they are, for errors.
+        whole: They are a whole state, and not an update.
+
+    Raises:
+        AuditError: A redaction rule failed, or a field cannot hold what it gave.
+        InputError: A value has no encoded form, so that no rule can look into it.
+    """
+    if config.redactor is None:
+        return values
+    engine.redact_with(config.redactor)
+    try:
+        return dict(redacted_update(engine, values, what, whole=whole))
+    except NotStorable as error:
+        raise not_storable(engine, error, f"{what[0].upper()}{what[1:]} holds a value") from error
 
 
 def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
@@ -299,7 +328,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
             raise UPDATE_DOES_NOT_FIT(
                 who=what,
                 state_class=plan.state.cls.__name__,
-                error=explain(error, name, plan.state.untracked),
+                error=explain(error, name, plan.state.unquoted),
                 field=name,
                 where=engine.where(),
             ) from None

@@ -14,6 +14,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.pausing import EXPIRED, answer_number
 from graphrt._engine.questions import replaceable
+from graphrt._engine.redacting import redacted_value
 from graphrt._flows.run import Watch
 from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
@@ -130,6 +131,9 @@ def continued(
             admit(claim, loaded)
         fold = loading.folded(config, loaded)
         engine = fold.engine
+        if config.redactor is not None:
+            engine.redact_with(config.redactor)
+        config.secrets.give_back(engine)
         status = claim.head.status
         # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale
         # and expired questions anew; a resume of a failed thread replaces an answer.
@@ -148,14 +152,18 @@ def continued(
                 engine.plan.codec.dump(answer)
             except NotStorable as error:
                 raise open_run.not_storable(engine, error, "An answer holds a value") from error
+        answers = {id_: redacted_value(engine, answer, f"the answer to {id_}") for id_, answer in answers.items()}
         engine.limit(config.limits)
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
         opened.seeded()  # the journal repeats the seed in every stored snapshot
     except BaseException as error:
+        config.clean(error)
         open_run.give_up(store, claim, opened, error)
         raise
     open_run.adopted(engine, fold)
-    emit_events.note(engine, events.RunResumed(verb=verb, thread=thread_id, user=config.user))
+    emit_events.note(
+        engine, events.RunResumed(verb=verb, thread=thread_id, user=config.user, redaction=config.redaction)
+    )
     engine.retry()
     for question, reason in anew:
         told = events.InterruptExpired(id=question.id)

@@ -18,11 +18,13 @@ from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
 from graphrt._runs.check_state_option import checks_state
+from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import NOT_COMPILED
 
 if TYPE_CHECKING:
     from graphrt import events
     from graphrt._drivers.recorded import Recorded
+    from graphrt._engine.redactor import Redactor
     from graphrt._flows.effects import Control
     from graphrt._journal.chain import Chain
     from graphrt._journal.commit_queue import Recorder
@@ -149,6 +151,10 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     check_state: bool | None
     active: ActiveRuns
     threads: SharedThreads
+    redactor: Redactor | None
+    """Redacts what enters a thread; None if nothing is redacted."""
+    secrets: KnownSecrets
+    """Secrets of unfinished threads, which no store has."""
     recorded: Recorded | None = None
     """Answers effects and model calls out of a log, when runs are executed again."""
 
@@ -170,6 +176,16 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     def user(self) -> str:
         """Who uses the runtime, for the journal; empty if that was not given."""
         return self.audit.user if self.audit is not None else ""
+
+    @property
+    def redaction(self) -> str:
+        """The redaction rules in force, for the journal; empty without any."""
+        return self.redactor.label(marked_in(self.plan)) if self.redactor is not None else ""
+
+    def clean(self, error: BaseException) -> None:
+        """Redact the texts of *error*, which the caller raises next; it may quote what the user's caller gave."""
+        if self.redactor is not None:
+            self.redactor.error(error)
 
     def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder | None:
         """Return what records the commits of a claimed thread that is about to be written; None without an audit log.
@@ -239,9 +255,36 @@ def configure(
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
         active=ActiveRuns(),
+        redactor=_redactor(graph.__graphrt_plan__, audit),
+        secrets=KnownSecrets(),
         # Last: a store is not left open if another argument is refused.
         store=arguments.opened_store(arguments.audited_store(store, audit)),
     )
+
+
+def marked_in(plan: Plan) -> frozenset[str]:
+    """Return the fields marked `redacted` in the state of *plan* and of the graphs nested in it."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    work = [plan]
+    while work:
+        one = work.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            found |= one.state.redacted
+            work += [node.child for node in one.nodes if node.child is not None]
+    return frozenset(found)
+
+
+def _redactor(plan: Plan, audit: AuditLog | None) -> Redactor | None:
+    """Return what redacts the runs of a runtime: the rules of its audit log, else a mask for marked fields."""
+    if audit is not None and audit.redact is not None:
+        return audit.redact
+    if not marked_in(plan):
+        return None
+    from graphrt.audit._redaction import Redaction
+
+    return Redaction()
 
 
 def system_clock() -> float:

@@ -18,7 +18,7 @@ from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
 from graphrt._engine.route import merged
 from graphrt._engine.steps import target_name
-from graphrt._engine.storability import storable, tracked
+from graphrt._engine.storability import check_sends, storable, tracked
 from graphrt._engine.task import DONE, HANDLED, Due
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
@@ -27,7 +27,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.forking import journal_of
 from graphrt._runs.loading import folded, the_store
-from graphrt._runs.open_run import adopted, checked_update, not_storable
+from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
@@ -37,6 +37,9 @@ from graphrt.stores.protocol import Status, Store
 
 Edit = tuple[Any, ...]
 """(values, as_node, goto), the last two optional or None; see `Runtime.update`."""
+
+
+_WHAT = "what update() was given"
 
 
 def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
@@ -64,9 +67,10 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         adopted(engine, fold)
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
-            event = _edited(engine, edit, fresh=fresh and not number, failed=status == "failed")
-            event = replace(event, user=config.user)
+            event = _edited(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
+            event = replace(event, user=config.user, redaction=config.redaction)
             evolve(engine, event, own)
+            config.secrets.remember(engine, event.values)
             emit_events.note(engine, event)
             status = status_after(engine, status)
         if engine.log:
@@ -74,6 +78,9 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
             staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
             journal.write(emit_events.take(engine), staged, status=status, release=True)
+    except Exception as error:
+        config.clean(error)
+        raise
     finally:
         give_back(store, claim)
 
@@ -86,7 +93,7 @@ def _new(config: RunConfig, store: Store, thread: str) -> Fold:
     return Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
 
 
-def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
+def _edited(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
     """Check an edit and return its event. Applying the event is the caller's task; only joins count arrivals here.
 
     Args:
@@ -102,11 +109,14 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
     targets = _targets(engine, node, goto)
     plan = engine.plan
     if fresh:
-        checked = plan.state.initial({} if values is None else values, where=engine.where())
+        checked = entered(
+            config, engine, plan.state.initial({} if values is None else values, where=engine.where()), what=_WHAT
+        )
         engine.start(dict(checked))
         engine.wait_for_input()
     else:
         checked = checked_update(engine, {} if values is None else values, what="What update() was given")
+        checked = entered(config, engine, checked, what=_WHAT, whole=False)
     kept = tracked(engine, checked)
     try:
         kept = storable(engine, kept)
@@ -126,6 +136,7 @@ def _edited(engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.
     node_plan = plan.by_name[node]
     router = engine.router()
     routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
+    routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
     # As if all activations of the node had finished, Sends included (rule R18).
     before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
@@ -157,7 +168,9 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         raise GOTO_WITHOUT_NODE(where=engine.where())
     plan = engine.plan.by_name[node]
     if goto is not None:
-        return engine.router().targets(goto, plan)
+        targets = engine.router().targets(goto, plan)
+        sends = iter(check_sends(engine, [target for target in targets if target.__class__ is Due]))
+        return tuple(next(sends) if target.__class__ is Due else target for target in targets)
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
     if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
         raise GOTO_NEEDED(node=node, declared=declared, first=declared[0], where=engine.where())

@@ -5,9 +5,12 @@ See `docs/how-to/audit.md`. `import graphrt` does not import it.
 
 from __future__ import annotations
 
+from graphrt._secret import Secret
 from graphrt.audit._heads import Anchor, Head, heads_in
 from graphrt.audit._keys import generate_key
 from graphrt.audit._log import AuditLog
+from graphrt.audit._patterns import TextPattern
+from graphrt.audit._redaction import Redaction
 from graphrt.audit._reexecution import Reexecution, UnansweredCall
 from graphrt.audit._report import report
 from graphrt.audit._restore import reexecute, restore
@@ -20,8 +23,11 @@ __all__ = [
     "AuditLog",
     "Finding",
     "Head",
+    "Redaction",
     "Reexecution",
     "Report",
+    "Secret",
+    "TextPattern",
     "UnansweredCall",
     "Verdict",
     "check_consistency",

@@ -13,7 +13,16 @@ from graphrt.audit._heads import Anchor
 from graphrt.audit._keys import key_ring
 from graphrt.audit._mirror import Mirror, file_of
 from graphrt.audit._recorder import Recorder
-from graphrt.errors._codes.audit import BAD_ANCHOR, BAD_CHOICE_ON_FAILURE, BAD_FOLDER, NOT_CHAINED, WEAK_KEY
+from graphrt.audit._redaction import Redaction
+from graphrt.errors import a_type
+from graphrt.errors._codes.audit import (
+    BAD_ANCHOR,
+    BAD_CHOICE_ON_FAILURE,
+    BAD_FOLDER,
+    BAD_RULES,
+    NOT_CHAINED,
+    WEAK_KEY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +53,9 @@ class AuditLog:
         anchor: Where the heads of logs are kept, outside of them: a file that is appended to, a function that gets each
             `Head`, or a list of these. A head is made whenever a run pauses or ends.
         on_failure: What happens if a log or anchor cannot be written: "stop" ends the run with an error, before
-            anything else is done; "continue" warns, and records what is missing when the thread is driven again.
+            anything else is done; "continue" warns, and records what is missing when the thread is driven again. A
+            redaction that fails stops the run all the same.
+        redact: Rules by which values are redacted when they enter a thread. None: only fields marked `redacted` are.
         adopt: Go on with threads that were begun without a key, and authenticate them from then on. Otherwise they are
             refused, since whoever can write to the store can make such a thread.
 
@@ -52,7 +63,7 @@ class AuditLog:
         InputError: A key is weak, or another argument has a wrong type or value.
     """
 
-    __slots__ = ("_anchors", "_folder", "_on_failure", "adopt", "keys", "store", "user")
+    __slots__ = ("_anchors", "_folder", "_on_failure", "adopt", "keys", "redact", "store", "user")
 
     def __init__(
         self,
@@ -63,6 +74,7 @@ class AuditLog:
         user: str | None = None,
         anchor: Anchor | Sequence[Anchor] | None = None,
         on_failure: Literal["stop", "continue"] = "stop",
+        redact: Redaction | None = None,
         adopt: bool = False,
     ) -> None:
         is_url = isinstance(place, str) and ("://" in place or place == "memory:")
@@ -80,6 +92,11 @@ class AuditLog:
         """Whether threads that were begun without a key are taken over."""
         self.keys: KeyRing | None = key_ring(key, older) if key is not None else None
         """The keys, whose `repr` shows none of them; None without one."""
+        given: Any = redact
+        if given is not None and not isinstance(given, Redaction):
+            raise BAD_RULES(what="redact=", problem=f"it takes a Redaction, not {a_type(redact)}")
+        self.redact: Redaction | None = redact
+        """The rules; None without any."""
         self.user: str = user or ""
         """Who uses the runtime; empty if that was not given."""
 

@@ -54,6 +54,8 @@ class RunStarted(Word):
     """Whether *input* is the whole state. If not, it is an update of the thread's state."""
     user: str = ""
     """Who started it, as the audit log of the runtime says; empty if that is not known."""
+    redaction: str = ""
+    """Redaction rules in force, and a digest of them; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -66,6 +68,8 @@ class RunResumed(Word):
     """Id of the thread."""
     user: str = ""
     """Who resumed it, as the audit log of the runtime says; empty if that is not known."""
+    redaction: str = ""
+    """Redaction rules in force, and a digest of them; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

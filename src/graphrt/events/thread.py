@@ -73,6 +73,8 @@ class ThreadUpdated(Word):
     """Whether the edit created the thread: *values* are its whole state."""
     user: str = ""
     """Who edited it, as the audit log of the runtime says; empty if that is not known."""
+    redaction: str = ""
+    """Redaction rules in force, and a digest of them; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -175,6 +175,7 @@ class FieldSpec(Entry):
     default: Any = None
     """Default as data. If it is left out, the field is required or may be absent, or its default is code."""
     ephemeral: bool = False
+    redacted: bool = False
     untracked: bool = False
 
 

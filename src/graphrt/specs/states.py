@@ -27,7 +27,7 @@ _GENERIC: Final[Mapping[str, tuple[Any, int | None]]] = {
     "list": (list, 1), "dict": (dict, 2), "set": (set, 1), "frozenset": (frozenset, 1), "tuple": (tuple, None)
 }  # fmt: skip
 """Generic types, and how many parameters each takes; None for any number."""
-_MARKS: Final = ("ephemeral", "untracked")
+_MARKS: Final = ("ephemeral", "redacted", "untracked")
 _OWN: Final = frozenset({"spend"})
 """Reducers that a field gets by its name alone."""
 

@@ -255,7 +255,7 @@ class GraphWriter:
                 data["reducer"] = field.reducer_name
                 if getattr(field.reduce, "__module__", None) != "graphrt.reducers":
                     data["reducer"] = self._reducer(field)
-            for mark in ("ephemeral", "untracked"):
+            for mark in ("ephemeral", "redacted", "untracked"):
                 if getattr(field, mark):
                     data[mark] = True
             if field.required:

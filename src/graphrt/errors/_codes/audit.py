@@ -103,3 +103,52 @@ BAD_SIGNING_KEY = ErrorCode(
 NO_CRYPTOGRAPHY = BAD_SIGNING_KEY.variant(
     "Signatures need the package cryptography, which is not installed.", fix="pip install 'graphrt[crypto]'"
 )
+BAD_SECRET = ErrorCode(
+    "bad-secret",
+    InputError,
+    "A Secret was given to Secret() as its value.",
+    fix="Pass the value itself, or use the Secret that there is.",
+)
+SECRET_ABSENT = ErrorCode(
+    "secret-absent",
+    InputError,
+    "The secret{place} is not here: a store keeps only that there was one.",
+    known="it was read from a store, in which no secret is ever written",
+    fix="Give it again with {how}, in the process that resumes the thread; or let nodes take it from deps=.",
+    carries=("field",),
+)
+SECRET_PICKLED = ErrorCode(
+    "secret-pickled",
+    InputError,
+    "A Secret cannot be pickled: its value would be written.",
+    fix="Send what identifies the secret, and read the secret where it is used.",
+)
+BAD_RULES = ErrorCode(
+    "bad-redaction-rules",
+    InputError,
+    "{what} of Redaction is not valid: {problem}.",
+    fix="See docs/how-to/audit.md for what rules may be.",
+)
+UNBOUNDED_PATTERN = BAD_RULES.variant(
+    "The regular expression of the pattern {name!r} is not bounded: {problem}.",
+    known="a match has at most {longest} characters, and at most {ways} ways to be found at one place",
+    fix="Replace * and + by counts, such as {{1,64}}, and do not repeat what can itself match in several ways.",
+)
+REDACTION_FAILED = ErrorCode(
+    "redaction-failed",
+    AuditError,
+    "The redaction rule {rule!r} raised {error}, so nothing was written of {what}.",
+    known="no value, and nothing that the rule said, is in this message",
+    fix="Correct the rule's check=, then go on with retry().",
+    carries=("rule",),
+    boundary=True,
+)
+REDACTION_MISFIT = ErrorCode(
+    "redaction-misfit",
+    AuditError,
+    "The redaction rule {rule!r} applies to {what}, which cannot hold what it would leave: {problem}.",
+    known="a redacted value is a text such as <email:3f9a0c21d4b8e657>",
+    fix="Let the field be a text, keep the value in a Secret, or mark the field untracked.",
+    carries=("rule",),
+    boundary=True,
+)

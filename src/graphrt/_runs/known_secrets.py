@@ -1,0 +1,58 @@
+"""Secrets of unfinished threads, which a runtime keeps in memory, since no store has them.
+
+They are given back to a thread that this runtime drives again, if the field is as it was when they were seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, final
+
+from graphrt._codec import NotStorable
+from graphrt._engine.edit import put_back
+from graphrt._engine.engine import Engine
+from graphrt._plan.fields import own
+
+
+@final
+class KnownSecrets:
+    """The secrets of the threads of one runtime, by thread and field."""
+
+    __slots__ = ("_threads",)
+
+    def __init__(self) -> None:
+        self._threads: dict[str, dict[str, Any]] = {}
+
+    def remember(self, engine: Engine, fields: Iterable[str] | None = None) -> None:
+        """Keep the values of *fields* that hold secrets; None takes all fields."""
+        thread, codec = engine.thread, engine.codec
+        if thread is None or codec is None or not codec.met_secrets:
+            return
+        for name in engine.values if fields is None else fields:
+            value = engine.values.get(name)
+            if name in engine.plan.state.untracked:
+                continue
+            try:
+                known = any(secret.known for secret in codec.secrets_in(value))
+            except NotStorable:
+                continue
+            if known:
+                self._threads.setdefault(thread, {})[name] = own(value)
+
+    def give_back(self, engine: Engine) -> None:
+        """Put known secrets into the values of a loaded thread, where the stored form is the same."""
+        kept = self._threads.get(engine.thread or "")
+        if not kept:
+            return
+        codec, values = engine.plan.codec, engine.values
+        same = {
+            name: own(value)
+            for name, value in kept.items()
+            if name in values and codec.dump(values[name], name) == codec.dump(value, name)
+        }
+        if same:
+            put_back(engine, same)
+
+    def forget(self, thread: str) -> None:
+        """Drop the secrets of *thread*."""
+        self._threads.pop(thread, None)

@@ -1,0 +1,139 @@
+"""`Secret`: a value that is never written. How it is stored, as its absence, is in `_codec.secrets`.
+
+Nothing else may live here: every room may hold a Secret, and none may learn its value but by `reveal`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, NoReturn, TypeVar, final
+
+from graphrt.errors._codes.audit import BAD_SECRET, SECRET_ABSENT, SECRET_PICKLED
+
+__all__ = ["Secret"]
+
+T_co = TypeVar("T_co", covariant=True)
+"""Type of the value. Covariant: a Secret is only read."""
+_MASK: Final = "Secret(***)"
+_ABSENT: Final = object()
+"""In place of the value of a Secret that was read from a store."""
+
+
+@final
+class Secret(Generic[T_co]):
+    """A value that is never written: no journal, log, event, stream or error shows it, and `reveal()` gives it.
+
+    As a type of a state field, `Secret[str]` takes a Secret of a text; a bare text becomes one. What a store keeps is
+    only that there was a secret. After a resume in another process the Secret is there, and knows that its value is
+    absent.
+
+    Secrets are equal if their values are. Texts and bytes are compared in constant time. A Secret has no hash, which
+    could be compared with those of guesses.
+
+    Args:
+        value: The value, of any type.
+
+    Raises:
+        InputError: *value* is a Secret itself (`bad-secret`).
+    """
+
+    __slots__ = ("__value", "_place")
+
+    def __init__(self, value: T_co) -> None:
+        if isinstance(value, Secret):
+            raise BAD_SECRET()
+        self.__value: Any = value
+        self._place = ""
+
+    @classmethod
+    def _absent(cls, place: str) -> Secret[Any]:
+        """Return a Secret without its value; *place* is the field that it stands in, empty if it is in none."""
+        made: Secret[Any] = Secret(_ABSENT)
+        made._place = place
+        return made
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is there; false after a restart."""
+        return self.__value is not _ABSENT
+
+    def reveal(self) -> T_co:
+        """Return the value.
+
+        Raises:
+            InputError: It was read from a store, which does not have the value (`secret-absent`).
+        """
+        if self.__value is _ABSENT:
+            raise SECRET_ABSENT(
+                place=f" in field {self._place!r}" if self._place else "",
+                how=f"runtime.update(thread, {{{self._place!r}: Secret(...)}})" if self._place else "an update",
+                field=self._place or None,
+            )
+        value: T_co = self.__value
+        return value
+
+    def __repr__(self) -> str:
+        return _MASK
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str, /) -> str:
+        return format(_MASK, spec)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        mine, yours = self.__value, other.__value
+        if mine is _ABSENT or yours is _ABSENT:
+            return mine is yours and self._place == other._place
+        from hmac import compare_digest  # loads OpenSSL
+
+        if isinstance(mine, str) and isinstance(yours, str):
+            return compare_digest(mine.encode(errors="surrogatepass"), yours.encode(errors="surrogatepass"))
+        if isinstance(mine, bytes) and isinstance(yours, bytes):
+            return compare_digest(mine, yours)
+        return bool(mine == yours)
+
+    __hash__ = None  # type: ignore[assignment]  # a class without a hash is declared so
+
+    def __copy__(self) -> Secret[T_co]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret[T_co]:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise SECRET_PICKLED()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Return the schema by which pydantic checks the value inside, and writes the mask as JSON."""
+        import typing
+
+        from pydantic_core import PydanticCustomError, core_schema
+
+        args = typing.get_args(source)
+        inner = handler.generate_schema(args[0]) if args else core_schema.any_schema()
+
+        def checked(value: Any, check: Any) -> Any:
+            given: Any = value
+            is_secret = given.__class__ is Secret
+            if is_secret and not given.known:
+                return given
+            bare: Any = given.reveal() if is_secret else given
+            try:
+                made: Any = check(bare)
+            except ValueError:
+                made = _ABSENT
+            if made is _ABSENT:  # outside of the `except`: pydantic's error quotes the value
+                raise PydanticCustomError("secret", "the value of a Secret does not fit its type")
+            return given if is_secret and made is bare else Secret[Any](made)
+
+        return core_schema.no_info_wrap_validator_function(
+            checked,
+            inner,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: _MASK if info.mode == "json" else value,
+                info_arg=True,
+                return_schema=core_schema.any_schema(),
+            ),
+        )

@@ -1,0 +1,145 @@
+"""What the ready-made patterns find and leave, and which expressions of the user's own are refused."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+from graphrt.audit import Redaction, TextPattern
+from graphrt.audit._patterns import FINDERS, unbounded
+from graphrt.errors import InputError
+
+
+def masked(text: str, *names: Any) -> str:
+    return Redaction(patterns=names or tuple(FINDERS))._texts().shown(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("write to anna.b+x@mail.example.org.", "write to <email>."),
+        ("<anna@example.org>", "<<email>>"),
+        ("jürgen@müller.de", "<email>"),
+        ("a@b", "a@b"),
+        ("+49 171 1234567", "<phone>"),
+        ("0049/171/1234567!", "<phone>!"),
+        ("(030) 1234567", "<phone>"),
+        ("call 555-123-4567 now", "call <phone> now"),
+        ("2026-11-25 11:43:16", "2026-11-25 11:43:16"),
+        ("01/02/2026 and 12.5", "01/02/2026 and 12.5"),
+        ("4111 1111 1111 1111 2031", "<card> 2031"),
+        ("4111-1111-1111-1111", "<card>"),
+        ("paid 1 with 378282246310005.", "paid 1 with <card>."),
+        ("4111 1111 1111 1112", "4111 1111 1111 1112"),
+        ("1732535696123456789", "1732535696123456789"),
+        ("DE89370400440532013000", "<iban>"),
+        ("from GB82 WEST 1234 5698 7654 32 TODAY", "from <iban> TODAY"),
+        ("DE88370400440532013000", "DE88370400440532013000"),
+        ("host 192.168.0.1:80", "host <ip>:80"),
+        ("999.1.1.1", "999.1.1.1"),
+        ("at 2001:db8::8a2e:370:7334.", "at <ip>."),
+        ("::ffff:10.0.0.1", "<ip>"),
+        ("std::vector 11:43:16", "std::vector 11:43:16"),
+    ],
+)
+def test_patterns_find_what_they_are_for_and_no_more(text: str, left: str) -> None:
+    assert masked(text) == left
+
+
+def test_spellings_of_one_value_have_one_pseudonym() -> None:
+    rules = Redaction(patterns=list(FINDERS), key=bytes(range(32)))  # type: ignore[arg-type]
+    other = Redaction(patterns=["email"], key=bytes(range(1, 33)))
+    shown = rules._texts().shown
+
+    assert shown("Anna@X.org") == shown("anna@x.org") != shown("anna@y.org")
+    assert shown("4111111111111111") == shown("4111 1111-1111 1111")
+    assert shown("DE89370400440532013000") == shown("de89 3704 0044 0532 0130 00")
+    assert shown("2001:DB8::1") == shown("2001:db8:0::1")
+    assert shown("anna@x.org") != other._texts().shown("anna@x.org")
+    assert re.fullmatch(r"<email:[0-9a-f]{16}>", shown("anna@x.org"))
+
+
+def test_what_was_redacted_once_stays_as_it_is() -> None:
+    rules = Redaction(patterns=list(FINDERS), key=bytes(range(32)))  # type: ignore[arg-type]
+    once = rules._texts().shown("a@x.org 4111111111111111 +49 171 1234567")
+
+    assert rules._texts().shown(once) == once
+    assert rules._texts().shown("<card:4111111111111111>") != "<card:4111111111111111>"
+
+
+@pytest.mark.parametrize(
+    "expression", [r"a*", r"a+b", r"a{3,}", r"(a)\1", r"(a{1,9}){1,9}b", r"(a|a){1,40}", r"a?", r".{2000}"]
+)
+def test_an_expression_without_a_bound_is_refused(expression: str) -> None:
+    with pytest.raises(InputError) as caught:
+        TextPattern("mine", re.compile(expression))
+
+    assert caught.value.code == "bad-redaction-rules"
+
+
+@pytest.mark.parametrize(
+    "expression", [r"KD-\d{4,9}", r"\b[A-Z]{2}\d{6}\b", r"(?:ab|cd){2}x{0,20}", r"(?<!\d)\d{11}(?!\d)", r"a{1,3}?b"]
+)
+def test_a_bounded_expression_is_taken(expression: str) -> None:
+    assert unbounded(re.compile(expression)) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 80_000, "@" * 80_000, "a@" * 40_000, "1 " * 40_000, "DE89 " * 16_000, "a." * 40_000, "1:" * 40_000, "0" * 80_000, "+49 " * 20_000]
+)  # fmt: skip
+def test_time_is_linear_in_the_text(text: str) -> None:
+    def seconds(size: int) -> float:
+        begun = time.perf_counter()
+        masked(text[:size])
+        return time.perf_counter() - begun
+
+    small = min(seconds(len(text) // 8) for _ in range(3))
+
+    # Quadratic time would be 64 times that of an eighth of the text.
+    assert min(seconds(len(text)) for _ in range(2)) < 30 * small + 0.2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"fields": "name"},
+        {"fields": [""]},
+        {"fields": ["a..b"]},
+        {"fields": [3]},
+        {"patterns": ["mail"]},
+        {"patterns": "email"},
+        {"patterns": [re.compile("x")]},
+        {"patterns": [TextPattern("x", re.compile("x")), TextPattern("x", re.compile("y"))]},
+        {"patterns": [TextPattern("email", re.compile("x"))]},
+    ],
+)
+def test_wrong_rules_are_refused_when_they_are_made(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        Redaction(**given)
+
+    assert caught.value.code == "bad-redaction-rules"
+
+
+@pytest.mark.parametrize("key", [b"", b"short", b"a" * 40, "text" * 20])
+def test_a_weak_key_is_refused(key: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        Redaction(key=key)
+
+    assert caught.value.code == "weak-key"
+
+
+def test_the_label_names_the_rules_and_tells_configurations_apart() -> None:
+    own = TextPattern("number", re.compile(r"KD\d{4}"))
+    label = Redaction(fields=["customer.email"], patterns=["email", own], key=bytes(range(32))).label(
+        frozenset({"iban"})
+    )
+    same = Redaction(fields=["customer.email"], patterns=["email", own], key=bytes(range(1, 33))).label(
+        frozenset({"iban"})
+    )
+    other = Redaction(fields=["customer.email"], patterns=["email"]).label(frozenset({"iban"}))
+
+    assert label.startswith("customer.email,iban,number,email sha256:")
+    assert label == same != other
