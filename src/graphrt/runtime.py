@@ -12,6 +12,8 @@ from os import PathLike
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final, overload
 
+import typing_extensions as te
+
 from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live
@@ -22,6 +24,7 @@ from graphrt._runs import (
     detached,
     due_threads,
     entries,
+    finding,
     forking,
     history,
     inspection,
@@ -36,8 +39,9 @@ from graphrt._runs import (
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
+from graphrt._runs.labels import Begin, Tags, new_labels
 from graphrt._runs.provenance import FieldWrite, Provenance
-from graphrt._runs.results import Divergence, InterruptInfo, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.results import Divergence, InboxItem, InterruptInfo, InterruptKind, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
@@ -62,6 +66,7 @@ __all__ = [
     "Divergence",
     "ErasureReport",
     "FieldWrite",
+    "InboxItem",
     "InterruptInfo",
     "Left",
     "Live",
@@ -176,6 +181,8 @@ class Runtime(Generic[S]):
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         **words: Never,
     ) -> RunResult[S]:
         """Run the graph until it completes, pauses or is cancelled; block until then.
@@ -188,6 +195,8 @@ class Runtime(Generic[S]):
             only_if_new: If the thread exists, run nothing and return its present result, so that a request that
                 arrives twice runs once. *input* is not checked then. If the last run has no result, because it
                 failed or its owner died, an InputError names the verb to use.
+            title: What the thread is listed as; None leaves the title that it has.
+            tags: What the thread is found by, besides the tags that it has.
 
         Returns:
             The result. Its status is "completed", "interrupted" or "cancelled".
@@ -199,7 +208,9 @@ class Runtime(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "run", config, words)
-        return run_to_end.run(self._config, input, thread, abandon=abandon, only_if_new=only_if_new)
+        return run_to_end.run(
+            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=new_labels(title, tags)
+        )
 
     async def arun(
         self,
@@ -208,12 +219,16 @@ class Runtime(Generic[S]):
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         **words: Never,
     ) -> RunResult[S]:
         """Run the graph on the running event loop; see `run`."""
         if config or words:
             _foreign.refuse(self, "arun", config, words)
-        return await run_to_end.arun(self._config, input, thread, abandon=abandon, only_if_new=only_if_new)
+        return await run_to_end.arun(
+            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=new_labels(title, tags)
+        )
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it.
@@ -267,6 +282,8 @@ class Runtime(Generic[S]):
         answer: Any = UNSET,
         abandon: bool = False,
         only_if_new: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
     ) -> str:
         """Begin a run, leave it to a worker, and return at once with the id of its thread (R20).
 
@@ -281,12 +298,15 @@ class Runtime(Generic[S]):
             abandon: As for `run`.
             only_if_new: If the thread exists, whatever its status, change nothing: a request that arrives twice begins
                 one run.
+            title: As for `run`.
+            tags: As for `run`.
 
         Raises:
             InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
             ConflictError: A living owner drives the thread.
         """
-        return detached.start(self._config, input, thread, answers, answer, abandon=abandon, only_if_new=only_if_new)
+        how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "labels": new_labels(title, tags)}
+        return detached.start(self._config, input, thread, answers, answer, **how)
 
     async def astart(self, input: Any = UNSET, **options: Any) -> str:
         """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
@@ -372,9 +392,7 @@ class Runtime(Generic[S]):
     # -- one run, watched ----------------------------------------------------------------------------------------------
 
     @overload
-    def steps(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
-    ) -> Stream[Step[S], S]: ...
+    def steps(self, input: S | Mapping[str, Any], **begin: te.Unpack[Begin]) -> Stream[Step[S], S]: ...
     @overload
     def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Stream[Step[S], S]: ...
     def steps(
@@ -383,6 +401,8 @@ class Runtime(Generic[S]):
         *config: Never,
         thread: str | None = None,
         abandon: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
         **words: Never,
@@ -395,6 +415,8 @@ class Runtime(Generic[S]):
             input: As for `run`. Without an input, the *thread* is continued.
             thread: As for `run`.
             abandon: As for `run`.
+            title: As for `run`.
+            tags: As for `run`.
             answers: Continue as `resume` does with these answers.
             answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
 
@@ -408,44 +430,41 @@ class Runtime(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "steps", config, words)
-        return streaming.steps(self._config, input, thread, answers, answer, abandon=abandon)
+        return streaming.steps(
+            self._config, input, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
+        )
 
     @overload
     def stream(
-        self,
-        input: S | Mapping[str, Any],
-        *,
-        thread: str | None = ...,
-        abandon: bool = ...,
-        modes: Literal["updates"] = ...,
+        self, input: S | Mapping[str, Any], *, modes: Literal["updates"] = ..., **begin: te.Unpack[Begin]
     ) -> Stream[dict[str, Any], S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **begin: te.Unpack[Begin]
     ) -> Stream[S, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["events"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **begin: te.Unpack[Begin]
     ) -> Stream[Entry, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["messages"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **begin: te.Unpack[Begin]
     ) -> Stream[MessageItem, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["live"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **begin: te.Unpack[Begin]
     ) -> Stream[Live, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["result"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **begin: te.Unpack[Begin]
     ) -> Stream[RunResult[S], S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Mode | tuple[Mode]
+        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **begin: te.Unpack[Begin]
     ) -> Stream[Any, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Modes
+        self, input: S | Mapping[str, Any], *, modes: Modes, **begin: te.Unpack[Begin]
     ) -> Stream[tuple[str, Any], S]: ...
     @overload
     def stream(
@@ -490,6 +509,8 @@ class Runtime(Generic[S]):
         *config: Never,
         thread: str | None = None,
         abandon: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
@@ -503,6 +524,8 @@ class Runtime(Generic[S]):
             input: As for `steps`.
             thread: As for `steps`.
             abandon: As for `run`.
+            title: As for `run`.
+            tags: As for `run`.
             answers: As for `steps`.
             answer: As for `steps`.
             modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
@@ -520,12 +543,12 @@ class Runtime(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "stream", config, words)
-        return streaming.stream(self._config, input, modes, thread, answers, answer, abandon=abandon)
+        return streaming.stream(
+            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
+        )
 
     @overload
-    def asteps(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ...
-    ) -> AsyncStream[Step[S], S]: ...
+    def asteps(self, input: S | Mapping[str, Any], **begin: te.Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
     @overload
     def asteps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> AsyncStream[Step[S], S]: ...
     def asteps(
@@ -534,6 +557,8 @@ class Runtime(Generic[S]):
         *config: Never,
         thread: str | None = None,
         abandon: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
         **words: Never,
@@ -545,44 +570,41 @@ class Runtime(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "asteps", config, words)
-        return async_streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon)
+        return async_streaming.asteps(
+            self._config, input, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
+        )
 
     @overload
     def astream(
-        self,
-        input: S | Mapping[str, Any],
-        *,
-        thread: str | None = ...,
-        abandon: bool = ...,
-        modes: Literal["updates"] = ...,
+        self, input: S | Mapping[str, Any], *, modes: Literal["updates"] = ..., **begin: te.Unpack[Begin]
     ) -> AsyncStream[dict[str, Any], S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["values"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **begin: te.Unpack[Begin]
     ) -> AsyncStream[S, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["events"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **begin: te.Unpack[Begin]
     ) -> AsyncStream[Entry, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["messages"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **begin: te.Unpack[Begin]
     ) -> AsyncStream[MessageItem, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["live"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **begin: te.Unpack[Begin]
     ) -> AsyncStream[Live, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Literal["result"]
+        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **begin: te.Unpack[Begin]
     ) -> AsyncStream[RunResult[S], S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Mode | tuple[Mode]
+        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **begin: te.Unpack[Begin]
     ) -> AsyncStream[Any, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, thread: str | None = ..., abandon: bool = ..., modes: Modes
+        self, input: S | Mapping[str, Any], *, modes: Modes, **begin: te.Unpack[Begin]
     ) -> AsyncStream[tuple[str, Any], S]: ...
     @overload
     def astream(
@@ -627,6 +649,8 @@ class Runtime(Generic[S]):
         *config: Never,
         thread: str | None = None,
         abandon: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
@@ -639,7 +663,9 @@ class Runtime(Generic[S]):
         """
         if config or words:
             _foreign.refuse(self, "astream", config, words)
-        return async_streaming.astream(self._config, input, modes, thread, answers, answer, abandon=abandon)
+        return async_streaming.astream(
+            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
+        )
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -858,8 +884,13 @@ class Runtime(Generic[S]):
         status: Status | None = None,
         graph: str | None = None,
         prefix: str | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        title: str | None = None,
+        updated_after: float | None = None,
         updated_before: float | None = None,
         after: str | None = None,
+        newest_first: bool = False,
         limit: int | None = None,
     ) -> tuple[ThreadInfo, ...]:
         """List threads of the store, in order of creation. Their journals are not read.
@@ -868,15 +899,96 @@ class Runtime(Generic[S]):
             status: Only threads with this status.
             graph: Only threads of the graph with this name.
             prefix: Only threads whose id starts with this text.
+            tenant: Only threads of this tenant.
+            tags: Only threads that have all these tags.
+            title: Only threads whose title contains this text, upper or lower case.
+            updated_after: Only threads last written at this time or later, in seconds since the epoch.
             updated_before: Only threads last written before this time, in seconds since the epoch.
-            after: Only threads created after this one: for paging.
+            after: Only threads that come after this one: for paging.
+            newest_first: Whether the thread that was created last comes first.
             limit: How many to return at most; None returns all.
+
+        Raises:
+            InputError: A filter is not valid, there is no thread *after*, or the store cannot find threads by labels
+                (`store-lacks`).
         """
-        return inspection.threads(self._config, status, graph, prefix, updated_before, after=after, limit=limit)
+        wanted = finding.wanted_threads(
+            status, graph, prefix, tenant, tags, title, updated_after=updated_after, updated_before=updated_before
+        )
+        return finding.threads(self._config, wanted, after=after, newest_first=newest_first, limit=limit)
 
     async def athreads(self, **filters: Any) -> tuple[ThreadInfo, ...]:
         """List threads of the store; see `threads`."""
         return await self._unhurried(lambda: self.threads(**filters))
+
+    def label(self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = ()) -> None:
+        """Change the title and the tags of a thread that no run has. The journal records it as `ThreadLabelled`.
+
+        Args:
+            thread: A thread of this runtime's graph.
+            title: The new title; None takes it away. Left out, it stays.
+            add_tags: Tags that the thread gets. One that is removed too is added.
+            remove_tags: Tags that the thread loses, if it has them.
+
+        Raises:
+            InputError: There is no such thread, a label is not valid (`bad-label`), or the store keeps no labels
+                (`store-lacks`).
+            ConflictError: A run has the thread.
+        """
+        finding.label(self._config, thread, title, add_tags, remove_tags)
+
+    async def alabel(self, thread: str, **labels: Any) -> None:
+        """Change the title and the tags of a thread; see `label`."""
+        await self._unhurried(lambda: self.label(thread, **labels))
+
+    def inbox(
+        self,
+        *,
+        kind: InterruptKind | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        graph: str | None = None,
+        node: str | None = None,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> tuple[InboxItem, ...]:
+        """List the open questions of all threads of the store, of all graphs, the oldest first.
+
+        Args:
+            kind: Only questions of this kind, see `InterruptInfo.kind`.
+            tenant: Only questions of this tenant's threads.
+            tags: Only questions of threads that have all these tags.
+            graph: Only questions that the graph with this name asked.
+            node: Only questions that the node with this name asked.
+            after: The `token` of an item, for the page after it. Its question need not be open any more.
+            limit: How many to return at most; None returns all.
+
+        Raises:
+            InputError: A filter is not valid, *after* is no token (`bad-token`), or the store lists no questions
+                (`store-lacks`).
+        """
+        wanted = finding.wanted_questions(kind, tenant, tags, graph, node)
+        return finding.inbox(self._config, wanted, after=after, limit=limit)
+
+    async def ainbox(self, **filters: Any) -> tuple[InboxItem, ...]:
+        """List the open questions of all threads; see `inbox`."""
+        return await self._unhurried(lambda: self.inbox(**filters))
+
+    def reindex(self) -> int:
+        """List the open questions and the labels of this graph's threads anew, from their journals.
+
+        Needed once for a store of graphrt 0.1 with threads that wait for answers, and after a thread was imported from
+        a file of that version. Otherwise each commit keeps both up to date. Threads that a run has, and threads that
+        cannot be read, are passed over.
+
+        Returns:
+            The number of threads that were listed otherwise.
+        """
+        return finding.reindex(self._config)
+
+    async def areindex(self) -> int:
+        """List questions and labels anew; see `reindex`."""
+        return await self._unhurried(self.reindex)
 
     def copy_thread(self, thread: str, to: str | None = None) -> str:
         """Copy the thread with its whole journal, and return the id of the copy; None for *to* makes an id."""

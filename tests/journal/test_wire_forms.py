@@ -63,6 +63,7 @@ GIVEN_OUT = {
     32: "task key failed_attempts",
     33: "task question of amounts",
     34: "by reason records lines",
+    36: "title tags user",
 }
 """Fields by code, as they were when versions 1 and 2 (from 28 on) were given out: more may follow, none may change."""
 
@@ -173,6 +174,8 @@ USERS: list[Any] = [
     events.TasksRouted(reason="entry", next=("n",), sends={0: MARK}),
     events.ThreadUpdated(values={"a": MARK}, as_node=None, sends={0: MARK}),
     events.StateSaved(values={"a": MARK}, superstep=1, steps=1, visits={}, next=("n",), sends={0: MARK}),
+    events.ThreadLabelled(title=MARK, tags=()),
+    events.ThreadLabelled(title=None, tags=(MARK,)),
     events.ThreadMigrated(source="f", target="g", why="compatible", values={"a": MARK}),
     events.RunFailed(error="ValueError", message=MARK, node="n"),
 ]

@@ -45,6 +45,14 @@ def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
     assert (result.status, result.state.log) == ("completed", [2, 3, 4])
 
 
+def test_a_started_thread_can_be_found(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    thread = runtime.start({"n": 2}, title="Two", tags=["small"])
+    assert [info.thread for info in runtime.threads(tags=["small"])] == [thread]
+    runtime.drive(thread)
+    assert runtime.threads(title="two")[0].status == "completed"
+
+
 def test_a_driven_run_ends_as_one_that_was_run_at_once(store: Store) -> None:
     runtime = Runtime(fan(), store=store, seed=1)
     at_once = runtime.run({"most": 3}, thread="a")

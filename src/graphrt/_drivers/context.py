@@ -102,7 +102,7 @@ class Context(Generic[D]):
     @property
     def idempotency_key(self) -> str:
         """Key for outside services, the same at every execution of this task: the thread (or run) and the task id."""
-        return f"{self._scope.thread or self._scope.run_id}/{self._task.id}"
+        return f"{self._scope.known_as or self._scope.run_id}/{self._task.id}"
 
     @property
     def error(self) -> BaseException | None:

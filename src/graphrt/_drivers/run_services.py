@@ -101,6 +101,7 @@ class RunServices:
         "eager",
         "emit",
         "harness",
+        "known_as",
         "loop_source",
         "models",
         "pool_source",
@@ -131,6 +132,8 @@ class RunServices:
     ) -> None:
         self.control: Control = control
         self.thread: str | None = thread
+        self.known_as: str | None = thread
+        """The same, as everybody knows it: with its tenant, if the store is a tenant's."""
         self.deps: Any = deps
         self.harness: Any = harness
         self.clock: Callable[[], float] = clock

@@ -394,6 +394,7 @@ CHANGE_NOTHING: Final = frozenset(
         events.RunCompleted,
         events.RunFailed,
         events.RunInterrupted,
+        events.ThreadLabelled,
         events.ValuesErased,
     }
 )

@@ -262,7 +262,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
             stage.clear()
         stage.update(commit.stage)
         blobs.update(commit.blobs)
-        for name in ("meta", "status", "graph"):
+        for name in ("meta", "status", "graph", "labels", "questions"):
             value = getattr(commit, name)
             if value is not None:
                 last[name] = value

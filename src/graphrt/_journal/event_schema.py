@@ -96,6 +96,16 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _put_tags(body: Body, tags: Sequence[str]) -> int:
+    return body.put(list(tags))
+
+
+def _get_tags(body: Body, line: int) -> tuple[str, ...]:
+    found = body.get(line)
+    return tuple(found) if found.__class__ is list else ()
+
+
+TAGS = FieldCodec(_put_tags, _get_tags, ())
 OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 """What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
@@ -274,6 +284,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (33, events.BudgetGranted, (("task", TASK), ("question", TEXT), ("of", TEXT), ("amounts", AMOUNTS))),
     (34, events.ValuesErased, (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT))),
     (35, events.RunHandedOver, (("reason", TEXT),)),
+    # A title or tag may say who a thread is about, so both are values, which can be erased.
+    (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT))),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

@@ -27,6 +27,7 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.SuperstepCommitted: ("sends",),
     events.TasksRouted: ("sends",),
     events.ThreadUpdated: ("values", "sends"),
+    events.ThreadLabelled: ("tags",),
     events.ThreadMigrated: ("values",),
     events.StateSaved: ("values", "sends"),
 }

@@ -26,6 +26,7 @@ from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state
 from graphrt._journal.name_table import Names
+from graphrt._journal.open_questions import Listing
 from graphrt._journal.staging import encode_staged, outcomes, settled
 from graphrt._journal.thread_meta import preload, renewed
 from graphrt._plan.tables import NodePlan
@@ -56,7 +57,8 @@ class Journal:
 
     # fmt: off
     __slots__ = (
-        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_lock", "_measured", "_meta",
+        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_listing", "_lock",
+        "_measured", "_meta",
         "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at",
         "saved", "seed", "seq", "status",
     )
@@ -133,6 +135,7 @@ class Journal:
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
         self._briefs = FastStepBytes(names, engine.plan.state, self._run_id, chain, salts_seed)
+        self._listing = Listing(engine, codec)
 
     @property
     def codec(self) -> Codec | None:
@@ -238,21 +241,22 @@ class Journal:
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
         self.status = status or self.status
         self.fingerprint = fingerprint_after(batch.logged) or self.fingerprint
-        self._commits.put(
-            Commit(
-                expected=self.seq,
-                at=batch.at,
-                records=(Record(seq, count, payload, seal),),
-                unstage=unstage,
-                stage=stage,
-                snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else None,
-                blobs=blobs,
-                meta=self._new_meta(known),
-                status=status,
-                graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,
-                release=release,
-            )
+        commit = Commit(
+            expected=self.seq,
+            at=batch.at,
+            records=(Record(seq, count, payload, seal),),
+            unstage=unstage,
+            stage=stage,
+            snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else None,
+            blobs=blobs,
+            meta=self._new_meta(known),
+            status=status,
+            graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,
+            release=release,
         )
+        if status is not None or events.ThreadLabelled in kinds:
+            commit = self._listing.completed(commit, batch.logged)
+        self._commits.put(commit)
         self._staged = beside
 
     def _payload(self, key: str, logged: list[Logged], blobs: dict[str, bytes]) -> Any:

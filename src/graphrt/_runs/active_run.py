@@ -26,6 +26,7 @@ from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Claim
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class ActiveRun:
         )
         services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
         services.models, services.recorded = config.models, config.recorded
+        if engine.thread is not None:
+            services.known_as = shared_id(config.store, engine.thread)
         services.agents = RunAgents()
         # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
         services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
@@ -112,7 +115,8 @@ class ActiveRun:
             engine.listen()
         else:
             # Whether a journal is chained is decided once, when its thread is made; the meta keeps it.
-            meta = fold.meta if fold is not None else {"chained": claim.thread if config.chains(store) else None}
+            begins = shared_id(store, claim.thread)
+            meta = fold.meta if fold is not None else {"chained": begins if config.chains(store) else None}
             chained = bool(meta.get("chained"))
             # A store in memory keeps events as objects, unless the chain needs their bytes.
             codec = engine.plan.codec if store.durable or chained else None
@@ -122,7 +126,7 @@ class ActiveRun:
             if chained:
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
-                chain = fold.chain if fold is not None else chain_of(claim.thread, None, config.keys)
+                chain = fold.chain if fold is not None else chain_of(begins, None, config.keys)
             commits = commit_queue.CommitQueue(store, claim, config.durability)
             commits.recorder = config.recorder(store, claim.thread, chain)
             commits.watcher = services.watcher

@@ -344,7 +344,18 @@ def check_number(name: str, value: Any) -> None:
         )
 
 
-def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
+def check_texts(**options: Any) -> None:
+    """Check that each argument is None or a text.
+
+    Raises:
+        InputError: One is not (`bad-filter`).
+    """
+    for name, value in options.items():
+        if value is not None and not isinstance(value, str):
+            raise BAD_FILTER(option=name, wanted="a text", given=value)
+
+
+def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: Any = None) -> None:
     """Check the filters of a listing of threads; None is no filter.
 
     Raises:
@@ -354,6 +365,7 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any) -> None:
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
         ("prefix", prefix, "what ids begin with, a text", isinstance(prefix, str)),
         ("updated_before", updated_before, "a number of seconds since the epoch", is_number(updated_before)),
+        ("updated_after", updated_after, "a number of seconds since the epoch", is_number(updated_after)),
     ):
         if value is not None and not fits:
             raise BAD_FILTER(option=name, wanted=wanted, given=value)

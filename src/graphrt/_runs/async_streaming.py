@@ -12,6 +12,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.streaming import opener, watch_for
 from graphrt._runs.streams import AsyncStream, Reader
 from graphrt.commands import UNSET
+from graphrt.stores.protocol import Labels
 
 S = TypeVar("S")
 
@@ -24,9 +25,10 @@ def asteps(
     answer: Any = UNSET,
     *,
     abandon: bool = False,
+    labels: Labels | None = None,
 ) -> AsyncStream[Step[Any], Any]:
     """Return a stream that opens a run when it is first read, of the run's finished tasks; see `Runtime.asteps`."""
-    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
         from graphrt._runs.async_readers import PullReader
@@ -46,10 +48,11 @@ def astream(
     answer: Any = UNSET,
     *,
     abandon: bool = False,
+    labels: Labels | None = None,
 ) -> AsyncStream[Any, Any]:
     """Return a stream that opens a run when it is first read, of what happens in it; see `Runtime.astream`."""
     wanted = stream_modes(modes)
-    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
         from graphrt._runs.async_readers import LiveReader, PullReader

@@ -32,11 +32,19 @@ from graphrt.errors._codes.threads import (
     RUN_FAILED_ELSEWHERE,
 )
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Store
+from graphrt.stores.protocol import Head, Labels, Store
 
 
 def start(
-    config: RunConfig, given: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool, only_if_new: bool
+    config: RunConfig,
+    given: Any,
+    thread: str | None,
+    answers: Any,
+    answer: Any,
+    *,
+    abandon: bool,
+    only_if_new: bool,
+    labels: Labels | None,
 ) -> str:
     """Store the beginning of a run and return the thread's id; see `Runtime.start`."""
     store = the_store(config)
@@ -47,7 +55,7 @@ def start(
             raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
         if _exists(store, thread):
             return thread
-    opened = _opened(config, given, thread, answers, answer, abandon=abandon, only_if_new=only_if_new)
+    opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
     if opened is None:
         assert thread is not None  # noqa: S101 - checked above
         return thread
@@ -71,15 +79,23 @@ def _exists(store: Store, thread: str) -> bool:
 
 
 def _opened(
-    config: RunConfig, given: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool, only_if_new: bool
+    config: RunConfig,
+    given: Any,
+    thread: str | None,
+    answers: Any,
+    answer: Any,
+    labels: Labels | None,
+    *,
+    abandon: bool,
+    only_if_new: bool,
 ) -> ActiveRun | None:
     """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set."""
     if not only_if_new:
         return reopen_run.on_either(
-            config, given, thread, answers, answer, listen=False, watch=Watch(), abandon=abandon
+            config, given, thread, answers, answer, listen=False, watch=Watch(), abandon=abandon, labels=labels
         )
     try:
-        return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True)
+        return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels)
     except (run_once.Present, ConflictError):
         return None
     except InputError as error:

@@ -23,6 +23,7 @@ from graphrt._journal.verifying import PLAIN
 from graphrt._runs.entries import entries
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.loading import folded, the_store
+from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.erasing import (
@@ -35,7 +36,7 @@ from graphrt.errors._codes.erasing import (
 from graphrt.errors._codes.threads import HELD_BY_ANOTHER_RUN
 from graphrt.events import ValuesErased
 from graphrt.stores._verifying import listed
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, local_id_of, shared_id
 from graphrt.stores.protocol import Commit, Loaded, Record, Store
 from graphrt.stores.verbs import scrub
 
@@ -184,8 +185,8 @@ def _origin(store: Store, thread: str) -> str | None:
     """Return the thread that *thread* was forked or copied from, as far as its journal tells; None if it was not."""
     loaded = store.load(thread, upto=0)
     meta = read_meta(loaded.meta, thread)
-    if meta.get("chained") not in (None, thread):
-        return str(meta["chained"])
+    if meta.get("chained") not in (None, shared_id(store, thread)):
+        return local_id_of(store, str(meta["chained"]))
     reader = Reader(store, thread, PLAIN, meta=meta)
     first = loaded.head.first
     for record in store.records(thread, after=first - 1, upto=first):
@@ -289,6 +290,7 @@ class _Erasing:
         event = ValuesErased(by=self._by, reason=self._reason, records=found.records, lines=found.lines)
         records = found.rewritten()
         commit = found.commit(event, self._config.clock(), seed=self._config.seed)
+        commit = relisted(self._config, self._store, found, records, commit)
         if not self._force and found.loaded.head.status in _UNFINISHED:
             self._check_not_needed(found, found.loaded_after(records, commit))
         keep, gone = found.blobs(records, commit)

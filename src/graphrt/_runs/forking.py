@@ -22,13 +22,14 @@ from graphrt._journal.thread_fold import Fold, chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
 from graphrt._runs import listeners
+from graphrt._runs.labels import labelled
 from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import is_of_older_graph
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
-from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Loaded, Status, Store
+from graphrt.stores.ids import check_id, shared_id
+from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
 
 
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
@@ -85,7 +86,8 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     try:
         if claim.head.seq:
             raise FORK_TO_EXISTING_THREAD(thread=target, source=thread)
-        _begin_fork(config, store, fold, loaded if whole else None, kept, CommitQueue(store, claim, "sync"))
+        commits = CommitQueue(store, claim, "sync")
+        _begin_fork(config, store, fold, loaded if whole else None, kept, commits, loaded.head.tags)
     finally:
         give_back(store, claim)
     return target
@@ -104,6 +106,7 @@ def _begin_fork(
     whole: Loaded | None,
     kept: Mapping[str, list[emit_events.Logged]],
     commits: CommitQueue,
+    tags: frozenset[str],
 ) -> None:
     """Write the first record of a fork, and stage the open superstep anew.
 
@@ -112,14 +115,16 @@ def _begin_fork(
         whole: The source as it is now, if that is what is forked; None for an earlier entry.
         kept: What the next superstep begins with, by the keys to stage it under.
         commits: Writes to the new thread.
+        tags: Tags of the source, which the fork gets.
     """
     engine, source = fold.engine, fold.reader.thread
     chained = config.chains(store)
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
-    chain = chain_of(commits.claim.thread, None, config.keys) if chained else None
+    begins = shared_id(store, commits.claim.thread)
+    chain = chain_of(begins, None, config.keys) if chained else None
     commits.recorder = config.recorder(store, commits.claim.thread, chain)
-    meta = {"chained": commits.claim.thread if chained else None}
+    meta = {"chained": begins if chained else None}
     journal.keep(
         commits,
         engine,
@@ -143,7 +148,10 @@ def _begin_fork(
     staged.update(kept)
     if status == "interrupted" and not engine.open_interrupts():
         status = "running"  # without an owner: `retry` or `resume` continues it
-    journal.write([("", forked), *_questions(fold)], list(staged.items()), status=status, release=True)
+    told: list[emit_events.Logged] = [("", forked)]
+    if tags:  # a title names one thread, and a fork is another one (decision 0150)
+        told.append(("", labelled(config, Labels(None, tags))))
+    journal.write([*told, *_questions(fold)], list(staged.items()), status=status, release=True)
 
 
 def _questions(fold: Fold) -> list[emit_events.Logged]:

@@ -54,6 +54,7 @@ def history(config: RunConfig, thread: str, *, limit: int | None, before: int | 
             seq=newest[0].seq,
             at=newest[0].at,
             status=loaded.head.status,
+            head=loaded.head,
             values=_values(config, thread, newest[0].seq),
         )
     return tuple(newest)
@@ -112,6 +113,7 @@ class _Stretch:
         self._runtime = config
         self._fold = fold
         self._before = before
+        self._head = loaded.head
         self.began: int = fold.seq
         """Number of the last entry before the stretch."""
         self.found: list[Snapshot[Any]] = []
@@ -125,7 +127,7 @@ class _Stretch:
         if self._oldest and fold.seq and (before is None or fold.seq < before):  # the snapshot that a prune kept
             at = loaded.head.created_at
             values = _values(config, fold.reader.thread, fold.seq)
-            self.found.append(Snapshot(fold, seq=fold.seq, at=at, status=fold.status, values=values))
+            self.found.append(Snapshot(fold, seq=fold.seq, at=at, status=fold.status, head=self._head, values=values))
 
     def read(self, records: Iterable[Record], last: int) -> None:
         """Fold *records*, the last of which holds the entry *last*, and collect their snapshots.
@@ -178,7 +180,9 @@ class _Stretch:
         """Add the snapshot of *entry*, with the values that the state had after the entry *values_at*."""
         fold = self._fold
         values = _values(self._runtime, fold.reader.thread, values_at)
-        self.found.append(Snapshot(fold, seq=entry.seq, at=entry.at, status=fold.status, values=values))
+        self.found.append(
+            Snapshot(fold, seq=entry.seq, at=entry.at, status=fold.status, head=self._head, values=values)
+        )
 
 
 def _values(config: RunConfig, thread: str, at: int) -> Callable[[], Any]:

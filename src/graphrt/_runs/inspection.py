@@ -21,7 +21,6 @@ from graphrt._journal.leases import release_now
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
-from graphrt._runs.arguments import check_filters, check_status
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
@@ -31,7 +30,7 @@ from graphrt.errors import GraphrtError, ReplayDivergedError
 from graphrt.errors._codes.threads import REPLAY_DIVERGED, UNKNOWN_RUN
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Status
+from graphrt.stores.protocol import Head
 
 
 def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:
@@ -45,27 +44,8 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
     fold = folded(config, loaded, upto=None if whole else at)
     if at is None or whole:
         status = head.status if not head.owned or head.status == "new" else "running"
-        return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status)
-    return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status)
-
-
-def threads(
-    config: RunConfig,
-    status: Status | None,
-    graph: str | None,
-    prefix: str | None,
-    updated_before: float | None,
-    *,
-    after: str | None,
-    limit: int | None,
-) -> tuple[ThreadInfo, ...]:
-    """List threads of the store; see `Runtime.threads`."""
-    check_status(status)
-    check_filters(graph, prefix, updated_before)
-    heads = the_store(config).heads(
-        status=status, graph=graph, prefix=prefix, updated_before=updated_before, after=after, limit=limit
-    )
-    return tuple(info(config, head) for head in heads)
+        return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status, head=head)
+    return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status, head=head)
 
 
 def info(config: RunConfig, head: Head) -> ThreadInfo:
@@ -129,7 +109,7 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     if present.migrated is None and not alike(now, then):
         changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
-    return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status)
+    return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status, head=head)
 
 
 def _meets_erased(event: Any) -> bool:
@@ -268,7 +248,7 @@ _UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
 """Fields of events that differ between equal runs."""
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
 """The same for the `StateSaved` of a fork."""
-_QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered)
+_QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
 
 
 def _bare(entry: Entry) -> dict[str, Any]:

@@ -25,11 +25,13 @@ from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
 from graphrt._runs import listeners, loading, run_once
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.labels import labelled, with_more
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
     BAD_TOKEN_BUDGET,
     INPUT_NOT_STORABLE,
+    LABELS_WITHOUT_STORE,
     NOT_AN_UPDATE_OF_THE_THREAD,
     POLICY_NEEDS_THREAD,
     THREAD_WITHOUT_STORE,
@@ -39,7 +41,8 @@ from graphrt.errors._codes.threads import (
 )
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Store
+from graphrt.stores.labels import finder
+from graphrt.stores.protocol import Claim, Labels, Store
 
 if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold
@@ -55,6 +58,7 @@ def begin(
     watch: Watch | None,
     only_if_new: bool = False,
     abandon: bool = False,
+    labels: Labels | None = None,
 ) -> ActiveRun:
     """Open a run on an input.
 
@@ -65,6 +69,7 @@ def begin(
         watch: What the caller wants published; None publishes nothing.
         abandon: Give up what the thread left undone (R10).
         only_if_new: Raise `run_once.Present` if the thread exists.
+        labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
 
     Raises:
         run_once.Present: The thread exists, and *only_if_new* is set.
@@ -74,6 +79,8 @@ def begin(
     """
     plan = config.plan
     store = config.store
+    if labels is not None:
+        _check_labels(config)
     if thread_id is not None and store is None:
         raise THREAD_WITHOUT_STORE(thread=thread_id, where=plan.place())
     if store is None:
@@ -114,6 +121,8 @@ def begin(
             if claim.head.status != "completed":
                 give_up_superstep(engine)
             started = _started(opened_run, values, update, fresh=False)
+        if labels is not None:
+            _note_labels(opened_run, claim, labels)
     except BaseException as error:
         config.clean(error)
         give_up(store, claim, opened_run, error)
@@ -153,6 +162,25 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
     what = next(erased_work(engine), None) if work else None
     if what is not None:
         raise ERASED_WORK(thread=thread, what=what, where=engine.where())
+
+
+def _check_labels(config: RunConfig) -> None:
+    """Check that threads can have labels.
+
+    Raises:
+        InputError: There is no store, or it keeps none.
+    """
+    if config.store is None:
+        raise LABELS_WITHOUT_STORE(where=config.plan.place())
+    finder(config.store, "find")
+
+
+def _note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
+    """Note that the thread gets *labels* beside those that it has, if that changes them."""
+    old = Labels(claim.head.title, claim.head.tags)
+    new = with_more(old, labels)
+    if new != old:
+        emit_events.note(opened.engine, labelled(opened.config, new))
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:

@@ -25,13 +25,14 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.forking import journal_of, standing_of
+from graphrt._runs.labels import labelled
 from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.maintenance import freeing
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Commit, Loaded, Saved, Store
+from graphrt.stores.protocol import Commit, Labels, Loaded, Saved, Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -76,6 +77,8 @@ def _pruned(config: RunConfig, store: Store, thread: str, before: int | None) ->
             )
         _read_back(config, store, kept, present)
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
+        if loaded.head.title is not None or loaded.head.tags:  # the entry that says so may be among those removed
+            news.append(("", labelled(config, Labels(loaded.head.title, loaded.head.tags))))
         if not told:  # journalled before the removal: entries missing without it would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:

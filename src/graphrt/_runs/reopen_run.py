@@ -22,9 +22,10 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
+from graphrt.errors._codes.labels import LABELS_WITHOUT_INPUT
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Loaded
+from graphrt.stores.protocol import Claim, Labels, Loaded
 
 
 class Prepare(Protocol):
@@ -39,6 +40,7 @@ def on_either(
     thread_id: str | None,
     answers: Any,
     answer: Any,
+    labels: Labels | None = None,
     *,
     listen: bool,
     watch: Watch,
@@ -53,12 +55,14 @@ def on_either(
         InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
     """
     answered = answers is not UNSET or answer is not UNSET
+    if labels is not None and given is UNSET:
+        raise LABELS_WITHOUT_INPUT(where=config.plan.place())
     if given is UNSET and thread_id is not None:
         if answered:
             return resumed(config, thread_id, answers, answer, listen=listen, watch=watch)
         return retried(config, thread_id, listen=listen, watch=watch)
     if given is not UNSET and not answered:
-        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, abandon=abandon)
+        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, abandon=abandon, labels=labels)
     missing = given is UNSET
     raise INPUT_OR_ANSWERS(
         problem="Answers were given, but no thread that waits for them."

@@ -16,6 +16,7 @@ from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
+from graphrt.stores.labels import Asked
 from graphrt.stores.protocol import Head, Status
 
 if TYPE_CHECKING:
@@ -147,14 +148,27 @@ class Snapshot(Generic[S]):
 
     # fmt: off
     __slots__ = (
-        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "thread", "usage",
+        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "tags", "tenant",
+        "thread", "title", "usage",
     )
     # fmt: on
 
     def __init__(
-        self, fold: Fold, *, seq: int, at: float, status: Status, values: Callable[[], S] | None = None
+        self,
+        fold: Fold,
+        *,
+        seq: int,
+        at: float,
+        status: Status,
+        head: Head,
+        values: Callable[[], S] | None = None,
     ) -> None:
         engine = fold.engine
+        self.tenant: str | None = head.tenant
+        """The tenant whose thread it is; None if it is nobody's."""
+        self.title: str | None = head.title
+        """The title that the thread has now, also if this is an older state; likewise `tags`."""
+        self.tags: frozenset[str] = head.tags
         self.thread: str = fold.reader.thread
         self.status: Status = status
         self.next: tuple[str, ...] = engine.pending()
@@ -191,10 +205,48 @@ class Snapshot(Generic[S]):
 
 
 @final
+class InboxItem:
+    """An open question, and the thread that waits for its answer."""
+
+    # fmt: off
+    __slots__ = (
+        "asked_at", "expires_at", "graph", "interrupt", "status", "tags", "tenant", "thread", "title", "token",
+    )
+    # fmt: on
+
+    def __init__(self, found: Asked, interrupt: InterruptInfo) -> None:
+        head, question = found.head, found.question
+        self.thread: str = head.thread
+        """Id of the thread, which `resume` takes."""
+        self.status: Status = head.status
+        self.title: str | None = head.title
+        self.tags: frozenset[str] = head.tags
+        self.tenant: str | None = head.tenant
+        """The tenant whose thread it is; None if it is nobody's."""
+        self.graph: str = question.graph
+        """Name of the graph that asked."""
+        self.interrupt: InterruptInfo = interrupt
+        """The question. Values of classes that only another graph knows are plain data."""
+        self.asked_at: float = question.asked_at
+        """Seconds since the epoch."""
+        self.expires_at: float | None = question.expires_at
+        """Seconds since the epoch after which no answer is accepted; None if the question does not expire."""
+        self.token: str = found.token
+        """Its position: the `after` of the next page."""
+
+    def __repr__(self) -> str:
+        return f"InboxItem({self.interrupt.id!r}, kind={self.interrupt.kind!r}, asked_at={self.asked_at!r})"
+
+
+@final
 class ThreadInfo:
     """A thread in a listing. Made without reading the thread's journal; only `error` reads it, when accessed."""
 
-    __slots__ = ("_error", "created_at", "graph", "owned", "seq", "status", "thread", "updated_at")
+    # fmt: off
+    __slots__ = (
+        "_error", "created_at", "graph", "owned", "seq", "status", "tags", "tenant", "thread", "title", "updated_at",
+    )
+    # fmt: on
 
     def __init__(self, head: Head, error: Callable[[], str | None]) -> None:
         self._error = error
@@ -210,6 +262,10 @@ class ThreadInfo:
         """Time of the last commit, in seconds since the epoch."""
         self.owned: bool = head.owned
         """Whether a living run has the thread."""
+        self.tenant: str | None = head.tenant
+        """The tenant whose thread it is; None if it is nobody's."""
+        self.title: str | None = head.title
+        self.tags: frozenset[str] = head.tags
 
     @property
     def error(self) -> str | None:

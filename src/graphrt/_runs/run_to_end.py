@@ -15,30 +15,43 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_once import Present
 from graphrt.errors._codes.threads import ONLY_IF_NEW_AND_ABANDON, ONLY_IF_NEW_WITHOUT_THREAD
+from graphrt.stores.protocol import Labels
 
 
 def run(
-    config: RunConfig, given: Any, thread: str | None, *, abandon: bool = False, only_if_new: bool = False
+    config: RunConfig,
+    given: Any,
+    thread: str | None,
+    *,
+    abandon: bool = False,
+    only_if_new: bool = False,
+    labels: Labels | None = None,
 ) -> RunResult[Any]:
     """Run the graph on an input; see `Runtime.run`."""
     if only_if_new:
         try:
-            begun = _begin_new(config, given, thread, abandon=abandon)
+            begun = _begin_new(config, given, thread, labels, abandon=abandon)
         except Present as found:
             return found.result
         return drive(begun)
-    return drive(open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon))
+    return drive(open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon, labels=labels))
 
 
 async def arun(
-    config: RunConfig, given: Any, thread: str | None, *, abandon: bool = False, only_if_new: bool = False
+    config: RunConfig,
+    given: Any,
+    thread: str | None,
+    *,
+    abandon: bool = False,
+    only_if_new: bool = False,
+    labels: Labels | None = None,
 ) -> RunResult[Any]:
     """Run the graph on an input, on the running event loop."""
 
     def begin() -> ActiveRun:
         if only_if_new:
-            return _begin_new(config, given, thread, abandon=abandon)
-        return open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon)
+            return _begin_new(config, given, thread, labels, abandon=abandon)
+        return open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon, labels=labels)
 
     try:
         begun = await opened(config.store, begin)
@@ -47,7 +60,7 @@ async def arun(
     return await adrive(begun)
 
 
-def _begin_new(config: RunConfig, given: Any, thread: str | None, *, abandon: bool) -> ActiveRun:
+def _begin_new(config: RunConfig, given: Any, thread: str | None, labels: Labels | None, *, abandon: bool) -> ActiveRun:
     """Open a run on a new thread.
 
     Raises:
@@ -59,7 +72,7 @@ def _begin_new(config: RunConfig, given: Any, thread: str | None, *, abandon: bo
         raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
     if thread is None:
         raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
-    return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True)
+    return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels)
 
 
 def resume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:

@@ -32,7 +32,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
 from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE, UNKNOWN_AS_NODE
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Status, Store
 
 Edit = tuple[Any, ...]
@@ -88,7 +88,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
     """Return the fold of a thread that has no entries yet."""
     plan = config.plan
-    meta = {"chained": thread if config.chains(store) else None}
+    meta = {"chained": shared_id(store, thread) if config.chains(store) else None}
     reader = Reader(store, thread, plan.codec, keys=config.keys)
     return Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
 

@@ -16,6 +16,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.streams import Stream
 from graphrt.commands import UNSET
+from graphrt.stores.protocol import Labels
 
 S = TypeVar("S")
 
@@ -34,9 +35,10 @@ def steps(
     answer: Any = UNSET,
     *,
     abandon: bool = False,
+    labels: Labels | None = None,
 ) -> Stream[Step[Any], Any]:
     """Open a run, and return a stream of its finished tasks; see `Runtime.steps`."""
-    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
     return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
 
 
@@ -49,19 +51,31 @@ def stream(
     answer: Any = UNSET,
     *,
     abandon: bool = False,
+    labels: Labels | None = None,
 ) -> Stream[Any, Any]:
     """Open a run, and return a stream of what happens in it; see `Runtime.stream`."""
     wanted = stream_modes(modes)
-    begin = opener(config, given, thread, answers, answer, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
     run = begin(listen="events" in wanted, watch=watch_for(wanted))
     return Stream(run, lambda run, box: _picked(run, box, wanted))
 
 
-def opener(config: RunConfig, input: Any, thread: str | None, answers: Any, answer: Any, *, abandon: bool) -> Open:
+def opener(
+    config: RunConfig,
+    input: Any,
+    thread: str | None,
+    answers: Any,
+    answer: Any,
+    labels: Labels | None,
+    *,
+    abandon: bool,
+) -> Open:
     """Return a function that opens the run that the arguments describe; see `reopen_run.on_either`."""
 
     def begin(*, listen: bool, watch: Watch) -> ActiveRun:
-        return reopen_run.on_either(config, input, thread, answers, answer, listen=listen, watch=watch, abandon=abandon)
+        return reopen_run.on_either(
+            config, input, thread, answers, answer, labels, listen=listen, watch=watch, abandon=abandon
+        )
 
     return begin
 

@@ -23,6 +23,7 @@ from graphrt.errors._codes.audit import (
     NOT_CHAINED,
     WEAK_KEY,
 )
+from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ class AuditLog:
         self, store: Store, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
     ) -> ErasedFile | None:
         """Return what rewrites the file of a thread's log after values were erased; None if there is no file."""
-        path = self.path(thread)
+        path = self.path(shared_id(store, thread))
         if path is None or not path.exists():
             return None
         from graphrt.audit._erased_file import ErasedFile  # rarely needed
@@ -128,14 +129,15 @@ class AuditLog:
         """
         if chain is None:
             raise NOT_CHAINED(thread=thread)
-        path, log = self.path(thread), chain.thread
+        known = shared_id(store, thread)  # tenants may have threads with equal ids
+        path, log = self.path(known), chain.thread
         recorder = Recorder(
             store,
             thread,
             chain,
             codec,
             keys=self.keys.of(log) if self.keys is not None else None,
-            open_mirror=(lambda: Mirror(path, log, thread)) if path is not None else None,
+            open_mirror=(lambda: Mirror(path, log, known)) if path is not None else None,
             anchors=self._anchors,
             on_failure=self._on_failure,
         )

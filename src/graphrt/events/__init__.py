@@ -49,6 +49,7 @@ from graphrt.events.thread import (
     StateSaved,
     TasksRouted,
     ThreadForked,
+    ThreadLabelled,
     ThreadMigrated,
     ThreadUpdated,
     ValuesErased,
@@ -91,6 +92,7 @@ __all__ = [
     "TaskSucceeded",
     "TasksRouted",
     "ThreadForked",
+    "ThreadLabelled",
     "ThreadMigrated",
     "ThreadUpdated",
     "Usage",
@@ -126,6 +128,7 @@ Event: TypeAlias = (
     | TasksRouted
     | ThreadUpdated
     | ThreadForked
+    | ThreadLabelled
     | ThreadMigrated
     | HistoryPruned
     | ValuesErased

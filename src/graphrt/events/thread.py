@@ -17,6 +17,7 @@ __all__ = [
     "StateSaved",
     "TasksRouted",
     "ThreadForked",
+    "ThreadLabelled",
     "ThreadMigrated",
     "ThreadUpdated",
     "ValuesErased",
@@ -137,6 +138,18 @@ class ThreadForked(Word):
     """`seq` of the last entry that the fork is based on."""
     state: StateSaved
     """What the thread begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadLabelled(Word):
+    """The thread got a title or tags, other ones, or none. It has both as they are from now on."""
+
+    title: str | None
+    """None if it has none."""
+    tags: tuple[str, ...]
+    """All tags, sorted."""
+    user: str = ""
+    """Who labelled it, as the audit log of the runtime says; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

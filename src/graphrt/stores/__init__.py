@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphrt.stores.labels import Asked, Findable, QuestionFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
+from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Status, Store
 from graphrt.stores.urls import open_store
 from graphrt.stores.verbs import Finding, StoreVerbs, Verification
 
@@ -14,22 +15,30 @@ if TYPE_CHECKING:
     from graphrt.stores.encrypted import EncryptedStore
     from graphrt.stores.postgres import PostgresStore
     from graphrt.stores.sqlite import SqliteStore
+    from graphrt.stores.tenants import TenantStore
 
 __all__ = [
+    "Asked",
     "Claim",
     "Commit",
     "EncryptedStore",
+    "Findable",
     "Finding",
     "Head",
+    "Labels",
     "Loaded",
     "MemoryStore",
     "PostgresStore",
+    "Question",
+    "QuestionFilter",
     "Record",
     "Saved",
     "SqliteStore",
     "Status",
     "Store",
     "StoreVerbs",
+    "TenantStore",
+    "ThreadFilter",
     "Verification",
     "open_store",
     "register_type",
@@ -51,6 +60,10 @@ def __getattr__(name: str) -> Any:
             from graphrt.stores.encrypted import EncryptedStore
 
             return EncryptedStore
+        case "TenantStore":
+            from graphrt.stores.tenants import TenantStore
+
+            return TenantStore
         case "register_type":
             from graphrt._codec import register
 

@@ -5,7 +5,8 @@ A file of version 1 has 8 bytes of magic, whose last byte is the version, and th
     kind u8 | first u64 | second u64 | length of name u64 | length of body u64 | name | body
 
     kind        first   second   name   body
-    HEAD                                the thread's head, as JSON; always the first frame
+    HEAD                                the thread's head, as JSON; always the first frame. Title, tags and
+                                        questions are there if the thread has any
     META                                meta
     STAGED                       key    a staged body
     SNAPSHOT    seq                     a snapshot
@@ -25,7 +26,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from math import isfinite
@@ -34,7 +36,7 @@ from pathlib import Path
 from struct import Struct
 from typing import IO, Any, Final, Literal, NamedTuple, get_args
 
-from graphrt._arguments import is_number
+from graphrt._arguments import is_list, is_number
 from graphrt.errors import InputError
 from graphrt.errors._codes.stores import (
     BAD_ARCHIVE,
@@ -46,7 +48,7 @@ from graphrt.errors._codes.stores import (
     PATH_EXISTS,
     PATH_OF_A_STORE,
 )
-from graphrt.stores.protocol import Head, Record, Status
+from graphrt.stores.protocol import Head, Question, Record, Status
 
 MAGIC: Final = b"grt-thr\x01"
 _FRAME: Final = Struct(">BQQQQ")
@@ -74,9 +76,9 @@ class Writer:
         self._digest: Final = sha256(MAGIC)
         file.write(MAGIC)
 
-    def head(self, head: Head) -> None:
-        """Write the first frame. Epoch and owner are left out: claims are not exported (decision 0045)."""
-        told = {
+    def head(self, head: Head, questions: Sequence[Question] = ()) -> None:
+        """Write the first frame. Epoch, owner and tenant are left out: claims are not exported (decision 0045)."""
+        told: dict[str, Any] = {
             "thread": head.thread,
             "seq": head.seq,
             "first": head.first,
@@ -85,6 +87,12 @@ class Writer:
             "created_at": head.created_at,
             "updated_at": head.updated_at,
         }
+        if head.title is not None:
+            told["title"] = head.title
+        if head.tags:
+            told["tags"] = sorted(head.tags)
+        if questions:
+            told["questions"] = [[*one[:-1], b64encode(one.body).decode()] for one in questions]
         self.frame(Frame(HEAD, body=json.dumps(told).encode()))
 
     def record(self, record: Record) -> None:
@@ -169,7 +177,35 @@ def read_head(frame: Frame) -> Head:
     )
     if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
         raise bad("It does not begin with a head.")
-    return Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
+    title, tags = told.get("title"), told.get("tags", [])
+    texts = is_list(tags) and all(isinstance(tag, str) for tag in tags)
+    if not texts or not (title is None or isinstance(title, str)):
+        raise bad("Its title or tags are not valid.")
+    made = Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
+    return made._replace(title=title, tags=frozenset(tags))
+
+
+def read_questions(frame: Frame) -> list[Question]:
+    """Return the open questions in the first frame, which `read_head` has accepted.
+
+    Raises:
+        InputError: They are not valid (`bad-archive`).
+    """
+    found: list[Question] = []
+    try:
+        for one in json.loads(frame.body).get("questions", ()):
+            place, kind, node, graph, asked_at, expires_at, stale, body = one
+            if not all(isinstance(text, str) for text in (place, kind, node, graph)):
+                raise TypeError("no text")
+            expires = None if expires_at is None else float(expires_at)
+            found.append(
+                Question(
+                    place, kind, node, graph, float(asked_at), expires, stale is True, b64decode(body, validate=True)
+                )
+            )
+    except (ValueError, TypeError, AttributeError):
+        raise bad("Its open questions are not valid.") from None
+    return found
 
 
 def bad(why: str, fix: str | None = None) -> InputError:

@@ -15,7 +15,8 @@ from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.threads import PRUNED_WHILE_READ
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Store
+from graphrt.stores.labels import finder, finds
+from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Store
 
 _LEASE_S: Final = 60.0
 """Seconds of the lease on the new thread; each of its commits renews it."""
@@ -32,6 +33,8 @@ class Whole(NamedTuple):
     """Bodies of all snapshots, by the `seq` of their entry."""
     records: list[Record]
     """All records, in order."""
+    questions: Sequence[Question] = ()
+    """The open questions, as they are listed."""
 
 
 def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
@@ -51,7 +54,14 @@ def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callabl
     found = store.load(thread)
 
     def read() -> Whole:
-        return Whole(found.head, found.meta, found.staged, snapshots_of(store, found), list(records_of(store, found)))
+        return Whole(
+            found.head,
+            found.meta,
+            found.staged,
+            snapshots_of(store, found),
+            list(records_of(store, found)),
+            listed(store, thread),
+        )
 
     write_thread(store, to, read, lambda: some_blobs(store, thread, blobs()), made_at=at, at=at)
 
@@ -105,6 +115,8 @@ def write_thread(
             status=found.head.status,
             graph=found.head.graph,
             release=not pruned and not snapshots,
+            labels=labels_of(found.head),
+            questions=found.questions or None,
         )
         store.commit(claim, whole)
         if pruned:
@@ -116,6 +128,16 @@ def write_thread(
     except BaseException as error:
         _remove(store, claim, error, seen=shown)
         raise
+
+
+def labels_of(head: Head) -> Labels | None:
+    """Return title and tags of a thread; None if it has none."""
+    return Labels(head.title, head.tags) if head.title is not None or head.tags else None
+
+
+def listed(store: Store, thread: str) -> Sequence[Question]:
+    """Return the open questions of *thread*; none if the store lists none."""
+    return finder(store, "questions").questions(thread) if finds(store) else ()
 
 
 def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> None:

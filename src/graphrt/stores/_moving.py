@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 from graphrt.errors._codes.stores import EXPORT_DECRYPTED, LARGE_VALUE_MISSING, NOT_EXPORTABLE
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
-from graphrt.stores._copying import Whole, records_of, snapshots_of, write_thread
+from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, write_thread
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Loaded, Record, Store
+from graphrt.stores.protocol import Head, Loaded, Question, Record, Store
 
 Source = str | PathLike[str] | IO[bytes]
 _TOGETHER: Final = 4 * 2**20
@@ -48,7 +48,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
     thread = loaded.head.thread
     writer = archive.Writer(file)
-    writer.head(loaded.head)
+    writer.head(loaded.head, _questions(store, thread))
     named: set[str] = set()
 
     def plain(body: Any) -> bytes:
@@ -77,6 +77,11 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     writer.end()
 
 
+def _questions(store: Store, thread: str) -> list[Question]:
+    """Return the open questions of *thread* that stand as bytes; those of a store of objects are not exported."""
+    return [one for one in listed(store, thread) if one.body.__class__ is bytes]
+
+
 def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
     """Write the thread in the file *source* to *store*. See `StoreVerbs.import_thread`."""
     if thread is not None:
@@ -84,11 +89,13 @@ def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
     with archive.opened(source) as file:
         # The whole file is checked before anything is written, and then read twice more: blobs are not kept in memory.
         head = _checked(file)
+        file.seek(0)
+        questions = archive.read_questions(next(archive.frames(file)))
         to = check_id(thread if thread is not None else head.thread)
 
         def read() -> Whole:
             file.seek(0)
-            return _whole(head, archive.frames(file))
+            return _whole(head, archive.frames(file))._replace(questions=questions)
 
         def blobs() -> Iterable[Mapping[str, bytes]]:
             file.seek(0)

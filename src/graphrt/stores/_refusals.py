@@ -125,8 +125,22 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
                 raise _bad(thread, f"the name {name!a} of a blob is not text that can be stored")
     if commit.meta is not None and type(commit.meta) is not bytes:
         raise _not_bytes(thread, "the meta", commit.meta)
+    if commit.questions or commit.labels:
+        _searchable(commit, thread)
     if commit.graph is not None and not encodes(commit.graph):
         raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
+
+
+def _searchable(commit: Commit, thread: str) -> None:
+    """Check labels and open questions of *commit* as `bytes_only` does."""
+    for question in commit.questions or ():
+        if type(question.body) is not bytes:
+            raise _not_bytes(thread, f"question {question.place!r}", question.body)
+        if not all(map(encodes, (question.place, question.kind, question.node, question.graph))):
+            raise _bad(thread, f"question {question.place!a} has text that cannot be stored")
+    texts = () if commit.labels is None else (commit.labels.title or "", *commit.labels.tags)
+    if not all(encodes(text) and "\0" not in text for text in texts):
+        raise _bad(thread, "its title or one of its tags is not text that can be stored")
 
 
 def encodes(text: str) -> bool:

@@ -1,8 +1,8 @@
 """EncryptedStore: a wrapper around a durable store that encrypts all bodies.
 
 This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
-store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys, and
-seals.
+store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
+seals, titles and tags, and of an open question everything but what it asks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from graphrt.stores import _refusals
 from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status, Store
+from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Saved, Status, Store
 from graphrt.stores.verbs import Finding, StoreVerbs, delete_many, scrub
 
 __all__ = ["EncryptedStore"]
@@ -68,6 +69,10 @@ class EncryptedStore(StoreVerbs):
         # In the child of a fork, the lists belong to the parent's claims, and another thread may have held the lock.
         self._forks: Final = Emptied(self._lists)
         self._lock: Final = FreshLock()
+
+    @property
+    def _wrapped(self) -> Store:
+        return self._store
 
     def __repr__(self) -> str:
         return f"<EncryptedStore over {self._store!r}, keys {', '.join(self._keys.ids)}>"
@@ -145,6 +150,8 @@ class EncryptedStore(StoreVerbs):
                 self._keys.name(thread, name): seal(body, thread, "blob", name) for name, body in commit.blobs.items()
             },
             meta=None if meta is None else seal(meta, thread, "meta", ""),
+            questions=commit.questions
+            and [one._replace(body=seal(one.body, thread, "question", one.place)) for one in commit.questions],
         )
 
     def _sealed_record(self, thread: str, record: Record) -> Record:
@@ -184,6 +191,24 @@ class EncryptedStore(StoreVerbs):
             if body is not None:
                 there[name] = self._keys.open(body, thread, "blob", name)
         return there
+
+    def find(
+        self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[Head]:
+        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
+        return finder(self._store, "find").find(wanted, after=after, newest_first=newest_first, limit=limit)
+
+    def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
+        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        found = finder(self._store, "inbox").inbox(wanted, after=after, limit=limit)
+        return [one._replace(question=self._question(one.head.thread, one.question)) for one in found]
+
+    def questions(self, thread: str) -> list[Question]:
+        """Return the open questions of *thread*. See `Findable.questions`."""
+        return [self._question(thread, one) for one in finder(self._store, "questions").questions(thread)]
+
+    def _question(self, thread: str, question: Question) -> Question:
+        return question._replace(body=self._keys.open(question.body, thread, "question", question.place))
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*, sealed anew. See `Store.copy`."""

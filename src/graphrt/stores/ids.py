@@ -1,4 +1,7 @@
-"""Validation of thread ids.
+"""Validation of thread ids, and the tenant that is part of an id.
+
+A store that all tenants share has the thread `order-7` of the tenant `acme` as `acme~order-7`; the tenant's own store
+(`tenants`) knows it as `order-7` (decision 0151).
 
 Only the form of an id is checked here. Whether a thread with that id exists is for the stores to say.
 """
@@ -8,14 +11,18 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
 
-__all__ = ["check_id"]
+__all__ = ["check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
 """Maximum length of an id, in characters."""
 
-_FIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
+BETWEEN: Final = "~"
+"""Stands between tenant and thread. No id of a thread has it otherwise."""
+_TENANT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}").fullmatch
+_FIT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}~)?[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
 # The form of an interrupt's id, which is easily passed in place of the thread's. `_fix` then names the thread.
 _OF_INTERRUPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*/[0-9]+\.[0-9]+:[^#]*#.*").fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
@@ -32,6 +39,38 @@ def check_id(value: Any) -> str:
     if type(value) is str and _FIT(value):
         return value
     raise BAD_THREAD_ID(problem=_what(value), rule=_RULE, fix=_fix(value))
+
+
+def check_tenant(value: Any) -> str:
+    """Return *value* if it is a valid name of a tenant.
+
+    Raises:
+        InputError: It is not a str of 1 to 64 of the characters that ids have (`bad-tenant`).
+    """
+    if type(value) is str and _TENANT(value):
+        return value
+    raise BAD_TENANT(given=ascii(value)[:_SHOWN] if isinstance(value, str) else f"a {type(value).__name__}")
+
+
+def tenant_of(thread: str) -> str | None:
+    """Return the tenant whose thread has this id; None if it is nobody's."""
+    tenant, found, _ = thread.partition(BETWEEN)
+    return tenant if found else None
+
+
+def shared_id(store: Any, thread: str) -> str:
+    """Return the id under which *thread* of *store* is known to everybody: with its tenant, if it is a tenant's store.
+
+    Whatever leaves the store by the id of a thread (keys of effects, logs) must use it: two tenants may have equal ids.
+    """
+    tenant = getattr(store, "tenant", None)
+    return thread if tenant is None else f"{tenant}{BETWEEN}{thread}"
+
+
+def local_id_of(store: Any, shared: str) -> str:
+    """Return the id that *store* has for the thread that everybody knows as *shared*."""
+    tenant = getattr(store, "tenant", None)
+    return shared if tenant is None else shared.removeprefix(f"{tenant}{BETWEEN}")
 
 
 def _fix(value: Any) -> str | None:

@@ -7,20 +7,23 @@ store is closed. Nothing in this module reads a clock or a file.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Final, final
 
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
-from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Saved, Status
+from graphrt.stores._searching import NO_LABELS, Searching
+from graphrt.stores.ids import check_id, tenant_of
+from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Status
 from graphrt.stores.verbs import StoreVerbs
 
 __all__ = ["MemoryStore"]
 
 _SEQ: Final = attrgetter("seq")
+_NUMBERS: Final = count(1)
 
 
 @final
@@ -35,7 +38,10 @@ class _Thread:
         "first",
         "graph",
         "id",
+        "labels",
         "meta",
+        "number",
+        "questions",
         "records",
         "seq",
         "snapshots",
@@ -60,11 +66,21 @@ class _Thread:
         self.staged: dict[str, Any] = {}
         self.blobs: dict[str, bytes] = {}
         self.meta: Any = None
+        self.labels: Labels | None = None
+        self.number: int = next(_NUMBERS)
+        """Number of the thread, in order of creation."""
+        self.questions: dict[str, Question] = {}
+        """Open questions by their place."""
 
     def head(self) -> Head:
         owned = self.claim is not None
         times = (self.created_at, self.updated_at)
-        return Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
+        made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
+        tenant = tenant_of(self.id)
+        if self.labels is None and tenant is None:
+            return made
+        title, tags = self.labels or NO_LABELS
+        return made._replace(tenant=tenant, title=title, tags=tags)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
         """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""
@@ -103,6 +119,14 @@ class _Thread:
             self.status = commit.status
         if commit.graph is not None:
             self.graph = commit.graph
+        if commit.labels is not None:
+            self.labels = commit.labels
+        if commit.questions is not None:
+            old = self.questions
+            self.questions = {
+                one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
+                for one in commit.questions
+            }
 
 
 @final
@@ -133,7 +157,7 @@ class _Guard:
 
 
 @final
-class MemoryStore(StoreVerbs):
+class MemoryStore(Searching, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
@@ -271,12 +295,13 @@ class MemoryStore(StoreVerbs):
             if to in self._threads:
                 raise _refusals.thread_exists(to)
             other = _Thread(to, at)
-            for name in ("seq", "first", "status", "graph", "meta"):
+            for name in ("seq", "first", "status", "graph", "meta", "labels"):
                 setattr(other, name, getattr(kept, name))
             other.records = kept.records.copy()
             other.snapshots = kept.snapshots.copy()
             other.staged = kept.staged.copy()
             other.blobs = kept.blobs.copy()
+            other.questions = kept.questions.copy()
             self._threads[to] = other
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
@@ -327,6 +352,17 @@ class MemoryStore(StoreVerbs):
             kept.write(commit, seq)
             if commit.release:
                 self._free(kept)
+
+    def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
+        with self._guard.lock:
+            # A dict keeps the order of insertion, which is the order of creation.
+            threads = [kept for kept in self._open().values() if kept.seq]
+            return [(kept.number, kept.head(), tuple(kept.questions.values())) for kept in threads]
+
+    def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
+        with self._guard.lock:
+            kept = self._get(thread)
+            return kept.head(), tuple(kept.questions.values())
 
     def _blob_names(self, thread: str) -> list[str]:
         with self._guard.lock:

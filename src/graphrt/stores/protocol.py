@@ -20,7 +20,7 @@ import typing_extensions as te
 
 from graphrt.events.status import Status
 
-__all__ = ["Claim", "Commit", "Head", "Loaded", "Record", "Saved", "Status", "Store"]
+__all__ = ["Claim", "Commit", "Head", "Labels", "Loaded", "Question", "Record", "Saved", "Status", "Store"]
 
 
 Payload: TypeAlias = Any
@@ -69,6 +69,36 @@ class Head(NamedTuple):
     """Whether a living owner holds the thread now."""
     first: int = 1
     """Number of the oldest entry that is still stored; greater than 1 after a prune."""
+    tenant: str | None = None
+    """The tenant whose thread it is; None if it is nobody's."""
+    title: str | None = None
+    tags: frozenset[str] = frozenset()
+
+
+class Labels(NamedTuple):
+    """What a thread is found by, besides its id and its tenant, which is part of the id (`ids.tenant_of`)."""
+
+    title: str | None = None
+    tags: frozenset[str] = frozenset()
+
+
+class Question(NamedTuple):
+    """An open question of a thread, as the inbox lists it."""
+
+    place: str
+    """Its id without the thread: `task#key`. A copy of the thread has it too."""
+    kind: str
+    node: str
+    graph: str
+    """Name of the graph that asked."""
+    asked_at: float
+    """Seconds since the epoch. A store keeps the time under which it listed the question first."""
+    expires_at: float | None
+    """Seconds since the epoch after which no answer is accepted; None if it does not expire."""
+    stale: bool
+    """Whether the state was edited after it was asked."""
+    body: Payload
+    """What is shown to the person who answers, and the type of the answer, in the form that the journal chose."""
 
 
 class Claim:
@@ -110,6 +140,11 @@ class Commit(NamedTuple):
     """New name of the graph. None leaves it unchanged."""
     release: bool = False
     """Release the claim in the same transaction."""
+    labels: Labels | None = None
+    """New labels of the thread. None leaves them unchanged. Stores that are not `Findable` pass them over."""
+    questions: Sequence[Question] | None = None
+    """All open questions of the thread, in place of those that are listed. None leaves them unchanged. Of one that is
+    listed already, `asked_at` stays as it is."""
 
 
 class Loaded(NamedTuple):

@@ -21,6 +21,7 @@ from graphrt.errors._codes.stores import (
     UNKNOWN_STORE,
     URL_NOT_TEXT,
 )
+from graphrt.stores.ids import check_tenant
 from graphrt.stores.protocol import METHODS, Store
 
 __all__ = ["open_store"]
@@ -33,18 +34,27 @@ _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log
 """Options that a sqlite URL may have, and the function that parses each."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, tenant: str | None = None) -> Store:
     """Open the store that *url* names.
 
     Args:
         url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where necessary, with
             the options `?busy_timeout_s=5` and `log_limit_bytes=...`; `postgresql://...`; or a URL whose scheme an
             installed package provides.
+        tenant: The tenant whose threads it has, and no others; see `TenantStore`. None has all threads.
 
     Raises:
-        InputError: *url* does not name a store (`unknown-store`). A password in it is never shown.
+        InputError: *url* does not name a store (`unknown-store`), or *tenant* is no name (`bad-tenant`). A password in
+            the URL is never shown.
         StoreError: The store cannot be opened.
     """
+    if tenant is not None:
+        from graphrt.stores.tenants import TenantStore
+
+        check_tenant(tenant)
+        own = TenantStore(open_store(url), tenant)
+        own.closes_shared = True
+        return own
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
         raise URL_NOT_TEXT(given=url, examples=_EXAMPLES)
     scheme, colon, rest = url.partition(":")

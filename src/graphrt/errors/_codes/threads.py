@@ -122,6 +122,10 @@ RUNTIME_WITHOUT_STORE = ErrorCode(
     "This runtime has no store, and so no threads.",
     fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
 )
+LABELS_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
+    "title= or tags= were given, but there is no store to keep a thread in.",
+    fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
+)
 THREAD_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
     "thread={thread!r} was given, but there is no store to keep it in.",
     fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',

@@ -22,6 +22,7 @@ from typing import Any, Final
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
+from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._connection import Link, alive, leave
 from graphrt.stores.postgres._driver import Connection
@@ -161,7 +162,16 @@ class Taking:
         self._owner = owner
         self._thread = thread
         self._create = create
-        self._values: dict[str, Any] = {"id": thread, "token": token, "lease_s": lease_s, "at": at, "epoch": 1}
+        tenant = tenant_of(thread)
+        self._new = _statements.CLAIM_NEW if tenant is None else _statements.CLAIM_NEW_OF_TENANT
+        self._values: dict[str, Any] = {
+            "tenant": tenant,
+            "id": thread,
+            "token": token,
+            "lease_s": lease_s,
+            "at": at,
+            "epoch": 1,
+        }
         self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
         """Tokens of claims that count as this call's own: its token, and those of calls whose outcome is unknown. The
         latter are removed from the owner, so that no two calls return the same claim."""
@@ -179,7 +189,7 @@ class Taking:
             # The usual case is one statement: the thread was released, or is new. Otherwise lock its row and look.
             row = self._ask(connection, _statements.CLAIM)
             if row is None and self._create:
-                row = self._ask(connection, _statements.CLAIM_NEW)
+                row = self._ask(connection, self._new)
             if row is not None:
                 return self._claim(row)
             with connection.transaction():
@@ -212,14 +222,14 @@ class Taking:
             return self._ask(connection, _statements.CLAIM_LOCKED, no=no), ""
         # The owner died before the first entry: the thread counts as never created.
         connection.execute(self._link.named(_statements.FORGET), {"no": no})
-        return (self._ask(connection, _statements.CLAIM_NEW, epoch=epoch + 1) if self._create else None), ""
+        return (self._ask(connection, self._new, epoch=epoch + 1) if self._create else None), ""
 
     def _ask(self, connection: Connection, text: str, **values: Any) -> tuple[Any, ...] | None:
         return connection.execute(self._link.named(text), {**self._values, **values}, binary=True).fetchone()
 
     def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
-        no, *stands, first = row
-        head = _statements.to_head(self._thread, (*stands, True, first))
+        no, *stands, first, title, tags = row
+        head = _statements.to_head(self._thread, (*stands, True, first, title, tags))
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
         self._owner.claims[no] = claim
         return claim

@@ -14,6 +14,7 @@ from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
 from graphrt.stores.postgres._commit import Writing
 from graphrt.stores.postgres._driver import Connection
+from graphrt.stores.postgres._texts import to_bytes
 from graphrt.stores.protocol import Record
 
 _REPLACE: Final = "UPDATE {s}.record SET body = %s, seal = %s WHERE no = %s AND seq = %s AND count = %s"
@@ -52,7 +53,7 @@ class Erasing:
         self._claim: Final = claim
         self._writing: Final = writing
         self._records: Final = _refusals.replaced(records, claim.thread, durable=True)
-        keep: list[Any] = [_statements.to_bytes(name) for name in keep_blobs]
+        keep: list[Any] = [to_bytes(name) for name in keep_blobs]
         self._values: Final = {"no": claim.no, "after": snapshots_after, "keep": keep}
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so

@@ -4,6 +4,8 @@
     record     one row for each commit with entries
     staged     staged bodies; those of older generations than their thread's are no longer valid
     snapshot, blob, meta
+    label      one row for each thread with a tenant, title or tags; since version 2, as is the next one
+    question   one row for each open question
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
@@ -75,7 +77,40 @@ def _first(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_TABLES))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first,)
+_LABELS: Final = """
+CREATE TABLE {s}.label (
+    no bigint PRIMARY KEY,
+    tenant text COLLATE "C",
+    title text COLLATE "C",
+    folded text COLLATE "C",
+    tags text[] NOT NULL
+);
+CREATE INDEX label_tenant ON {s}.label (tenant, no) WHERE tenant IS NOT NULL;
+CREATE INDEX label_tags ON {s}.label USING gin (tags);
+CREATE TABLE {s}.question (
+    no bigint NOT NULL,
+    asked_at float8 NOT NULL,
+    expires_at float8,
+    stale boolean NOT NULL,
+    tenant text COLLATE "C",
+    kind text COLLATE "C" NOT NULL,
+    place bytea NOT NULL,
+    graph bytea NOT NULL,
+    node bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (no, place)
+);
+CREATE INDEX question_asked ON {s}.question (asked_at, no, place, kind, graph, node);
+CREATE INDEX question_tenant ON {s}.question (tenant, asked_at, no, place, kind, graph, node) WHERE tenant IS NOT NULL;
+"""
+# Tables of their own, and no columns of `thread`: a thread without labels costs nothing, and so does a plain commit.
+
+
+def _second(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_LABELS))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 
@@ -160,7 +195,7 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     """
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta') ORDER BY 1",
+        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question') ORDER BY 1",
         [schema],
     ).fetchone()
     if taken:

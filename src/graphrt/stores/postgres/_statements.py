@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from graphrt.stores._label_rows import load_tags
+from graphrt.stores.ids import tenant_of
+from graphrt.stores.postgres._labels import COPY_LABELS, LABEL_PARTS, label_parts
+from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
 
 _LIVES: Final = (
@@ -26,9 +30,10 @@ _LIVES: Final = (
 The start time distinguishes the owner's backend from a later one with the same pid. For a role that may not see start
 times, any backend with that pid counts as the owner's."""
 
-_HEAD: Final = f"id, seq, epoch, status, graph, created_at, updated_at, {_LIVES}, first"
-HEAD: Final = f"SELECT {_HEAD}, no FROM {{s}}.thread WHERE id = %s"
-HEADS: Final = f"SELECT {_HEAD} FROM {{s}}.thread WHERE seq > 0"
+HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {_LIVES}, first, title, tags"
+FROM: Final = "{s}.thread LEFT JOIN {s}.label ON label.no = thread.no"
+HEAD: Final = f"SELECT {HEAD_COLUMNS}, thread.no FROM {FROM} WHERE id = %s"
+HEADS: Final = f"SELECT {HEAD_COLUMNS} FROM {FROM} WHERE seq > 0"
 IDENTITY: Final = (
     "SELECT pg_backend_pid(), (extract(epoch FROM backend_start) * 1000000)::bigint"
     " FROM pg_stat_get_activity(pg_backend_pid())"
@@ -42,7 +47,9 @@ _HOLD: Final = (
     " token = %(token)s, fence = 0, holder = %(holder)s, backend_pid = %(pid)s, backend_start = %(start)s,"
     " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
 )
-_CLAIMED: Final = " RETURNING no, seq, epoch, status, graph, created_at, updated_at, first"
+_LABELS: Final = ", ".join(f"(SELECT {one} FROM {{s}}.label WHERE label.no = thread.no)" for one in ("title", "tags"))
+_CLAIM: Final = f"no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}"
+_CLAIMED: Final = f" RETURNING {_CLAIM}"
 CLAIM: Final = (
     f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD}"
     f" WHERE id = %(id)s AND seq > 0 AND lease_until <= clock_timestamp(){_CLAIMED}"
@@ -52,6 +59,10 @@ CLAIM_NEW: Final = (
     " holder, backend_pid, backend_start, held_since, lease_until) VALUES (%(id)s, 0, 1, %(epoch)s, %(token)s, 0, 0,"
     " %(at)s, %(at)s, 'new', '', %(holder)s, %(pid)s, %(start)s, clock_timestamp(),"
     f" clock_timestamp() + %(lease_s)s * interval '1 second') ON CONFLICT (id) DO NOTHING{_CLAIMED}"
+)
+CLAIM_NEW_OF_TENANT: Final = (
+    f"WITH made AS ({CLAIM_NEW}), labelled AS (INSERT INTO {{s}}.label (no, tenant, tags)"
+    " SELECT no, %(tenant)s, '{}' FROM made) SELECT * FROM made"
 )
 # CLAIM takes a thread that is free, CLAIM_NEW creates one, CLAIM_LOCKED takes one whose row was locked and checked.
 CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE no = %(no)s{_CLAIMED}"
@@ -74,12 +85,14 @@ STRAYS: Final = " UNION ALL ".join(
         ("snapshots", "snapshot"),
         ("large values", "blob"),
         ("metas", "meta"),
+        ("labels", "label"),
+        ("questions", "question"),
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
 # The list of backends is cached for the duration of a transaction, and so for one that waited for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
-CLAIMED: Final = "SELECT no, seq, epoch, status, graph, created_at, updated_at, first FROM {s}.thread WHERE no = %s"
+CLAIMED: Final = f"SELECT {_CLAIM} FROM {{s}}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (
     "SELECT seq, first, holder FROM {s}.thread"
     " WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
@@ -99,7 +112,8 @@ LOCK_EMPTY: Final = "SELECT no FROM {s}.thread WHERE no = %s AND epoch = %s AND 
 FORGET: Final = (
     "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s), b AS (DELETE FROM {s}.staged WHERE no = %(no)s),"
     " c AS (DELETE FROM {s}.snapshot WHERE no = %(no)s), d AS (DELETE FROM {s}.blob WHERE no = %(no)s),"
-    " e AS (DELETE FROM {s}.meta WHERE no = %(no)s) DELETE FROM {s}.thread WHERE no = %(no)s"
+    " e AS (DELETE FROM {s}.meta WHERE no = %(no)s), f AS (DELETE FROM {s}.label WHERE no = %(no)s),"
+    " g AS (DELETE FROM {s}.question WHERE no = %(no)s) DELETE FROM {s}.thread WHERE no = %(no)s"
 )
 STANDS: Final = "SELECT epoch, seq, token, fence, lease_until > clock_timestamp(), holder FROM {s}.thread WHERE no = %s"
 FENCE: Final = (
@@ -144,6 +158,7 @@ _PARTS: Final = {
         " ON CONFLICT (no, name) DO NOTHING"
     ),
     "meta": "INSERT INTO {s}.meta SELECT no, %s FROM it ON CONFLICT (no) DO UPDATE SET body = excluded.body",
+    **LABEL_PARTS,
 }
 
 
@@ -205,8 +220,8 @@ def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[li
     return changes, values
 
 
-def commit_parts(commit: Commit) -> list[Part]:
-    """Return what *commit* writes besides the thread's row, each part small enough for a statement if possible."""
+def commit_parts(commit: Commit, thread: str) -> list[Part]:
+    """Return what *commit* to *thread* writes besides the thread's row, each part small enough for a statement if possible."""
     parts: list[Part] = []
     records = commit.records
     if len(records) == 1:
@@ -224,6 +239,8 @@ def commit_parts(commit: Commit) -> list[Part]:
     parts += _pages("blobs", commit.blobs)
     if commit.meta is not None:
         parts.append(Part("meta", [commit.meta], len(commit.meta)))
+    if commit.labels is not None or commit.questions is not None:
+        parts += [Part(*part) for part in label_parts(commit, thread)]
     return parts
 
 
@@ -264,7 +281,7 @@ _UPTO: Final = (
 def load_text(*, upto: bool) -> str:
     """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
 
-    The first column is the kind of the row: h(ead), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All rows have
+    The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All rows have
     the columns of the head. The last column is the position among the rows of the kind. `to_loaded` sorts by it: the
     server would write large bodies to its disk for a sort.
 
@@ -281,6 +298,8 @@ def load_text(*, upto: bool) -> str:
         " UNION ALL SELECT 'n', seq, 0, '', body, 0, 0, false, 0, NULL, 0 FROM n"
         " UNION ALL SELECT 'r', r.seq, r.count, '', r.body, 0, 0, false, 0, r.seal, r.seq FROM t JOIN {s}.record r"
         f" ON r.no = t.no AND r.seq > coalesce((SELECT seq FROM n), 0){_UPTO if upto else ''}"
+        " UNION ALL SELECT 'l', 0, 0, title, convert_to(array_to_json(tags)::text, 'UTF8'), 0, 0, false, 0, NULL, 0"
+        " FROM t JOIN {s}.label ON label.no = t.no"
         " UNION ALL SELECT 's', 0, 0, encode(s.key, 'hex'), s.body, 0, 0, false, 0, NULL, s.place"
         " FROM t JOIN {s}.staged s ON s.no = t.no AND s.generation = t.generation"
         f"{' WHERE t.seq <= %(upto)s' if upto else ''}"
@@ -308,7 +327,8 @@ COPY: Final = (
     " f JOIN {s}.staged s ON s.no = f.no AND s.generation = f.generation ORDER BY s.place),"
     " c AS (INSERT INTO {s}.snapshot SELECT it.no, s.seq, s.body FROM it, f JOIN {s}.snapshot s ON s.no = f.no),"
     " d AS (INSERT INTO {s}.blob SELECT it.no, b.name, b.body FROM it, f JOIN {s}.blob b ON b.no = f.no),"
-    " e AS (INSERT INTO {s}.meta SELECT it.no, m.body FROM it, f JOIN {s}.meta m ON m.no = f.no)"
+    " e AS (INSERT INTO {s}.meta SELECT it.no, m.body FROM it, f JOIN {s}.meta m ON m.no = f.no),"
+    f" {COPY_LABELS}"
     " SELECT no FROM it"
 )
 PRUNE: Final = (
@@ -323,26 +343,21 @@ SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
 # ---------------------------------------------------------------------------------------------------------- values
 
 
-def to_bytes(text: str) -> bytes:
-    """Encode a caller's text for storage. Any str is accepted, also with NUL, which PostgreSQL's type text refuses."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def to_text(stored: bytes) -> str:
-    """Decode what `to_bytes` returned."""
-    return stored.decode("utf-8", "surrogatepass")
-
-
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
-    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned and first."""
-    seq, epoch, status, graph, created_at, updated_at, owned, first = row
-    return Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
+    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned, first, title and tags."""
+    seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags = row
+    made = Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
+    tenant = tenant_of(thread)
+    if tenant is None and title is None and not tags:
+        return made
+    return made._replace(tenant=tenant, title=title, tags=frozenset(tags or ()))
 
 
 def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
     """Return the thread made of *rows*, the result of `load_text`; None if there is no such thread. Sorts *rows*."""
     head: Head | None = None
     meta: bytes | None = None
+    labels: tuple[str | None, frozenset[str]] | None = None
     snapshot: Saved | None = None
     records: list[Record] = []
     staged: list[tuple[str, bytes]] = []
@@ -357,6 +372,10 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
                 snapshot = Saved(seq, body)
             case "m":
                 meta = body
+            case "l":
+                labels = (key, load_tags(body.decode()))
             case _:
-                head = to_head(thread, (seq, count, key, body, *middle))
+                head = to_head(thread, (seq, count, key, body, *middle, None, None))
+    if head is not None and labels is not None:
+        head = head._replace(title=labels[0], tags=labels[1])
     return None if head is None else Loaded(head, meta, snapshot, records, staged)

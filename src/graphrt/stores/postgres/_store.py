@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores import _refusals
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, tenant_of
 from graphrt.stores.postgres import _claims, _statements, _url
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
@@ -20,6 +20,8 @@ from graphrt.stores.postgres._commit import Writing
 from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
+from graphrt.stores.postgres._finding import Searching
+from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
 from graphrt.stores.verbs import Finding, StoreVerbs
 
@@ -27,7 +29,7 @@ __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(StoreVerbs):
+class PostgresStore(Searching, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is
@@ -70,7 +72,7 @@ class PostgresStore(StoreVerbs):
             busy_timeout_s=numbers["busy_timeout_s"],
         )
         self._owner: Final = _claims.Owner(self._link)
-        self._calls: Final = Calls(self._link)
+        self._calls = Calls(self._link)
 
     def __repr__(self) -> str:
         return f"<PostgresStore of {self._link.address.place}{', closed' if self._link.closed else ''}>"
@@ -167,10 +169,10 @@ class PostgresStore(StoreVerbs):
         """Return the head and the thread's number."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
-        head = None if row is None else _statements.to_head(thread, row[1:9])
+        head = None if row is None else _statements.to_head(thread, row[1:11])
         if row is None or head is None or not (head.seq or head.owned):
             raise _refusals.unknown_thread(thread)
-        return head, row[9]
+        return head, row[11]
 
     def heads(
         self,
@@ -189,17 +191,17 @@ class PostgresStore(StoreVerbs):
         # starts_with and not LIKE: wildcards in a prefix are ordinary characters.
         for condition, value in (
             (" AND status = %s", status),
-            (" AND graph = %s", None if graph is None else _statements.to_bytes(graph)),
+            (" AND thread.graph = %s", None if graph is None else to_bytes(graph)),
             (" AND starts_with(id, %s)", prefix),
             (" AND updated_at < %s", updated_before),
-            (" AND no > %s", None if after is None else self._head(after)[1]),
+            (" AND thread.no > %s", None if after is None else self._head(after)[1]),
         ):
             if value is not None:
                 text += condition
                 values.append(value)
         if prefix and (not prefix.isascii() or "\0" in prefix):
             return []  # no id has such a character, and the server would refuse the parameter
-        text += " ORDER BY no LIMIT %s"
+        text += " ORDER BY thread.no LIMIT %s"
         values.append(None if most < 0 else most)
         rows = self._calls.ask("list the threads", text, values).fetchall()
         return [_statements.to_head(row[0], row[1:]) for row in rows]
@@ -232,9 +234,9 @@ class PostgresStore(StoreVerbs):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
         check_id(thread)
-        wanted = [_statements.to_bytes(name) for name in names]
+        wanted = [to_bytes(name) for name in names]
         rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
-        return {_statements.to_text(name): body for name, body in rows}
+        return {to_text(name): body for name, body in rows}
 
     # ------------------------------------------------------------------------------------------------ whole threads
 
@@ -282,7 +284,7 @@ class PostgresStore(StoreVerbs):
         check_id(to)
         self._head(thread)
         token = self._calls.token()
-        values = {"thread": thread, "to": to, "at": at, "token": token}
+        values = {"thread": thread, "to": to, "at": at, "token": token, "tenant": tenant_of(to)}
 
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
             for _try in range(2):  # the second time after an id was freed whose owner died before its first entry
@@ -307,7 +309,7 @@ class PostgresStore(StoreVerbs):
         """Delete the records up to the entry *upto*. See `Store.prune`."""
         claim = self._own(claim)
         thread = claim.thread
-        keep = None if keep_blobs is None else [_statements.to_bytes(name) for name in keep_blobs]
+        keep = None if keep_blobs is None else [to_bytes(name) for name in keep_blobs]
         values = {"no": claim.no, "upto": upto, "keep": keep}
         before: list[int] = []
 
@@ -366,7 +368,7 @@ class PostgresStore(StoreVerbs):
 
     def _blob_names(self, thread: str) -> list[str]:
         rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
-        return [_statements.to_text(name) for (name,) in rows]
+        return [to_text(name) for (name,) in rows]
 
     # ----------------------------------------------------------------------------------------------------- closing
 

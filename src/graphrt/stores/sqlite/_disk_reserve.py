@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from graphrt.errors import StoreError
+from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._schema import SPAN
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _RECORDS: Final = (
     "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?)"
 )
 _PARTS: Final = "DELETE FROM part WHERE no = ? AND (kind, name) IN (SELECT kind, name FROM part WHERE no = ? LIMIT ?)"
+_QUESTIONS: Final = "DELETE FROM question WHERE rowid IN (SELECT rowid FROM question WHERE no = ? LIMIT ?)"
 _NEXT_RECORD: Final = "SELECT key FROM record WHERE key >= ? ORDER BY key LIMIT 1"
 _NEXT_PART: Final = "SELECT no FROM part WHERE no >= ? ORDER BY no LIMIT 1"
 _THREAD: Final = "SELECT 1 FROM thread WHERE no = ?"
@@ -112,6 +114,8 @@ def remove_rows(file: Writer, no: int) -> None:
     """
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
     _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
+    _in_parts(file, lambda db, most: db.execute(_QUESTIONS, (no, most)).rowcount)
+    _in_parts(file, lambda db, _: labels.forget(db, no))
 
 
 def remove_records(file: Writer, no: int, first: int) -> None:
@@ -119,7 +123,7 @@ def remove_records(file: Writer, no: int, first: int) -> None:
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, no * SPAN + first, most)).rowcount)
 
 
-def _in_parts(file: Writer, remove: Callable[[Connection, int], int]) -> None:
+def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> None:
     most = _AT_ONCE
     while True:
         size = most

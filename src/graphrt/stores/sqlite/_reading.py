@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt.errors._codes.databases import ROW_MISSING
 from graphrt.stores._refusals import encodes
 from graphrt.stores.protocol import Loaded, Record
+from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._rows import Row, checked, head, part, place, records, saved, staged
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
@@ -21,14 +22,20 @@ if TYPE_CHECKING:
 
     from graphrt.stores.sqlite._database import Database
 
-_COLUMNS: Final = "no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner"
-_BY_ID: Final = f"SELECT {_COLUMNS} FROM thread WHERE id = ?"  # noqa: S608  # names of our own
-_BY_NO: Final = f"SELECT {_COLUMNS} FROM thread WHERE no = ?"  # noqa: S608
+COLUMNS: Final = (
+    "thread.no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner, title, tags"
+)
+THREADS_COLUMNS: Final = COLUMNS.replace("graph", "thread.graph")
+"""The same in a statement with another table that has a column `graph`."""
+FROM: Final = "thread LEFT JOIN label ON label.no = thread.no"
+_BY_ID: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE id = ?"  # noqa: S608  # names of our own
+_BY_NO: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no = ?"  # noqa: S608
 # substr and not LIKE: wildcards in a prefix are ordinary characters, and case matters.
 _ROWS: Final = (
-    f"SELECT {_COLUMNS} FROM thread WHERE no > :after AND seq > 0 AND (:status IS NULL OR status = :status)"  # noqa: S608
+    f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no > :after AND seq > 0"  # noqa: S608
+    " AND (:status IS NULL OR status = :status)"
     " AND (:graph IS NULL OR graph = :graph) AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix)"
-    " AND (:before IS NULL OR updated_at < :before) ORDER BY no LIMIT :most"
+    " AND (:before IS NULL OR updated_at < :before) ORDER BY thread.no LIMIT :most"
 )
 _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
@@ -67,6 +74,11 @@ def row_by_no(db: Connection, no: int) -> Row | None:
     """Return the row of the thread numbered *no*, or None if there is none."""
     found = db.execute(_BY_NO, (no,)).fetchall()
     return checked(Row(*found[0])) if found else None
+
+
+def row_of(found: Iterable[Any]) -> Row:
+    """Return the checked row of `COLUMNS`."""
+    return checked(Row(*found))
 
 
 def existing(row: Row | None) -> Row:
@@ -202,7 +214,8 @@ def forget_row(db: Connection, no: int) -> None:
 
 
 def forget(db: Connection, no: int) -> None:
-    """Remove the thread with its records and parts."""
+    """Remove the thread with everything that is stored of it."""
+    labels.forget(db, no)
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
     forget_row(db, no)

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, cast, get_args
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import ROW_DAMAGED
+from graphrt.stores._label_rows import load_tags
+from graphrt.stores.ids import tenant_of
 from graphrt.stores.protocol import Head, Record, Saved, Status
 from graphrt.stores.sqlite._schema import SPAN
 
@@ -44,6 +46,9 @@ class Row(NamedTuple):
     """End of the lease, by the clock of `_owners`, in seconds; None if the thread is free."""
     owner: str | None
     """What `Holder.dump` returned; None if the thread is free."""
+    title: str | None = None
+    tags: str | None = None
+    """What `dump_tags` returned; None without tags."""
 
 
 def checked(row: Row) -> Row:
@@ -74,16 +79,30 @@ def _fits(name: str, value: Any) -> bool:
             return value.__class__ in _NUMBERS
         case "lease":
             return value is None or value.__class__ in _NUMBERS
-        case "owner":
+        case "owner" | "title":
             return value is None or value.__class__ is str
+        case "tags":
+            return value is None or (value.__class__ is str and _are_tags(value))
         case _:
             return value.__class__ is int and 0 <= value < SPAN
+
+
+def _are_tags(text: str) -> bool:
+    try:
+        load_tags(text)
+    except ValueError:
+        return False
+    return True
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
     """Return the head of the thread of *row*, which was checked."""
     status = cast("Status", row.status)
-    return Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
+    made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
+    tenant = tenant_of(row.id)
+    if tenant is None and row.title is None and row.tags is None:
+        return made
+    return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags))
 
 
 def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:

@@ -3,6 +3,7 @@
     thread   one row for each thread: its head, lease and owner
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
     part     meta, snapshots, staged bodies and blobs, by thread, kind and name
+    label, tag, question   what threads are found by (`_labels`); since version 2
 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
@@ -60,12 +61,36 @@ _FIRST: Final = (
 )
 
 
+_SECOND: Final = (
+    "CREATE TABLE label(no INTEGER PRIMARY KEY, tenant TEXT, title TEXT, folded TEXT, tags TEXT)",
+    "CREATE INDEX label_tenant ON label(tenant, no) WHERE tenant IS NOT NULL",
+    "CREATE TABLE tag(name TEXT NOT NULL, no INTEGER NOT NULL, PRIMARY KEY(name, no)) WITHOUT ROWID",
+    (
+        "CREATE TABLE question(no INTEGER NOT NULL, tenant TEXT, place TEXT NOT NULL, kind TEXT NOT NULL,"
+        " node TEXT NOT NULL, graph TEXT NOT NULL, asked_at REAL NOT NULL, expires_at REAL, stale INTEGER NOT NULL,"
+        " body BLOB NOT NULL, PRIMARY KEY(no, place))"
+    ),
+    # Both hold all that is filtered by, so that a page with rare questions reads the index alone.
+    "CREATE INDEX question_asked ON question(asked_at, no, place, kind, graph, node)",
+    (
+        "CREATE INDEX question_tenant ON question(tenant, asked_at, no, place, kind, graph, node)"
+        " WHERE tenant IS NOT NULL"
+    ),
+)
+# Tables of their own, and no columns of `thread`: a thread without labels costs nothing, and so does a plain commit.
+
+
 def _create(db: Connection) -> None:
     for statement in _FIRST:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
+def _add_labels(db: Connection) -> None:
+    for statement in _SECOND:
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels)
 """The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 

@@ -19,6 +19,7 @@ from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Record
 from graphrt.stores.sqlite import _disk_reserve as room
+from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
@@ -106,6 +107,7 @@ class WholeThreads(Holding, StoreVerbs):
                 reading.forget(db, other.no)  # its owner died before the first entry
             no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
             reading.duplicate(db, row.no, no)
+            labels.duplicate(db, row.no, no, to)
             return no
 
         self._file.write(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
+from graphrt.stores.ids import tenant_of
 from graphrt.stores.protocol import Claim, Commit, Head, Record
+from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
 
@@ -76,6 +78,9 @@ def make(db: Connection, *values: object) -> int:
     no = db.execute(_MAKE, values).lastrowid
     if no is None or no > THREADS:
         raise TOO_MANY_THREADS(most=THREADS)
+    tenant = tenant_of(str(values[0]))
+    if tenant is not None:
+        labels.put_tenant(db, no, tenant)
     return no
 
 
@@ -116,6 +121,10 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
             db.execute(_KEEP, (no, BLOB, name, body))
     if commit.meta is not None:
         db.execute(_PUT, (no, META, 0, 0, commit.meta))
+    if commit.labels is not None:
+        labels.put_labels(db, no, claim.thread, commit.labels)
+    if commit.questions is not None:
+        labels.put_questions(db, no, claim.thread, commit.questions)
     if commit.release:
         free(db, claim)
     return place

@@ -23,6 +23,7 @@ from graphrt.testing.conformance import (
     claims,
     commits,
     erasing,
+    finding,
     leases,
     life,
     listing,
@@ -100,7 +101,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads)
+_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding)
 _DURABLE: Final = (leases, reopening)
 
 

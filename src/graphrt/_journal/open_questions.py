@@ -1,0 +1,126 @@
+"""What a commit tells the store to search by: the thread's labels, and its open questions (decision 0150).
+
+Both follow from the journal. The writer computes them for the commits whose events can change them, and a reindexing
+for whole threads. The body of a listed question is made and read here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from pydantic_core import from_json
+
+from graphrt import events
+from graphrt._engine.emit_events import Logged
+from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._plan.fields import is_mapping, own
+from graphrt.errors import StoreError
+from graphrt.stores.protocol import Commit, Labels, Question
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._engine.engine import Engine
+
+
+def labels_after(logged: Sequence[Logged]) -> Labels | None:
+    """Return the labels of a thread after *logged*; None if no event of it sets them."""
+    found: Labels | None = None
+    for path, event in logged:
+        if isinstance(event, events.ThreadLabelled) and not path:
+            # What was erased comes back as another value, and is no label any more.
+            title: Any = event.title
+            found = Labels(title if isinstance(title, str) else None, frozenset(event.tags))
+    return found
+
+
+def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
+    """Return the questions of a thread that wait for an answer; none if it was cancelled, since `retry` asks anew."""
+    return [] if status == "cancelled" else engine.open_interrupts()
+
+
+def listed(
+    engine: Engine,
+    status: str,
+    *,
+    asked_at: float | Callable[[str], float],
+    codec: Codec | None,
+) -> list[Question]:
+    """Return the open questions of a thread as the store lists them.
+
+    Args:
+        engine: The thread.
+        status: Its status.
+        asked_at: When they were asked: for all of them, or by the id of the question.
+        codec: Encodes what is shown; None if the store keeps objects.
+    """
+    found: list[Question] = []
+    for question in open_questions(engine, status):
+        at = asked_at(question.id) if callable(asked_at) else asked_at
+        found.append(
+            Question(
+                place=question.id.partition("/")[2],
+                kind=question.kind,
+                node=question.node,
+                graph=engine.plan.name,
+                asked_at=at,
+                expires_at=question.expires_at,
+                stale=question.stale,
+                body=_body(question, codec),
+            )
+        )
+    return found
+
+
+@final
+class Listing:
+    """What the store lists of one thread while it is written. The writer asks it for the commits that can change that."""
+
+    __slots__ = ("_asks", "_codec", "_engine")
+
+    def __init__(self, engine: Engine, codec: Codec | None) -> None:
+        self._engine = engine
+        self._codec = codec
+        self._asks = bool(engine.tasks) and bool(engine.open_interrupts())
+        """Whether the store may list open questions."""
+
+    def completed(self, commit: Commit, logged: Sequence[Logged]) -> Commit:
+        """Return *commit*, which sets a status or labels, with what the store lists after it.
+
+        Questions are asked, answered and given up where a run begins, pauses or ends, and by edits: in commits that set
+        the status. A thread that never asks writes none.
+        """
+        commit = commit._replace(labels=labels_after(logged))
+        if commit.status is None:
+            return commit
+        asks = bool(open_questions(self._engine, commit.status))
+        if not asks and not self._asks:
+            return commit
+        self._asks = asks
+        return commit._replace(questions=listed(self._engine, commit.status, asked_at=commit.at, codec=self._codec))
+
+
+def _body(question: OpenInterrupt, codec: Codec | None) -> Any:
+    shown = {"payload": question.payload, "answer_type": question.answer_type}
+    return own(shown) if codec is None else codec.dump(shown)
+
+
+def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
+    """Return the question that was listed as *question*.
+
+    Values of classes that *codec* does not know, since another graph asked, come as the plain data that they are stored
+    as.
+    """
+    shown: Any = question.body
+    if shown.__class__ is bytes:
+        try:
+            shown = codec.load(shown)
+        except StoreError as error:
+            if error.code != "unknown-type":
+                raise
+            shown = from_json(question.body)
+    told: Mapping[Any, Any] = shown if is_mapping(shown) else {}
+    key = question.place.partition("#")[2]
+    found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, told.get("payload"), kind=question.kind)
+    found.answer_type, found.expires_at, found.stale = told.get("answer_type"), question.expires_at, question.stale
+    return found

@@ -1,0 +1,113 @@
+"""Labels of threads: checks of titles and tags, and the event that gives a thread new ones (decision 0150).
+
+A thread gets labels in the run that begins it (`open_run`), and others by `finding.label`. Both write one
+`ThreadLabelled`, from which the store's columns follow.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeAlias, cast
+
+import typing_extensions as te
+
+from graphrt import events
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors._codes.labels import BAD_TAGS, BAD_TITLE
+from graphrt.stores.protocol import Labels
+
+Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
+"""Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""
+
+
+class Begin(te.TypedDict, total=False):
+    """Keyword arguments of a run on an input, besides what is watched of it; see `Runtime.run`."""
+
+    thread: str | None
+    abandon: bool
+    title: str | None
+    tags: Tags
+
+
+LONGEST_TITLE: Final = 200
+LONGEST_TAG: Final = 64
+MOST_TAGS: Final = 50
+
+
+_TAGS: Final[tuple[type, ...]] = (set, frozenset, list, tuple)
+
+
+def checked_title(title: Any) -> str | None:
+    """Return *title*; None is none.
+
+    Raises:
+        InputError: It is no title (`bad-label`).
+    """
+    if title is None or _is_label(title, LONGEST_TITLE):
+        found: str | None = title
+        return found
+    raise BAD_TITLE(option="title", given=_shown(title), longest=LONGEST_TITLE)
+
+
+def checked_tags(option: str, tags: Any) -> frozenset[str]:
+    """Return *tags*, the argument named *option*, as a set.
+
+    Raises:
+        InputError: They are no tags, or too many (`bad-label`).
+    """
+    if not isinstance(tags, _TAGS):
+        raise BAD_TAGS(option=option, given=_shown(tags), most=MOST_TAGS, longest=LONGEST_TAG)
+    given: list[Any] = list(cast("Iterable[Any]", tags))
+    for tag in given:
+        if not _is_label(tag, LONGEST_TAG):
+            raise BAD_TAGS(option=option, given=_shown(tag), most=MOST_TAGS, longest=LONGEST_TAG)
+    return counted(option, frozenset(given))
+
+
+def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
+    """Return *tags*, the argument named *option*, if a thread may have so many.
+
+    Raises:
+        InputError: There are too many (`bad-label`).
+    """
+    if len(tags) > MOST_TAGS:
+        raise BAD_TAGS(option=option, given=f"{len(tags)} of them", most=MOST_TAGS, longest=LONGEST_TAG)
+    return tags
+
+
+def _is_label(value: Any, longest: int) -> bool:
+    """Return whether *value* is a text that can be shown in one line, and stored."""
+    # Cc, Cs, Zl and Zp: control characters, lone surrogates, and separators of lines and paragraphs.
+    return (
+        type(value) is str
+        and 1 <= len(value) <= longest
+        and ((value.isascii() and value.isprintable()) or not _BAD.intersection(map(unicodedata.category, value)))
+    )
+
+
+_BAD: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, str):
+        return f"{type(value).__name__}"
+    return f"{value[:40]!a}{'...' if len(value) > 40 else ''} of {len(value)} characters"
+
+
+def new_labels(title: Any, tags: Any) -> Labels | None:
+    """Return the labels that a run is begun with; None if none were given."""
+    if title is None and tags.__class__ is tuple and not tags:  # the defaults
+        return None
+    return Labels(checked_title(title), checked_tags("tags", tags))
+
+
+def with_more(old: Labels, new: Labels) -> Labels:
+    """Return the labels of a thread that has *old* and is begun anew with *new*: their title, and all tags."""
+    return Labels(old.title if new.title is None else new.title, counted("tags", old.tags | new.tags))
+
+
+def labelled(config: RunConfig, labels: Labels) -> events.ThreadLabelled:
+    """Return the event that gives a thread *labels*."""
+    return events.ThreadLabelled(title=labels.title, tags=tuple(sorted(labels.tags)), user=config.user)

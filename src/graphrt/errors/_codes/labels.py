@@ -1,0 +1,47 @@
+"""Errors about finding threads: tenants, titles, tags, and the pages of the inbox."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+BAD_TENANT = ErrorCode(
+    "bad-tenant",
+    InputError,
+    "A tenant must have a name, not {given}.",
+    known="a name is a str of 1 to 64 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _",
+    fix="Give the tenant such a name; if yours cannot be written in these characters, use a hash of it.",
+)
+TENANT_OF_TENANT = BAD_TENANT.variant(
+    "The store is that of the tenant {first!r} already, and has no threads of {tenant!r}.",
+    fix="Make it of the store that the tenants share.",
+)
+BAD_TITLE = ErrorCode(
+    "bad-label",
+    InputError,
+    "{option}= must be a title, not {given}.",
+    known="a title is a str of 1 to {longest} characters without control characters; None takes it away",
+    fix="Shorten the title, or remove the characters.",
+)
+BAD_TAGS = BAD_TITLE.variant(
+    "{option}= must be tags, not {given}.",
+    known="tags are a set or list of at most {most} texts, each of 1 to {longest} characters without control characters",
+    fix='Pass them in a set: {option}={{"urgent"}}.',
+)
+LABELS_WITHOUT_INPUT = BAD_TITLE.variant(
+    "title= and tags= go with an input, and none was given.",
+    fix="Call label() to change the labels of a thread.",
+)
+BAD_TOKEN = ErrorCode(
+    "bad-token",
+    InputError,
+    "after= must be the token of a question, not {given}.",
+    fix="Pass the `token` of the last item of the page before, as it is.",
+)
+STORE_FINDS_NOTHING = ErrorCode(
+    "store-lacks",
+    InputError,
+    "The store cannot {doing}: {store:a_type} has no method `{method}`.",
+    known="titles, tags and the inbox need a store with the methods of `graphrt.stores.Findable`: {methods:names}",
+    fix="Use a store that comes with graphrt, or add the method to yours.",
+)

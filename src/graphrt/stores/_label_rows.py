@@ -1,0 +1,93 @@
+"""How stores write labels and positions into columns: tags as JSON, tokens of the inbox as text.
+
+Shared by the stores that keep rows. Nothing here reads or writes a store.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from graphrt._arguments import is_number
+from graphrt.errors._codes.labels import BAD_TOKEN
+from graphrt.stores.ids import tenant_of
+from graphrt.stores.protocol import Labels
+
+_LONGEST: Final = 10_000
+"""Characters of the longest token that is looked at."""
+
+
+class LabelRow(NamedTuple):
+    """The columns of a thread's labels, besides its number."""
+
+    tenant: str | None
+    title: str | None
+    folded: str | None
+    """The title without upper and lower case, which is searched."""
+    tags: str | None
+    """A JSON list of the tags, sorted; None without tags."""
+
+
+def label_row(thread: str, labels: Labels) -> LabelRow | None:
+    """Return the row of the labels of *thread*; None if there is nothing to keep."""
+    tenant = tenant_of(thread)
+    if tenant is None and labels.title is None and not labels.tags:
+        return None
+    title = labels.title
+    return LabelRow(tenant, title, None if title is None else title.casefold(), dump_tags(labels.tags))
+
+
+def dump_tags(tags: Iterable[str]) -> str | None:
+    """Return *tags* as the text of a column."""
+    listed = sorted(tags)
+    return json.dumps(listed, ensure_ascii=False) if listed else None
+
+
+def load_tags(text: str | None) -> frozenset[str]:
+    """Return the tags that `dump_tags` wrote.
+
+    Raises:
+        ValueError: *text* is something else.
+    """
+    if text is None:
+        return frozenset()
+    found: Any = json.loads(text)
+    if found.__class__ is not list or not all(tag.__class__ is str for tag in found):
+        raise ValueError("not a list of tags")
+    return frozenset(found)
+
+
+class Position(NamedTuple):
+    """The place of a question in the inbox."""
+
+    asked_at: float
+    number: int
+    """Number of the thread, in order of creation."""
+    place: str
+
+
+def to_token(position: Position) -> str:
+    """Return *position* as a text for callers, who pass it back as it is."""
+    return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def from_token(token: Any) -> Position:
+    """Return the position that `to_token` wrote.
+
+    Raises:
+        InputError: *token* is something else (`bad-token`).
+    """
+    if isinstance(token, str) and len(token) <= _LONGEST and token.isascii():
+        try:
+            found: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            asked_at, number, place = found
+        except (ValueError, TypeError, RecursionError):
+            pass
+        else:
+            fits = is_number(asked_at) and isfinite(asked_at) and is_number(number, whole=True)
+            if fits and 0 <= number < 2**62 and isinstance(place, str) and "\0" not in place:
+                return Position(float(asked_at), number, place.encode("utf-8", "replace").decode())
+    raise BAD_TOKEN(given=ascii(token)[:80] if isinstance(token, str) else f"a {type(token).__name__}")

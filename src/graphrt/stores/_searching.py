@@ -1,0 +1,65 @@
+"""The methods of `MemoryStore` that search threads by their labels, and list open questions: all threads are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from graphrt.stores import _refusals
+from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores.ids import check_id
+from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter
+from graphrt.stores.protocol import Head, Labels, Question
+
+NO_LABELS: Final = Labels()
+
+
+class Searching:
+    """The base class of `MemoryStore` with the methods of `Findable`."""
+
+    def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
+        """Return number, head and open questions of all threads with entries, in order of creation."""
+        raise NotImplementedError
+
+    def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
+        """Return head and open questions of *thread*.
+
+        Raises:
+            InputError: There is no such thread.
+        """
+        raise NotImplementedError
+
+    def find(
+        self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[Head]:
+        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
+        most = _refusals.page_size(limit)
+        heads = [head for _, head, _ in self._listed()]
+        if newest_first:
+            heads.reverse()
+        if after is not None:
+            self._standing(check_id(after))
+            names = [head.thread for head in heads]
+            # A thread without entries is not listed, and comes before no other one that is.
+            heads = heads[names.index(after) + 1 :] if after in names else []
+        found = [head for head in heads if wanted.fits(head)]
+        return found if most < 0 else found[:most]
+
+    def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
+        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        most = _refusals.page_size(limit)
+        last = None if after is None else from_token(after)
+        found = [
+            (Position(question.asked_at, number, question.place), head, question)
+            for number, head, questions in self._listed()
+            for question in questions
+            if wanted.fits(head, question)
+        ]
+        found.sort(key=lambda one: one[0])
+        asked = [Asked(head, question, to_token(at)) for at, head, question in found if last is None or at > last]
+        return asked if most < 0 else asked[:most]
+
+    def questions(self, thread: str) -> list[Question]:
+        """Return the open questions of *thread*. See `Findable.questions`."""
+        _, found = self._standing(check_id(thread))
+        return sorted(found, key=lambda question: (question.asked_at, question.place))

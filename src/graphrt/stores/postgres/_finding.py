@@ -1,0 +1,125 @@
+"""The methods of `PostgresStore` that search threads by their labels, and list open questions, with their SQL."""
+
+# ruff: noqa: S608 - what is put into these texts is other constant text
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from graphrt.stores import _refusals
+from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores.ids import check_id
+from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, folded
+from graphrt.stores.postgres import _statements
+from graphrt.stores.postgres._calls import Calls
+from graphrt.stores.postgres._texts import to_bytes, to_text
+from graphrt.stores.protocol import Head, Question
+
+_QUESTION: Final = "asked_at, expires_at, stale, kind, place, graph, node, body"
+_QUESTIONS: Final = f"SELECT {_QUESTION} FROM {{s}}.question WHERE no = %s ORDER BY asked_at, place"
+
+
+def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[Any]]:
+    """Return the statement that lists threads, which takes a position and a limit at its end, and its parameters."""
+    text, values = _statements.HEADS, list[Any]()
+    # starts_with and not LIKE: wildcards in a prefix are ordinary characters.
+    for condition, value in (
+        (" AND label.tenant = %s", wanted.tenant),
+        (" AND label.tags @> %s::text[]", sorted(wanted.tags) or None),
+        (" AND status = %s", wanted.status),
+        (" AND thread.graph = %s", None if wanted.graph is None else to_bytes(wanted.graph)),
+        (" AND starts_with(id, %s)", wanted.prefix),
+        (" AND strpos(folded, %s) > 0", None if wanted.title is None else folded(wanted.title)),
+        (" AND updated_at >= %s", wanted.updated_after),
+        (" AND updated_at < %s", wanted.updated_before),
+    ):
+        if value is not None:
+            text += condition
+            values.append(value)
+    # Of the two equal numbers, the one that is indexed together with the tenant gives the order.
+    leading = "label.no" if wanted.tenant is not None else "thread.no"
+    sign, order = ("<", " DESC") if newest_first else (">", "")
+    return f"{text} AND {leading} {sign} %s ORDER BY {leading}{order} LIMIT %s", values
+
+
+def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
+    """Return the statement that lists open questions, which takes a position and a limit at its end."""
+    texts, values = list[str](), list[Any]()
+    for condition, value in (
+        ("q.tenant = %s", wanted.tenant),
+        ("q.kind = %s", wanted.kind),
+        ("q.graph = %s", None if wanted.graph is None else to_bytes(wanted.graph)),
+        ("q.node = %s", None if wanted.node is None else to_bytes(wanted.node)),
+        (
+            "EXISTS (SELECT FROM {s}.label t WHERE t.no = q.no AND t.tags @> %s::text[])",
+            sorted(wanted.tags) or None,
+        ),
+    ):
+        if value is not None:
+            texts.append(condition)
+            values.append(value)
+    columns = ", ".join(f"q.{name}" for name in _QUESTION.split(", "))
+    page = (
+        "SELECT q.* FROM {s}.question q"
+        f" WHERE {' AND '.join([*texts, '(q.asked_at, q.no, q.place) > (%s, %s, %s)'])}"
+        " ORDER BY q.asked_at, q.no, q.place LIMIT %s"
+    )
+    text = (
+        f"SELECT q.no, {columns}, {_statements.HEAD_COLUMNS} FROM ({page}) q"
+        " JOIN {s}.thread ON thread.no = q.no LEFT JOIN {s}.label ON label.no = q.no"
+        " ORDER BY q.asked_at, q.no, q.place"
+    )
+    return text, values
+
+
+class Searching:
+    """The base class of `PostgresStore` with the methods of `Findable`."""
+
+    _calls: Calls
+
+    def _head(self, thread: str) -> tuple[Head, int]:
+        raise NotImplementedError
+
+    def find(
+        self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[Head]:
+        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
+        most = _refusals.page_size(limit)
+        last = 2**62 if newest_first else 0
+        if after is not None:
+            last = self._head(check_id(after))[1]
+        if not _fit(wanted.status, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags):
+            return []
+        text, values = find_text(wanted, newest_first=newest_first)
+        rows = self._calls.ask("find threads", text, [*values, last, None if most < 0 else most]).fetchall()
+        return [_statements.to_head(row[0], row[1:]) for row in rows]
+
+    def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
+        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        most = _refusals.page_size(limit)
+        last = Position(float("-inf"), 0, "") if after is None else from_token(after)
+        if not _fit(wanted.kind, wanted.tenant, *wanted.tags):
+            return []
+        text, values = inbox_text(wanted)
+        values += [last.asked_at, last.number, to_bytes(last.place), None if most < 0 else most]
+        found: list[Asked] = []
+        for no, *row in self._calls.ask("list open questions", text, values).fetchall():
+            question = _question(row[:8])
+            head = _statements.to_head(row[8], tuple(row[9:]))
+            found.append(Asked(head, question, to_token(Position(question.asked_at, no, question.place))))
+        return found
+
+    def questions(self, thread: str) -> list[Question]:
+        """Return the open questions of *thread*. See `Findable.questions`."""
+        rows = self._calls.ask(f"list questions of thread {thread!r}", _QUESTIONS, [self._head(thread)[1]]).fetchall()
+        return [_question(row) for row in rows]
+
+
+def _question(row: Any) -> Question:
+    asked_at, expires_at, stale, kind, place, graph, node, body = row
+    return Question(to_text(place), kind, to_text(node), to_text(graph), asked_at, expires_at, stale, body)
+
+
+def _fit(*texts: str | None) -> bool:
+    """Return whether the server accepts *texts* as parameters. No row can match one that it would refuse."""
+    return all(text is None or (_refusals.encodes(text) and "\0" not in text) for text in texts)

@@ -1,0 +1,188 @@
+"""The methods of `SqliteStore` that search threads by their labels, and list open questions, with their SQL.
+
+The rows that they search are written by `_labels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt.errors._codes.databases import ROW_DAMAGED
+from graphrt.stores import _refusals
+from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores.ids import check_id
+from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, folded
+from graphrt.stores.protocol import Head, Question
+from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite._labels import QUESTION
+from graphrt.stores.sqlite._ownership import Holding
+from graphrt.stores.sqlite._rows import head
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_QUESTIONS: Final = f"SELECT {QUESTION} FROM question WHERE no = ? ORDER BY asked_at, place"  # noqa: S608
+_RARE: Final = 2_000
+"""Threads with a tag up to which the inbox begins with them, and not with the oldest question."""
+_COUNT_TAG: Final = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE name = ? LIMIT ?)"
+
+
+def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[Any]]:
+    """Return the statement that lists threads without paging, and its parameters. It ends before `AND`."""
+    texts, values = ["seq > 0"], list[Any]()
+
+    def also(text: str, *given: Any) -> None:
+        texts.append(text)
+        values.extend(given)
+
+    if wanted.tenant is not None:
+        also("label.tenant = ?", wanted.tenant)
+    tags = sorted(wanted.tags)
+    # The first tag leads: its rows are in the order of creation. An INNER JOIN on purpose, which SQLite may reorder.
+    source = reading.FROM if wanted.tenant is None and wanted.title is None else reading.FROM.replace("LEFT ", "")
+    if tags:
+        source = "tag CROSS JOIN thread ON thread.no = tag.no LEFT JOIN label ON label.no = tag.no"
+        also("tag.name = ?", tags[0])
+    for tag in tags[1:]:
+        also("EXISTS (SELECT 1 FROM tag AS other WHERE other.name = ? AND other.no = thread.no)", tag)
+    if wanted.status is not None:
+        also("status = ?", wanted.status)
+    if wanted.graph is not None:
+        also("graph = ?", wanted.graph)
+    if wanted.prefix is not None:
+        also("substr(id, 1, length(?)) = ?", wanted.prefix, wanted.prefix)
+    if wanted.title is not None:
+        also("instr(folded, ?) > 0", folded(wanted.title))
+    if wanted.updated_after is not None:
+        also("updated_at >= ?", wanted.updated_after)
+    if wanted.updated_before is not None:
+        also("updated_at < ?", wanted.updated_before)
+    # The number that leads is the one of the index that the rows are read from in order.
+    leading = "tag.no" if tags else "label.no" if wanted.tenant is not None else "thread.no"
+    text = f"SELECT {reading.COLUMNS} FROM {source} WHERE {' AND '.join(texts)}"  # noqa: S608 - own names
+    return (
+        f"{text} AND {leading} {'<' if newest_first else '>'} ? ORDER BY {leading}{' DESC' * newest_first} LIMIT ?",
+        values,
+    )
+
+
+def inbox_text(wanted: QuestionFilter, *, rare: str | None) -> tuple[str, list[Any]]:
+    """Return the statement that lists open questions after a position, and the parameters of the filters.
+
+    Args:
+        wanted: The filters.
+        rare: A tag of few threads, which the statement begins with; None begins with the oldest question.
+    """
+    texts, values = list[str](), list[Any]()
+
+    def also(text: str, *given: Any) -> None:
+        texts.append(text)
+        values.extend(given)
+
+    if wanted.tenant is not None:
+        also("q.tenant = ?", wanted.tenant)
+    for name in ("kind", "graph", "node"):
+        if getattr(wanted, name) is not None:
+            also(f"q.{name} = ?", getattr(wanted, name))
+    for tag in sorted(wanted.tags):
+        if tag == rare:
+            also("q.no IN (SELECT no FROM tag WHERE name = ?)", tag)
+        else:
+            also("EXISTS (SELECT 1 FROM tag WHERE name = ? AND no = +q.no)", tag)
+    index = "" if rare is not None else f"INDEXED BY question_{'asked' if wanted.tenant is None else 'tenant'}"
+    columns = ", ".join(f"q.{name.strip()}" for name in QUESTION.split(","))
+    # The threads are read last, for the questions of the page alone.
+    page = (
+        f"SELECT rowid AS at, no, asked_at, place FROM question AS q {index}"  # noqa: S608 - own names
+        f" WHERE {' AND '.join([*texts, '(q.asked_at, q.no, q.place) > (?, ?, ?)'])}"
+        " ORDER BY q.asked_at, q.no, q.place LIMIT ?"
+    )
+    text = (
+        f"SELECT {columns}, {reading.THREADS_COLUMNS} FROM ({page}) AS page JOIN question AS q ON q.rowid = page.at"  # noqa: S608
+        " JOIN thread ON thread.no = page.no LEFT JOIN label ON label.no = page.no"
+        " ORDER BY page.asked_at, page.no, page.place"
+    )
+    return text, values
+
+
+def question_of(thread: str, row: Sequence[Any]) -> Question:
+    """Return the question of the columns *row*.
+
+    Raises:
+        StoreError: One of them has a wrong type.
+    """
+    place, kind, node, graph, asked_at, expires_at, stale, body = row
+    texts = all(text.__class__ is str for text in (place, kind, node, graph))
+    if (
+        not texts
+        or body.__class__ is not bytes
+        or asked_at.__class__ not in (int, float)
+        or expires_at.__class__ not in (int, float, type(None))
+        or stale not in (0, 1)
+    ):
+        raise ROW_DAMAGED(
+            of=thread,
+            problem="a question that is listed is not what was written",
+            found=repr(row)[:60],
+            thread=thread,
+            seq=None,
+            fix="Call reindex() on the runtime of its graph.",
+        )
+    return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)
+
+
+class Searching(Holding):
+    """The base class of `SqliteStore` with the methods of `Findable`."""
+
+    def find(
+        self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[Head]:
+        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
+        most = _refusals.page_size(limit)
+        texts = (wanted.status, wanted.graph, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags)
+        fits = all(text is None or _refusals.encodes(text) for text in texts)
+        text, values = find_text(wanted, newest_first=newest_first)
+
+        def work(db: Connection) -> list[Head]:
+            last = 2**62 if newest_first else 0
+            if after is not None:
+                last = self._there(db, check_id(after))[0].no
+            found = db.execute(text, (*values, last, most)).fetchall() if fits else []
+            rows = [reading.row_of(row) for row in found]
+            return [head(row, owned=self._lives(row)) for row in rows]
+
+        return self._file.read(work)
+
+    def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
+        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        most = _refusals.page_size(limit)
+        last = Position(float("-inf"), 0, "") if after is None else from_token(after)
+        texts = (wanted.kind, wanted.tenant, wanted.graph, wanted.node, *wanted.tags)
+        fits = all(text is None or _refusals.encodes(text) for text in texts)
+
+        def work(db: Connection) -> list[Asked]:
+            if not fits:
+                return []
+            counts = {tag: db.execute(_COUNT_TAG, (tag, _RARE + 1)).fetchall()[0][0] for tag in wanted.tags}
+            rare = min(counts, key=counts.__getitem__, default=None)
+            text, values = inbox_text(wanted, rare=rare if rare is not None and counts[rare] <= _RARE else None)
+            found: list[Asked] = []
+            for told in db.execute(text, (*values, *last, most)).fetchall():
+                row = reading.row_of(told[8:])
+                question = question_of(row.id, told[:8])
+                token = to_token(Position(question.asked_at, row.no, question.place))
+                found.append(Asked(head(row, owned=self._lives(row)), question, token))
+            return found
+
+        return self._file.read(work)
+
+    def questions(self, thread: str) -> list[Question]:
+        """Return the open questions of *thread*. See `Findable.questions`."""
+        check_id(thread)
+
+        def work(db: Connection) -> list[Question]:
+            no = self._there(db, thread)[0].no
+            return [question_of(thread, row) for row in db.execute(_QUESTIONS, (no,)).fetchall()]
+
+        return self._file.read(work)

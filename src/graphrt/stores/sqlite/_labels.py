@@ -1,0 +1,97 @@
+"""SQL of the SQLite store that writes labels and open questions of threads.
+
+    label      one row for each thread with a tenant, title or tags
+    tag        one row for each tag of a thread
+    question   one row for each open question
+
+A thread without labels and questions has no row here, and a commit that changes neither writes none. The functions run
+on an open connection, inside a transaction of the caller. What searches by these rows is in `_finding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from graphrt.stores._label_rows import LabelRow, label_row, load_tags
+from graphrt.stores.ids import tenant_of
+from graphrt.stores.protocol import Labels, Question
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_PUT_LABEL: Final = (
+    "INSERT INTO label(no, tenant, title, folded, tags) VALUES (?, ?, ?, ?, ?) ON CONFLICT(no) DO UPDATE SET"
+    " tenant = excluded.tenant, title = excluded.title, folded = excluded.folded, tags = excluded.tags"
+)
+_FORGET_LABEL: Final = "DELETE FROM label WHERE no = ?"
+_TAGS: Final = "SELECT tags FROM label WHERE no = ?"
+_PUT_TAG: Final = "INSERT INTO tag(name, no) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_FORGET_TAG: Final = "DELETE FROM tag WHERE name = ? AND no = ?"
+_FORGET_TAGS: Final = "DELETE FROM tag WHERE no = ?"
+QUESTION: Final = "place, kind, node, graph, asked_at, expires_at, stale, body"
+_PUT_QUESTION: Final = (
+    f"INSERT INTO question(no, tenant, {QUESTION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - own names
+    " ON CONFLICT(no, place) DO UPDATE SET kind = excluded.kind, node = excluded.node, graph = excluded.graph,"
+    " expires_at = excluded.expires_at, stale = excluded.stale, body = excluded.body"
+)
+_PLACES: Final = "SELECT place FROM question WHERE no = ?"
+_FORGET_QUESTION: Final = "DELETE FROM question WHERE no = ? AND place = ?"
+_FORGET_QUESTIONS: Final = "DELETE FROM question WHERE no = ?"
+
+
+def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
+    """Write the labels of the thread numbered *no*."""
+    old = _tags(db, no)
+    row = label_row(thread, labels)
+    if row is None:
+        db.execute(_FORGET_LABEL, (no,))
+    else:
+        db.execute(_PUT_LABEL, (no, *row))
+    for tag in old - labels.tags:
+        db.execute(_FORGET_TAG, (tag, no))
+    for tag in sorted(labels.tags - old):
+        db.execute(_PUT_TAG, (tag, no))
+
+
+def put_tenant(db: Connection, no: int, tenant: str) -> None:
+    """Write the tenant of a thread that is created."""
+    db.execute(_PUT_LABEL, (no, *LabelRow(tenant, None, None, None)))
+
+
+def _tags(db: Connection, no: int) -> frozenset[str]:
+    found = db.execute(_TAGS, (no,)).fetchall()
+    return load_tags(found[0][0]) if found else frozenset()
+
+
+def put_questions(db: Connection, no: int, thread: str, questions: Sequence[Question]) -> None:
+    """Write all open questions of the thread numbered *no*, in place of those that are listed."""
+    there = {question.place for question in questions}
+    for (place,) in db.execute(_PLACES, (no,)).fetchall():
+        if place not in there:
+            db.execute(_FORGET_QUESTION, (no, place))
+    tenant = tenant_of(thread)
+    for question in questions:
+        db.execute(_PUT_QUESTION, (no, tenant, *question))
+
+
+def forget(db: Connection, no: int) -> None:
+    """Remove labels and questions of the thread numbered *no*."""
+    try:
+        for tag in _tags(db, no):
+            db.execute(_FORGET_TAG, (tag, no))
+    except (ValueError, TypeError):  # the row was damaged; this way takes longer
+        db.execute(_FORGET_TAGS, (no,))
+    db.execute(_FORGET_LABEL, (no,))
+    db.execute(_FORGET_QUESTIONS, (no,))
+
+
+def duplicate(db: Connection, no: int, to: int, thread: str) -> None:
+    """Copy labels and questions of the thread numbered *no* to *thread*, which is numbered *to*."""
+    found = db.execute("SELECT title, tags FROM label WHERE no = ?", (no,)).fetchall()
+    if found:
+        put_labels(db, to, thread, Labels(found[0][0], load_tags(found[0][1])))
+    db.execute(
+        f"INSERT INTO question(no, tenant, {QUESTION}) SELECT ?, ?, {QUESTION} FROM question WHERE no = ?",  # noqa: S608
+        (to, tenant_of(thread), no),
+    )

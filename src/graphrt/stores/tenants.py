@@ -1,0 +1,297 @@
+"""TenantStore: the threads of one tenant in a store that several tenants share.
+
+A tenant's thread `order-7` is the thread `acme~order-7` of the shared store. Every call maps ids on the way in, and
+heads, claims and errors on the way out. So another tenant's thread is not hidden by a check that could be forgotten: no
+id that can be given names it, and it is unknown here as any other thread that does not exist (decision 0151).
+
+Only this mapping belongs here. The form of ids is in `ids`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final, TypeVar, final
+
+from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors._codes.labels import TENANT_OF_TENANT
+from graphrt.stores import _refusals
+from graphrt.stores.ids import BETWEEN, LONGEST, check_id, check_tenant
+from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status, Store
+from graphrt.stores.verbs import StoreVerbs, delete_many, scrub
+
+__all__ = ["TenantStore"]
+
+T = TypeVar("T")
+
+
+class _Claim(Claim):
+    """A claim of the shared store, under the id that the tenant knows."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Claim, head: Head) -> None:
+        super().__init__(head, inner.lease_s)
+        self.inner: Final = inner
+
+
+@final
+class TenantStore(StoreVerbs):
+    """The threads of one tenant in a store that tenants share: it sees, lists, claims, copies and deletes no others.
+
+    Two tenants may have threads with equal ids. Closing it releases its claims. The shared store stays open, unless
+    `open_store` opened it for this tenant alone.
+
+    Args:
+        store: The shared store. An `EncryptedStore` belongs inside and not around: bodies are then bound to the tenant.
+        tenant: 1 to 64 of the characters that ids have.
+
+    Raises:
+        InputError: *tenant* is not such a name, or *store* is a tenant's already (`bad-tenant`).
+    """
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self.tenant: Final = check_tenant(tenant)
+        """The tenant whose threads it has."""
+        if isinstance(store, TenantStore):
+            raise TENANT_OF_TENANT(tenant=tenant, first=store.tenant)
+        self.durable: bool = store.durable
+        self.blocking: bool = store.blocking
+        self.encrypted: bool = bool(getattr(store, "encrypted", False))
+        self._store: Final = store
+        self._prefix: Final = f"{tenant}{BETWEEN}"
+        self._held: Final[dict[int, _Claim]] = {}
+        """Claims that callers got and have not released, by their `id()`."""
+        self._closed = False
+        self.closes_shared: bool = False
+        """Whether closing it closes the shared store too."""
+
+    @property
+    def _wrapped(self) -> Store:
+        return self._store
+
+    def __repr__(self) -> str:
+        return f"<TenantStore of {self.tenant!r} over {self._store!r}>"
+
+    # ------------------------------------------------------------------------------------------------------ mapping
+
+    def shared_id(self, thread: str) -> str:
+        """Return the id that the thread has in the shared store.
+
+        Raises:
+            InputError: *thread* is not a valid id (`bad-thread`); one that names a tenant is not.
+        """
+        if type(thread) is str and (BETWEEN in thread or len(thread) > LONGEST):
+            thread = thread.replace(BETWEEN, "/")  # refused below as a character that no id has
+        return self._prefix + check_id(thread)
+
+    def _own(self, head: Head) -> Head:
+        return head._replace(thread=head.thread.removeprefix(self._prefix))
+
+    def _mapped(self, call: Callable[[], T]) -> T:
+        """Return the result of *call*; its errors name threads as the tenant does."""
+        if self._closed:
+            raise _refusals.closed(f"The store of the tenant {self.tenant!r}")
+        try:
+            return call()
+        except GraphrtError as error:
+            self._rename(error)
+            raise
+
+    def _rename(self, error: GraphrtError) -> None:
+        told = error.__dict__
+        for name, value in told.items():
+            if isinstance(value, str):
+                told[name] = value.replace(self._prefix, "")
+        error.args = tuple(arg.replace(self._prefix, "") if isinstance(arg, str) else arg for arg in error.args)
+
+    def _inner(self, claim: Claim) -> Claim:
+        if not isinstance(claim, _Claim):
+            raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
+        return claim.inner
+
+    # ------------------------------------------------------------------------------------------------------- owning
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
+        shared = self.shared_id(thread)
+        inner = self._mapped(lambda: self._store.claim(shared, create=create, lease_s=lease_s, at=at))
+        claim = _Claim(inner, self._own(inner.head))
+        self._held[id(claim)] = claim
+        return claim
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        """Restart the leases of *claims*. See `Store.renew`."""
+        own = [claim.inner for claim in claims if isinstance(claim, _Claim)]
+        if self._closed:
+            return  # the claims are void
+        self._mapped(lambda: self._store.renew(own))
+
+    def release(self, claim: Claim) -> None:
+        """Release the thread. See `Store.release`."""
+        if isinstance(claim, _Claim) and not self._closed:  # `close` releases all claims by itself
+            self._mapped(lambda: self._store.release(claim.inner))
+            self._held.pop(id(claim), None)
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        """Write all of *commit* or nothing. See `Store.commit`."""
+        inner = self._inner(claim)
+        self._mapped(lambda: self._store.commit(inner, commit))
+        if commit.release:
+            self._held.pop(id(claim), None)
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        inner = self._inner(claim)
+        return self._mapped(lambda: self._store.prune(inner, upto, keep_blobs=keep_blobs))
+
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        inner = self._inner(claim)
+        self._mapped(
+            lambda: self._store.erase(
+                inner, commit, records=records, snapshots_after=snapshots_after, keep_blobs=keep_blobs
+            )
+        )
+        if commit.release:
+            self._held.pop(id(claim), None)
+
+    # ------------------------------------------------------------------------------------------------------ reading
+
+    def head(self, thread: str) -> Head:
+        """Return the head of *thread*. See `Store.head`."""
+        shared = self.shared_id(thread)
+        return self._own(self._mapped(lambda: self._store.head(shared)))
+
+    def heads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the tenant's threads with at least one entry. See `Store.heads`."""
+        last = None if after is None else self.shared_id(after)
+        found = self._mapped(
+            lambda: self._store.heads(
+                status=status,
+                graph=graph,
+                prefix=self._prefix + (prefix or ""),
+                updated_before=updated_before,
+                after=last,
+                limit=limit,
+            )
+        )
+        return [self._own(head) for head in found]
+
+    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
+        shared = self.shared_id(thread)
+        found = self._mapped(lambda: self._store.load(shared, upto=upto))
+        return found._replace(head=self._own(found.head))
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """Return an iterator over the records of *thread*, in order. See `Store.records`."""
+        shared = self.shared_id(thread)
+        found = self._mapped(lambda: self._store.records(shared, after=after, upto=upto))
+        return self._read(found)
+
+    def _read(self, found: Iterator[Record]) -> Iterator[Record]:
+        try:
+            yield from found
+        except GraphrtError as error:
+            self._rename(error)
+            raise
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        """Return those of the named blobs that exist. See `Store.blobs`."""
+        shared = self.shared_id(thread)
+        return self._mapped(lambda: self._store.blobs(shared, names))
+
+    # ------------------------------------------------------------------------------------------------------ finding
+
+    def find(
+        self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[Head]:
+        """Return the heads of the tenant's threads that *wanted* lets pass. See `Findable.find`."""
+        store = finder(self._store, "find")
+        last = None if after is None else self.shared_id(after)
+        prefix = None if wanted.prefix is None else self._prefix + wanted.prefix
+        mine = wanted._replace(tenant=self.tenant, prefix=prefix)
+        found = self._mapped(lambda: store.find(mine, after=last, newest_first=newest_first, limit=limit))
+        return [self._own(head) for head in found] if wanted.tenant in (None, self.tenant) else []
+
+    def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
+        """Return the open questions of the tenant's threads that *wanted* lets pass. See `Findable.inbox`."""
+        store = finder(self._store, "inbox")
+        mine = wanted._replace(tenant=self.tenant)
+        found = self._mapped(lambda: store.inbox(mine, after=after, limit=limit))
+        own = wanted.tenant in (None, self.tenant)
+        return [one._replace(head=self._own(one.head)) for one in found] if own else []
+
+    def questions(self, thread: str) -> list[Question]:
+        """Return the open questions of *thread*. See `Findable.questions`."""
+        store = finder(self._store, "questions")
+        shared = self.shared_id(thread)
+        return self._mapped(lambda: store.questions(shared))
+
+    # ------------------------------------------------------------------------------------------------ whole threads
+
+    def delete(self, thread: str) -> None:
+        """Delete the thread with everything stored of it. See `Store.delete`."""
+        shared = self.shared_id(thread)
+        self._mapped(lambda: self._store.delete(shared))
+
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        """Delete those of *threads* that have no owner. See `StoreVerbs.delete_many`."""
+        shared = [self.shared_id(thread) for thread in threads]
+        gone = self._mapped(lambda: delete_many(self._store, shared, updated_before=updated_before))
+        return [thread.removeprefix(self._prefix) for thread in gone]
+
+    def copy(self, thread: str, to: str, *, at: float) -> None:
+        """Copy the thread with everything stored of it to the tenant's id *to*. See `Store.copy`."""
+        shared, other = self.shared_id(thread), self.shared_id(to)
+        self._mapped(lambda: self._store.copy(shared, other, at=at))
+
+    def _make_room(self) -> bool:
+        make: Any = getattr(self._store, "_make_room", bool)
+        return bool(make())
+
+    def _tidy(self) -> None:
+        tidy: Any = getattr(self._store, "_tidy", bool)
+        tidy()
+
+    def _scrub(self) -> list[str]:
+        return self._mapped(lambda: scrub(self._store))
+
+    def _blob_names(self, thread: str) -> list[str]:
+        names: Any = getattr(self._store, "_blob_names", None)
+        shared = self.shared_id(thread)
+        return [] if names is None else self._mapped(lambda: names(shared))
+
+    # ------------------------------------------------------------------------------------------------------ closing
+
+    def close(self) -> None:
+        """Release all claims that this object gave, and close the shared store if it is this object's alone."""
+        if self._closed:
+            return
+        self._closed = True
+        held = list(self._held.values())
+        self._held.clear()
+        for claim in held:
+            with suppress(StoreError):  # it cannot be released now: its lease runs out by itself
+                self._store.release(claim.inner)
+        if self.closes_shared:
+            self._store.close()

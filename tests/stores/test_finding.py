@@ -1,0 +1,282 @@
+"""Indexes that listings and the inbox use, files and schemas of version 1, and stores without the methods to search."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from tests.stores.support import AT, claimed, entry, pragma
+from tests.threads.support import ask, line, note
+
+from graphrt import Runtime
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import Commit, EncryptedStore, Labels, MemoryStore, Question, QuestionFilter, ThreadFilter
+from graphrt.stores.sqlite import SqliteStore, _finding
+from graphrt.stores.sqlite import _schema as schema
+
+from . import postgres_server
+from .postgres_support import sql
+
+GRAPH = line(("a", note("a")), ("b", ask("ok?")))
+WANTED = [
+    (QuestionFilter(), None, "question_asked"),
+    (QuestionFilter(kind="approval", node="n", graph="g"), None, "question_asked"),
+    (QuestionFilter(tenant="acme"), None, "question_tenant"),
+    (QuestionFilter(tenant="acme", tags=frozenset({"x"})), None, "question_tenant"),
+    (QuestionFilter(tags=frozenset({"x"})), "x", "sqlite_autoindex_question_1"),
+]
+
+
+def plan(store, text, values):
+    found = store._file.connection().execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
+    return [row[3] for row in found]
+
+
+@pytest.mark.parametrize(("wanted", "rare", "index"), WANTED)
+def test_a_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        text, values = _finding.inbox_text(wanted, rare=rare)
+        steps = plan(store, text, [*values, AT, 0, "", 10])
+
+    assert any(step.startswith("SEARCH q ") and index in step for step in steps)
+    assert not any(step.startswith("SCAN ") and "page" not in step for step in steps)
+    inner = steps[: steps.index("SCAN page")]
+    assert (rare is not None) == any("ORDER BY" in step for step in inner)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (ThreadFilter(tenant="acme", status="failed"), "label_tenant"),
+        (ThreadFilter(tags=frozenset({"x", "y"}), title="z"), "PRIMARY KEY (name=?"),
+        (ThreadFilter(tags=frozenset({"x"}), tenant="acme"), "PRIMARY KEY (name=?"),
+        (ThreadFilter(graph="g"), "INTEGER PRIMARY KEY (rowid"),
+    ],
+)
+def test_a_page_of_threads_is_read_from_an_index(tmp_path, wanted, index, newest_first):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        text, values = _finding.find_text(wanted, newest_first=newest_first)
+        steps = plan(store, text, [*values, 5, 10])
+
+    assert index in steps[0]
+    assert not any("ORDER BY" in step or step.startswith("SCAN") for step in steps)
+
+
+@pytest.mark.needs("psycopg")
+@pytest.mark.slow
+def test_the_server_reads_pages_from_an_index(request):
+    from graphrt.stores import PostgresStore
+    from graphrt.stores.postgres import _finding as finding
+
+    url = postgres_server.fresh_url(request.config)
+    with PostgresStore(url) as store:
+        claimed(store)
+        sql(
+            url,
+            "INSERT INTO {s}.question SELECT n, n, NULL, false, CASE WHEN n % 10 = 0 THEN 'acme' END, 'question',"
+            " 'p', 'g', 'n', 'b' FROM generate_series(100, 20100) n",
+        )
+        sql(
+            url,
+            "INSERT INTO {s}.label SELECT n, 'tenant' || n % 400, NULL, NULL, '{x}' FROM generate_series(100, 20100) n",
+        )
+        sql(url, "INSERT INTO {s}.label SELECT n, NULL, NULL, NULL, '{rare}' FROM generate_series(30000, 30010) n")
+        sql(
+            url,
+            "INSERT INTO {s}.thread (seq, first, epoch, token, generation, created_at, updated_at, lease_until, held_since,"
+            " fence, id, status, graph, holder) SELECT 1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't' || n, 'completed', 'g',"
+            " '' FROM generate_series(2, 40000) n",
+        )
+        sql(url, "ANALYZE")
+
+        def steps(told):
+            text, values = told
+            with store._link.lend() as connection:
+                rows = connection.execute(b"EXPLAIN " + store._link.named(text), values).fetchall()
+            return "\n".join(row[0] for row in rows)
+
+        def inbox(**wanted):
+            text, values = finding.inbox_text(QuestionFilter(**wanted))
+            return steps((text, [*values, 200.0, 0, b"", 10]))
+
+        def find(**wanted):
+            text, values = finding.find_text(ThreadFilter(**wanted), newest_first=False)
+            return steps((text, [*values, 0, 10]))
+
+        assert "question_asked" in inbox()
+        assert "question_asked" in inbox(kind="question")
+        assert "question_tenant" in inbox(tenant="acme")
+        assert "label_tags" in find(tags=frozenset({"rare"}))
+        assert "label_tenant" in find(tenant="tenant7")
+    postgres_server.drop(url)
+
+
+# -- files and schemas of version 1 ------------------------------------------------------------------------------------
+
+
+def older(path, monkeypatch):
+    """A file of schema version 1, with a thread."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        db = sqlite3.connect(path)
+        schema.migrate(db, str(path))
+        db.execute("INSERT INTO thread VALUES (1, 't', 1, 1, 3, 0, 'completed', 'g', ?, ?, NULL, NULL)", (AT, AT))
+        db.execute("INSERT INTO record VALUES (?, 1, x'31', x'')", (schema.SPAN + 1,))
+        db.commit()
+        db.close()
+    assert pragma(path, "user_version") == 1
+
+
+def test_a_file_of_version_1_gets_the_tables_and_keeps_its_threads(tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    older(path, monkeypatch)
+    with SqliteStore(path) as store:
+        (head,) = store.find(ThreadFilter())
+        assert (head.thread, head.epoch, head.tenant, head.title, head.tags) == ("t", 3, None, None, frozenset())
+        assert store.inbox(QuestionFilter()) == store.questions("t") == []
+        claim = store.claim("t", create=False, lease_s=60, at=AT)
+        store.commit(claim, Commit(1, AT, [entry(2)], labels=Labels("A title", frozenset({"x"}))))
+        assert store.find(ThreadFilter(tags=frozenset({"x"})))[0].title == "A title"
+    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
+
+
+def test_a_migration_that_fails_leaves_version_1(tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    older(path, monkeypatch)
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE question(theirs)")  # the last table that the migration makes
+    db.commit()
+    db.close()
+    before = sqlite3.connect(path).execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+
+    with pytest.raises(StoreError):
+        SqliteStore(path)
+    assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master ORDER BY name").fetchall() == before
+    assert pragma(path, "user_version") == 1
+
+
+def test_a_plain_thread_has_no_row_besides_its_own(tmp_path):
+    path = tmp_path / "runs.db"
+    with Runtime(line(("a", note("a"))), store=f"sqlite:///{path}") as runtime:
+        runtime.run({}, thread="t")
+    db = sqlite3.connect(path)
+    assert [db.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("label", "tag", "question")] == [
+        (0,)
+    ] * 3
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("tags", "no json"), ("tags", '{"a": 1}'), ("tags", "[1]"), ("tags", b"x"), ("title", 7.5)]
+)
+def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
+    path = tmp_path / "runs.db"
+    with SqliteStore(path) as store:
+        claim = store.claim("t", create=True, lease_s=60, at=AT)
+        store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("A", frozenset({"x"})), release=True))
+        with sqlite3.connect(path) as db:
+            db.execute(f"UPDATE label SET {column} = ?", (value,))
+        db.close()
+        if isinstance(value, float):  # the column's affinity makes it a text
+            assert store.head("t").title == "7.5"
+            return
+        with pytest.raises(StoreError) as caught:
+            store.head("t")
+        assert caught.value.code == "store-damaged"
+        store.delete("t")
+        assert store.find(ThreadFilter()) == store.find(ThreadFilter(tags=frozenset({"x"}))) == []
+
+
+def test_a_question_that_was_damaged_is_named(tmp_path):
+    path = tmp_path / "runs.db"
+    with Runtime(GRAPH, store=f"sqlite:///{path}") as runtime:
+        runtime.run({}, thread="t")
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE question SET body = 'text'")
+        db.close()
+        with pytest.raises(StoreError) as caught:
+            runtime.inbox()
+        assert (caught.value.code, caught.value.thread) == ("store-damaged", "t")
+
+
+def test_what_cannot_be_stored_is_refused_as_a_whole(tmp_path):
+    question = Question("p", "question", "n", "g", AT, None, False, b"b")
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = claimed(store)
+        for words in (
+            {"labels": Labels("\ud800")},
+            {"labels": Labels("nul\0")},
+            {"labels": Labels(None, frozenset({"\ud800"}))},
+            {"questions": [question._replace(body={"an": "object"})]},
+            {"questions": [question._replace(node="\ud800")]},
+        ):
+            with pytest.raises(InputError) as caught:
+                store.commit(claim, Commit(1, AT, [entry(2)], **words))
+            assert caught.value.code == "bad-commit"
+        assert store.head("t").seq == 1
+
+
+# -- stores of others --------------------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A store of version 0.1: it has the methods of the protocol alone."""
+
+    def __init__(self, inner):
+        self.durable, self.blocking = inner.durable, inner.blocking
+        for name in (
+            "claim",
+            "renew",
+            "release",
+            "commit",
+            "head",
+            "heads",
+            "load",
+            "records",
+            "blobs",
+            "delete",
+            "copy",
+            "prune",
+            "close",
+        ):
+            setattr(self, name, getattr(inner, name))
+
+
+@pytest.mark.parametrize("wrap", [False, True], ids=["alone", "in a tenant's store"])
+def test_a_store_without_the_methods_keeps_threads_without_labels(wrap):
+    from graphrt.stores import TenantStore
+
+    store = Plain(MemoryStore())
+    runtime = Runtime(GRAPH, store=TenantStore(store, "acme") if wrap else store)
+    runtime.run({}, thread="t")
+    runtime.copy_thread("t", "u")
+    assert [one.thread for one in runtime.threads(status="interrupted", limit=5)] == ["t", "u"]
+    assert runtime.fork("t", to="v") == "v"
+    assert runtime.resume("t", answer="yes").status == "completed"
+
+    for method, call in (
+        ("find", lambda: runtime.run({}, thread="w", title="one")),
+        ("find", lambda: runtime.label("u", title="one")),
+        ("find", lambda: runtime.threads(tags={"x"})),
+        ("find", lambda: runtime.threads(newest_first=True)),
+        ("inbox", runtime.inbox),
+        ("questions", runtime.reindex),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert caught.value.code == "store-lacks"
+        assert f"`{method}`" in caught.value.what
+    assert [one.thread for one in runtime.threads()] == ["t", "u", "v"]
+
+
+def test_an_encrypted_store_around_such_a_store_works_without_labels(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as inner:
+        plain = Plain(inner)
+        runtime = Runtime(GRAPH, store=EncryptedStore(plain, {"k": bytes(range(32))}))
+        runtime.run({}, thread="t")
+        runtime.copy_thread("t", "u")
+        with pytest.raises(InputError) as caught:
+            runtime.run({}, thread="v", tags={"x"})
+        assert caught.value.code == "store-lacks"
+        assert runtime.resume("u", answer="yes").status == "completed"
