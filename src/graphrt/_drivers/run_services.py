@@ -173,7 +173,7 @@ class RunServices:
         self.blocking: bool = False
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
-        """True if each outcome is staged as soon as its task ends, because the store keeps it durably (rule R9)."""
+        """True if each outcome is reported as soon as its task ends: the store keeps it durably (rule R9), or it is shown."""
         self.watcher: RunWatcher | None = None
         """Sees when attempts and calls begin and end; None if no sink wants to."""
         self.timed: bool = False
