@@ -97,6 +97,7 @@ SLOW: Final = (
     "tests/threads/test_untracked.py",
     "tests/threads/test_values.py",
     # They start programs, type checkers among them, or import litellm.
+    "tests/cli/test_terminal.py",
     "docs/how-to/call-a-model.md",
     "docs/how-to/tools.md",
     "tests/errors/test_command.py",

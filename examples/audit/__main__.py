@@ -16,9 +16,9 @@ from examples.audit.journal import Journal
 from examples.audit.offline import OfflineReader
 from examples.audit.options import Options, parse
 from examples.audit.report import Outcome
-from examples.audit.screen import Screen, open_screen
 from examples.audit.state import State
 from graphrt import AgentHarness, GraphrtError, RunResult, Runtime, __version__
+from graphrt.console import Screen, open_screen
 
 THREAD = "audit"
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
+from graphrt.console import size
 from graphrt.events import (
     Entry,
     InterruptRaised,
@@ -133,19 +134,3 @@ def _amount(value: object) -> int:
             return len(value)  # pyright: ignore[reportUnknownArgumentType]  # of anything
         case BaseModel() | _:
             return 1
-
-
-def size(amount: float) -> str:
-    """Bytes for people, in powers of 1,000."""
-    for unit in ("B", "kB", "MB"):
-        if amount < 1_000:
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-        amount /= 1_000
-    return f"{amount:,.1f} GB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    if seconds < 1:
-        return f"{seconds * 1_000:.1f} ms" if seconds < 0.1 else f"{seconds * 1_000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from examples.audit.journal import Row, duration, size
+from examples.audit.journal import Row
 from examples.audit.spdx import FAMILIES, Family, family
 from examples.audit.state import UNKNOWN, State
+from graphrt.console import duration, size
 from graphrt.harness import Usage
 
 

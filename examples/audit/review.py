@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from examples.audit.screen import Screen
+from graphrt.console import Screen
 
 SAYS = {"y": True, "yes": True, "accept": True, "n": False, "no": False, "reject": False, "p": None, "policy": None}
 

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Final
 
-from examples.audit import drawing
-from examples.audit.journal import Row, duration, size
+from examples.audit.journal import Row
 from examples.audit.report import Outcome, by_licence
-from examples.audit.screen import Screen, Segment, cells, fit
 from examples.audit.state import Decision, Finding, State
-from examples.audit.table import Column, layout
 from graphrt import CompiledGraph
+from graphrt.console import Column, Screen, Segment, cells, draw, duration, fit, size, table
 
 _MARKS: Final = {"error": ("✗", "bad"), "warning": ("!", "warn"), "note": ("·", "faint")}
 _NODE: Final = 9
@@ -93,7 +91,7 @@ def show_head(screen: Screen, label: str, policy: str, reader: str) -> None:
 def show_graph(screen: Screen, graph: CompiledGraph[Any, Any]) -> None:
     """Draw the graph."""
     screen.line()
-    for line in drawing.draw(graph, screen.width):
+    for line in draw(graph, screen.width):
         screen.line(*line)
 
 
@@ -197,7 +195,7 @@ def _findings(screen: Screen, found: Sequence[Finding], decisions: dict[str, Dec
 
 def _table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[Segment]], *, hidden: int = 0) -> None:
     screen.line()
-    for line in layout(columns, rows, screen.width):
+    for line in table(columns, rows, screen.width):
         screen.line(*line)
     if hidden:
         paragraph(screen, f"and {hidden} more, in the report", style="faint")

@@ -2,7 +2,7 @@
 
 The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0110 and 0153, docs/explanation/floors.md):
 
-    8 doors     testing
+    8 doors     testing, console, cli
     7 wings     nodes, otel, workers, compat
     6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
@@ -10,40 +10,41 @@ The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0
     3 records   _journal, stores, audit
     2 cores     _engine, harness
     1 plan      _plan, reducers
-    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _forks, _secret
+    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _forks, _secret, _display
 
-Importing it is light and silent: no network, no output, no litellm, and asyncio only once it is needed.
+Importing it is silent, and its names are imported when they are first used. That is light too: no network, no output,
+no litellm, and asyncio only once it is needed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from graphrt._drivers.context import Context
-from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
-from graphrt.errors import (
-    AuditError,
-    ConcurrentUpdateError,
-    ConflictError,
-    DefinitionError,
-    GraphrtError,
-    HarnessError,
-    InputError,
-    LimitError,
-    NodeError,
-    ReplayDivergedError,
-    RouteError,
-    StarvedJoinError,
-    StoreError,
-    UpdateError,
-)
-from graphrt.graph import CompiledGraph, GraphBuilder
-from graphrt.limits import Limits, RetryPolicy
-from graphrt.runtime import RunResult, Runtime, Snapshot, Step
-from graphrt.stores import open_store
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from graphrt._drivers.context import Context
+    from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
+    from graphrt.errors import (
+        AuditError,
+        ConcurrentUpdateError,
+        ConflictError,
+        DefinitionError,
+        GraphrtError,
+        HarnessError,
+        InputError,
+        LimitError,
+        NodeError,
+        ReplayDivergedError,
+        RouteError,
+        StarvedJoinError,
+        StoreError,
+        UpdateError,
+    )
+    from graphrt.graph import CompiledGraph, GraphBuilder
     from graphrt.harness import AgentHarness, Budget, MockHarness, TokenTracker
+    from graphrt.limits import Limits, RetryPolicy
+    from graphrt.runtime import RunResult, Runtime, Snapshot, Step
+    from graphrt.stores import open_store
 
 __version__ = "0.1.0"
 __all__ = [
@@ -87,11 +88,30 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("AgentHarness", "Budget", "MockHarness", "TokenTracker"):  # not every run speaks to a model
-        from graphrt import harness
+_HOMES: Final = {
+    "graphrt._drivers.context": ("Context",),
+    "graphrt.commands": ("DELETE", "END", "START", "UNSET", "Command", "Erased", "Interrupt", "Overwrite", "Send"),
+    "graphrt.graph": ("CompiledGraph", "GraphBuilder"),
+    "graphrt.harness": ("AgentHarness", "Budget", "MockHarness", "TokenTracker"),
+    "graphrt.limits": ("Limits", "RetryPolicy"),
+    "graphrt.runtime": ("RunResult", "Runtime", "Snapshot", "Step"),
+    "graphrt.stores": ("open_store",),
+}
+"""Module of each name; names that are in none of these are errors."""
+_MODULES: Final = frozenset(
+    {"commands", "errors", "events", "graph", "harness", "limits", "migrations", "reducers", "runtime", "stores"}
+)
+"""Modules that are attributes without an import of their own."""
 
-        return getattr(harness, name)
+
+def __getattr__(name: str) -> Any:
+    # At first use (PEP 562, decision 0134): the command line and the completion of a shell import the package only.
+    if name in _MODULES:
+        return import_module(f"graphrt.{name}")
+    if name in __all__:
+        home = next((module for module, names in _HOMES.items() if name in names), "graphrt.errors")
+        found = globals()[name] = getattr(import_module(home), name)  # so that the next use is no call
+        return found
     from graphrt.errors._foreign import PACKAGE
 
     if name in PACKAGE:  # not an AttributeError: of that `from graphrt import ...` keeps no word

@@ -1293,6 +1293,13 @@ class Runtime(Generic[S]):
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        return f"Runtime({self._graph.name!r}, store={type(self.store).__name__ if self.store is not None else None})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks. No thread is read."""
+        return maintenance.shown(self._config)
+
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:

@@ -7,17 +7,16 @@ import json
 from typing import Any, TypedDict
 
 import pytest
-from examples.audit import drawing, report, review, view
+from examples.audit import report, review, view
 from examples.audit.graph import GRAPH
-from examples.audit.journal import Row, duration, size
+from examples.audit.journal import Row
 from examples.audit.offline import OfflineReader
 from examples.audit.policy import PRESETS
 from examples.audit.report import Outcome
-from examples.audit.screen import PlainScreen, cells, fit
 from examples.audit.state import State
-from examples.audit.table import Column, layout
 
 from graphrt import END, START, GraphBuilder
+from graphrt.console import Column, PlainScreen, cells, draw, duration, fit, size, table
 from graphrt.harness import Usage
 
 
@@ -64,7 +63,7 @@ def test_nothing_is_wider_than_the_screen(outcome: Outcome, width: int) -> None:
         log.start()
         log.show(Row(12, "inspect", 300, "packages +300, size +1.2 GB, sources +300", 12.5))
         view.show_verdict(screen, outcome)
-        for line in drawing.draw(GRAPH, width):
+        for line in draw(GRAPH, width):
             screen.line(*line)
 
     shown = lines(width, show)
@@ -85,14 +84,14 @@ def test_tables_drop_the_least_important_column_first() -> None:
     columns = [Column(title="name", least=4), Column(title="detail", rank=1), Column(title="extra", rank=2)]
     rows = [["something", "detailed", "extraordinary"]]
 
-    assert [cells(line[0][0]) if isinstance(line[0], tuple) else 0 for line in layout(columns, rows, 40)[:1]] == [34]
-    assert "extra" not in str(layout(columns, rows, 20))
-    assert "detail" not in str(layout(columns, rows, 10))
-    assert "some…" in str(layout(columns, rows, 5))
+    assert [cells(line[0][0]) if isinstance(line[0], tuple) else 0 for line in table(columns, rows, 40)[:1]] == [34]
+    assert "extra" not in str(table(columns, rows, 20))
+    assert "detail" not in str(table(columns, rows, 10))
+    assert "some…" in str(table(columns, rows, 5))
 
 
 def test_drawing_shows_every_node_and_label() -> None:
-    text = "\n".join(plain(row) for row in drawing.draw(GRAPH, 78))
+    text = "\n".join(plain(row) for row in draw(GRAPH, 78))
 
     assert all(name in text for name in (*GRAPH.nodes, "START", "END"))
     assert all(label in text for label in ("nothing", "clear", "each doubt", "policy", "person", "clean"))
@@ -103,7 +102,7 @@ def test_drawing_of_another_graph_with_a_loop() -> None:
     g.add_edge(START, "a").add_edge("a", "b")
     graph = g.add_conditional_edges("b", lambda state: "done", {"again": "a", "done": END}).compile()
 
-    text = [plain(row).rstrip() for row in drawing.draw(graph, 78)]
+    text = [plain(row).rstrip() for row in draw(graph, 78)]
 
     assert text == ["○ START", "● a ◀───────╮", "● b         │", "├─ again ───╯", "│ done", "◉ END"]
 

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "graphrt"
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-FLOORS, PURE, KIT, WINGS = CONFIG["contracts"]
+FLOORS, PURE, KIT, WINGS, DOORS = CONFIG["contracts"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`import graphrt` is silent, light, and leaves the process as it found it."""
+"""`import graphrt`, and its names, are silent and light, and leave the process as they found it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,12 @@ def watch(event, args):
 sys.addaudithook(watch)
 import warnings
 filters = list(warnings.filters)
-modules_of_graphrt = __import__("graphrt")
+import graphrt
+at_once = sorted(set(sys.modules) - before)
+from graphrt import Context, GraphBuilder, Limits, Runtime, open_store
 import logging, threading, os
 print(json.dumps({
+    "at_once": at_once,
     "new": sorted(set(sys.modules) - before),
     "files": {n: getattr(m, "__file__", None) or "" for n, m in sys.modules.items() if n not in before and "." not in n},
     "touched": touched,
@@ -50,7 +53,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, Any]:
-    """What a fresh interpreter looks like after `import graphrt`."""
+    """What a fresh interpreter looks like after `import graphrt`, and after the names that every program uses."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-B", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60
     )
@@ -58,6 +61,14 @@ def imported() -> dict[str, Any]:
     assert len(done.stdout.splitlines()) == 1, "graphrt printed something"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_import_alone_loads_nothing_but_the_package(imported: dict[str, Any]) -> None:
+    """Names are imported when they are first used: the command line needs none of them to print its help."""
+    names = imported["at_once"]
+
+    assert "graphrt" in names
+    assert [name for name in names if name.startswith(("graphrt.", "pydantic"))] == []
 
 
 def test_import_loads_nothing_heavy(imported: dict[str, Any]) -> None:

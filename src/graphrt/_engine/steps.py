@@ -258,6 +258,15 @@ class Step(Generic[S]):
     def __repr__(self) -> str:
         return f"Step({self.index}, {self.node!r}, {self.outcome!r}, superstep={self.superstep})"
 
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the outcome, and what the task wrote."""
+        from graphrt._display import brief, html_table  # no run needs it
+
+        rows = [("outcome", self.outcome), ("seconds", f"{self.duration_s:.3f}")]
+        rows += [] if self.error is None else [("error", f"{type(self.error).__name__}: {brief(str(self.error))}")]
+        rows += [(f"{name} =", brief(value)) for name, value in (self.update or {}).items()]
+        return html_table(f"Step {self.index}: {self.node!r} in superstep {self.superstep}", rows)
+
 
 _OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any, Final, Literal, TypeVar, overload
 
+from graphrt._display import html_table
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.inspection import info, replay
@@ -112,6 +113,15 @@ def verified(config: RunConfig, *, replayed: bool) -> Verification:
             replay(config, thread)
 
     return verify(the_store(config), further if replayed else None)
+
+
+def shown(config: RunConfig) -> str:
+    """Return what the runtime was made of, as a table for notebooks."""
+    given = {"store": config.store, "harness": config.harness, "deps": config.deps}
+    rows = [(name, type(value).__name__) for name, value in given.items() if value is not None]
+    rows += [("durability", config.durability), ("limits", repr(config.limits))]
+    rows += [] if config.budget is None else [("budget", repr(config.budget))]
+    return html_table(f"Runtime of {config.plan.name!r}", rows)
 
 
 def exported(config: RunConfig, thread: str, to: Any, *, decrypted: bool) -> None:

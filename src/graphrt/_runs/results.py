@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
+from graphrt._display import brief, html_table, state_rows, usage_text
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
@@ -80,6 +81,13 @@ class InterruptInfo:
         return f"InterruptInfo(id={self.id!r}, kind={self.kind!r}, node={self.node!r}, payload={self.payload!r}{stale})"
 
 
+def _shown(usage: events.Usage, interrupts: tuple[InterruptInfo, ...]) -> list[tuple[str, str]]:
+    """Return rows for notebooks: what model calls used, and the open questions."""
+    used_up = usage_text(usage)
+    questions = [(f"asked by {one.node}", brief(one.payload)) for one in interrupts]
+    return [*([("model calls", used_up)] if used_up else []), *questions]
+
+
 def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
     """Return the open questions of a thread in task order; none if it was cancelled, since `retry` asks anew then."""
     if status == "cancelled":
@@ -139,7 +147,14 @@ class RunResult(Generic[S]):
         return plan.spec.output(**{name: getattr(state, name) for name in names_})
 
     def __repr__(self) -> str:
-        return f"RunResult(status={self.status!r}, steps={self.steps}, state={self.state!r})"
+        questions = f", interrupts={self.interrupts!r}" if self.interrupts else ""
+        return f"RunResult(status={self.status!r}, steps={self.steps}, state={self.state!r}{questions})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [("status", self.status), ("supersteps", str(self.steps)), *_shown(self.usage, self.interrupts)]
+        rows += [("warning", text) for text in self.warnings]
+        return html_table(f"Run of {self._plan.name!r}", [*rows, *state_rows(self.state)])
 
 
 @final
@@ -202,6 +217,12 @@ class Snapshot(Generic[S]):
 
     def __repr__(self) -> str:
         return f"Snapshot({self.thread!r}, seq={self.seq}, status={self.status!r}, next={self.next!r})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        rows = [("status", self.status), ("next", ", ".join(self.next)), ("error", self.error or "")]
+        rows = [row for row in rows if row[1]] + _shown(self.usage, self.interrupts)
+        return html_table(f"Thread {self.thread!r} after entry {self.seq}", [*rows, *state_rows(self.values)])
 
 
 @final

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from examples.audit.screen import Segment, cells, fit
-from graphrt import CompiledGraph
+from graphrt._display import safe
+from graphrt.console.screen import Line, cells, fit
+from graphrt.graph import CompiledGraph
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES: Final = {
@@ -38,13 +39,13 @@ class Edge(NamedTuple):
     label: str
 
 
-def draw(graph: CompiledGraph[Any, Any], width: int) -> list[list[Segment]]:
-    """The lines of the drawing; a list of the edges where there is no room for one."""
+def draw(graph: CompiledGraph[Any, Any], width: int) -> list[Line]:
+    """Return the lines of a drawing of *graph*; a list of its edges where there is no room for one."""
     names, edges = _read(graph.topology())
     drawing = _Drawing(names, edges)
     if drawing.width <= width:
         return list(drawing.lines())
-    lines: list[list[Segment]] = []
+    lines: list[Line] = []
     for edge in edges:
         lines.append([(fit(f"{names[edge.src]} → {names[edge.dst]}", width), "name")])
         if edge.label:
@@ -53,12 +54,13 @@ def draw(graph: CompiledGraph[Any, Any], width: int) -> list[list[Segment]]:
 
 
 def _read(topology: dict[str, Any]) -> tuple[list[str], list[Edge]]:
-    names = ["START", *(str(node["name"]) for node in topology["nodes"]), "END"]
-    at = {name: position for position, name in enumerate(names)}
+    given = ["START", *(str(node["name"]) for node in topology["nodes"]), "END"]
+    at = {name: position for position, name in enumerate(given)}
+    names = [safe(name) for name in given]
     edges: dict[tuple[int, int], Edge] = {}
     for edge in topology["edges"]:
         kind = str(edge["kind"])
-        label = {"static": "", "conditional": str(edge.get("label") or "otherwise")}.get(kind, kind)
+        label = {"static": "", "conditional": safe(str(edge.get("label") or "otherwise"))}.get(kind, kind)
         ends = (at[edge["from"]], at[edge["to"]])
         if ends not in edges:  # an arrow that is there already needs no second one
             edges[ends] = Edge(*ends, label)
@@ -86,7 +88,7 @@ class _Drawing:
         for edge, lane in lanes.items():
             self._arrow(edge, base + 3 * lane)
 
-    def lines(self) -> Iterator[list[Segment]]:
+    def lines(self) -> Iterator[Line]:
         """The rows, from top to bottom."""
         for row, words in zip(self._rows, self._words, strict=True):
             shown: list[tuple[str, str]] = [(_LINES[row.get(x, 0)], "faint") for x in range(self.width)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from examples.audit.screen import Segment, cells, fit
+from graphrt._display import safe
+from graphrt.console.screen import Line, Segment, cells, fit, fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +23,15 @@ class Column:
     """What goes first when there is no room: the highest rank; 0 stays."""
 
 
-def layout(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int) -> list[list[Segment]]:
-    """The lines of a table, its titles first.
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int) -> list[Line]:
+    """Return the lines of a table, its titles first.
 
     Args:
         columns: 1..n columns.
         rows: 0..n rows of one cell for each column.
         width: What no line exceeds.
     """
-    texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    texts = [[safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
     kept = list(range(len(columns)))
     sizes = [max([cells(column.title), *(cells(row[n]) for row in texts)]) for n, column in enumerate(columns)]
     while True:
@@ -39,9 +39,9 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: 
         if fitted is not None:
             break
         kept.remove(max(kept, key=lambda n: columns[n].rank))
-    lines: list[list[Segment]] = [[(_join(columns, fitted, [c.title for c in columns]), "faint")]]
+    lines: list[Line] = [[(_join(columns, fitted, [c.title for c in columns]), "faint")]]
     for row, plain in zip(rows, texts, strict=True):
-        folded = {n: _folded(plain[n], size) if columns[n].wrap else [plain[n]] for n, size in fitted.items()}
+        folded = {n: fold(plain[n], size) if columns[n].wrap else [plain[n]] for n, size in fitted.items()}
         for part in range(max(len(texts) for texts in folded.values())):
             line: list[Segment] = []
             for n, size in fitted.items():
@@ -50,10 +50,6 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: 
                 line += [text if isinstance(cell, str) else (text, cell[1]), "  "]
             lines.append(line[:-1])
     return lines
-
-
-def _folded(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def _shrunk(columns: Sequence[Column], sizes: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int] | None:

@@ -1,0 +1,165 @@
+r"""How values are shown to people: harmless, bounded, and as a table in a notebook.
+
+What is shown may come from a model, a user or a damaged file. A terminal obeys escape sequences, and a text with
+right-to-left marks reads as another one, so that both are shown as what they are: `\x1b`, `\u202e`.
+
+Only texts are made here, with the standard library; terminals, widths and colours belong to `graphrt.console`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from html import escape
+from typing import Any, Final, cast
+
+from graphrt._arguments import is_mapping
+
+MOST: Final = 200
+"""Characters of a value that are shown, unless the caller says otherwise."""
+_DEEP: Final = 6
+"""Levels of nested values that are shown."""
+# C0 and C1 controls with DEL; soft hyphen; bidirectional marks and overrides; zero-width and line separators; the byte
+# order mark; tag characters, which are invisible; lone surrogates, which no terminal can be sent.
+_HIDDEN: Final = (
+    *((code, code) for code in (0xAD, 0x61C, 0x180E, 0xFEFF)),
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0x200B, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xD800, 0xDFFF),
+    (0xFFF9, 0xFFFB),
+    (0xE0000, 0xE007F),
+)
+_PLAIN: Final = {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r"}
+
+
+def _is_hidden(code: int) -> bool:
+    return any(first <= code <= last for first, last in _HIDDEN)
+
+
+def _escaped(code: int) -> str:
+    return _PLAIN.get(code) or (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )
+
+
+def safe(text: str, *, lines: bool = False) -> str:
+    """Return *text* with every character escaped that a terminal would obey or that cannot be seen.
+
+    Args:
+        lines: Whether newlines stay.
+    """
+    if text.isascii() and text.isprintable():  # nearly every text
+        return text
+    return "".join(
+        _escaped(ord(c)) if _is_hidden(ord(c)) and not (lines and c == "\n") else c for c in text
+    )  # fmt: skip
+
+
+def brief(value: Any, most: int = MOST) -> str:
+    """Return *value* as one harmless line of about *most* characters; what was cut is named with its size.
+
+    A value is never turned into text as a whole: one of a gigabyte costs no more than a short one.
+    """
+    try:
+        return safe(_brief(value, most, 0))
+    except Exception as error:  # noqa: BLE001 - user classes may raise anything from `__repr__` or an attribute
+        return safe(f"<{type(value).__name__}, whose repr raised {type(error).__name__}>")
+
+
+def _brief(value: Any, most: int, depth: int) -> str:  # noqa: PLR0911 - one return for each kind of value
+    if value.__class__ is str:
+        return _cut_text(value, most)
+    if isinstance(value, (bytes, bytearray)):
+        return f"<{len(value):,} bytes: {value[:8].hex(' ')}{'...' if len(value) > 8 else ''}>"
+    if value is None or isinstance(value, (bool, float)):
+        return repr(value)
+    if isinstance(value, int):
+        bits = value.bit_length()  # the decimal text of a huge number takes minutes
+        return repr(value) if bits < 1_024 else f"<int of {bits:,} bits>"
+    if depth >= _DEEP:
+        return f"<{type(value).__name__}>"
+    fields = fields_of(value)
+    if is_mapping(value):
+        return _joined("{", value.items(), "}", len(value), most, lambda item: _pair(item, most, depth))
+    if fields is not None:
+        name = type(value).__name__
+        return _joined(f"{name}(", fields.items(), ")", len(fields), most, lambda item: _field(item, most, depth))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        before, after = (
+            ("[", "]") if isinstance(value, list) else ("(", ")") if isinstance(value, tuple) else ("{", "}")
+        )
+        items: Collection[Any] = cast("Collection[Any]", value)
+        return _joined(before, items, after, len(items), most, lambda item: _brief(item, most // 2, depth + 1))
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _pair(item: tuple[Any, Any], most: int, depth: int) -> str:
+    return f"{_brief(item[0], 60, depth + 1)}: {_brief(item[1], most // 2, depth + 1)}"
+
+
+def _field(item: tuple[str, Any], most: int, depth: int) -> str:
+    return f"{item[0]}={_brief(item[1], most // 2, depth + 1)}"
+
+
+def _cut_text(text: str, most: int) -> str:
+    if len(text) <= most:
+        return repr(text)
+    return f"{text[: max(most - 30, 20)]!r}... ({len(text):,} characters)"
+
+
+def _joined(
+    before: str, items: Iterable[Any], after: str, count: int, most: int, shown: Callable[[Any], str]
+) -> str:  # fmt: skip
+    parts: list[str] = []
+    room = most
+    for item in items:
+        if room <= 0:
+            parts.append(f"... ({count:,} in all)")
+            break
+        part = shown(item)
+        parts.append(part)
+        room -= len(part) + 2
+    return f"{before}{', '.join(parts)}{after}"
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a state or another object with declared ones, by name; None if it declares none."""
+    if is_mapping(value):
+        return {str(name): item for name, item in value.items()}
+    names: Any = getattr(value.__class__, "model_fields", None) or getattr(
+        value.__class__, "__dataclass_fields__", None
+    )
+    if names is None:
+        return None
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def html_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a small table for a notebook: names on the left, texts on the right, everything escaped."""
+    body = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{escape(safe(name))}</th>'
+        f'<td style="text-align:left;white-space:pre-wrap">{escape(safe(text, lines=True))}</td></tr>'
+        for name, text in rows
+    )
+    return (
+        f'<table><caption style="text-align:left;font-weight:bold">{escape(safe(title))}</caption>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def state_rows(state: Any) -> list[tuple[str, str]]:
+    """Return a row for each field of a state; one for all of it if it declares none."""
+    fields = fields_of(state)
+    return [("state", brief(state))] if fields is None else [(name, brief(item)) for name, item in fields.items()]
+
+
+def usage_text(usage: Any) -> str:
+    """Return a sum of model calls in a few words; empty if there were none."""
+    if not usage.calls:
+        return ""
+    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+    calls = "1 call" if usage.calls == 1 else f"{usage.calls:,} calls"
+    return f"{calls}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"

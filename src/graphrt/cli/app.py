@@ -1,0 +1,89 @@
+"""The command `graphrt`: the table of its commands. Nothing else is imported to print it or to complete a word."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+import graphrt
+from graphrt.cli import exits
+from graphrt.cli.command import SETTINGS, LazyGroup
+
+COMMANDS: Final = {
+    "check": ("graphrt.cli.check:check", "Check graphs, and list everything that is wrong with them."),
+    "draw": ("graphrt.cli.draw:draw", "Draw a graph: in the terminal, as Mermaid, DOT or SVG."),
+    "run": ("graphrt.cli.run:run", "Run a graph, and watch it."),
+    "resume": ("graphrt.cli.run:resume", "Answer the open questions of a thread, and continue it."),
+    "retry": ("graphrt.cli.run:retry", "Continue a thread that failed, was cancelled, or lost its process."),
+    "cancel": ("graphrt.cli.threads:cancel", "Cancel a paused thread."),
+    "threads": ("graphrt.cli.threads:threads", "List the threads of a store."),
+    "show": ("graphrt.cli.threads:show", "Show a thread: its state, what is next, its questions."),
+    "log": ("graphrt.cli.threads:log", "Show the journal of a thread."),
+    "diff": ("graphrt.cli.threads:diff", "Find where two threads first differ."),
+    "why": ("graphrt.cli.threads:why", "Tell what gave a field of a thread its value."),
+    "fork": ("graphrt.cli.threads:fork", "Create a thread from an entry of another one."),
+    "usage": ("graphrt.cli.usage:usage", "Sum the model calls of threads."),
+    "audit": ("graphrt.cli.audit:audit", "Verify, show and replay audit logs, and make their keys."),
+    "doctor": ("graphrt.cli.doctor:doctor", "Look at the installation, and verify a whole database."),
+    "backup": ("graphrt.cli.keeping:backup", "Copy a SQLite database while it is in use."),
+    "export": ("graphrt.cli.keeping:export", "Write a thread to a file."),
+    "import": ("graphrt.cli.keeping:import_", "Create a thread from an exported file."),
+    "sweep": ("graphrt.cli.keeping:sweep", "Delete threads that were not written for a while."),
+    "routes": ("graphrt.cli.testkit:routes", "Report the route coverage that pytest measured."),
+    "mutate": ("graphrt.cli.testkit:mutate", "Change graphs in small ways, and see whether the tests notice."),
+    "schema": ("graphrt.cli.schema:schema", "Print the JSON schema of a command's document."),
+    "completion": ("graphrt.cli.completion:completion", "Print the completion script of a shell."),
+}
+"""Command to its module and the first line of its help."""
+
+
+@click.group(
+    "graphrt",
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings=SETTINGS,
+    epilog="Exit codes: " + "; ".join(f"{code} {told}" for code, told in exits.MEANINGS.items()) + ".",
+)
+@click.version_option(graphrt.__version__, prog_name="graphrt")
+def app() -> None:
+    """Check, run, watch and keep graphs of agents.
+
+    TARGET is package.module:name or path/to/file.py:name. The name is a graph, a Runtime, or a function that makes one.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line, and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app.main(words, prog_name="graphrt", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        _refused(error, words)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("\ngraphrt: interrupted\n")
+        return exits.INTERRUPTED
+    except BrokenPipeError:  # the reader of our pipe has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return exits.OK
+    return code if isinstance(code, int) else exits.OK
+
+
+def _refused(error: click.ClickException, words: Sequence[str]) -> None:
+    """Say what is wrong with the words of the command line: for people, and in a document if one was asked for."""
+    error.show()
+    ctx = getattr(error, "ctx", None)
+    if "--json" in words and ctx is not None:
+        from graphrt.cli import plain_data
+        from graphrt.cli.output import Answer, document
+        from graphrt.errors._codes.command_line import BAD_WORDS
+
+        told = BAD_WORDS(problem=error.format_message())
+        name = ctx.command_path.partition(" ")[2] or "graphrt"
+        answer = Answer(data=None, code=error.exit_code, error=told)
+        sys.stdout.write(f"{plain_data.dumps(document(name, answer))}\n")

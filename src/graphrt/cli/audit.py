@@ -1,0 +1,220 @@
+"""`audit`: verify, show, export and replay audit logs, and make their keys.
+
+A subcommand is a line of `COMMANDS`, and is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from graphrt._display import brief
+from graphrt.audit import Report, Verdict, generate_key
+from graphrt.audit import export as export_log
+from graphrt.audit import verify as verify_log
+from graphrt.audit.offline import _proof_check, lines_of, parse
+from graphrt.cli import exits, plain_data
+from graphrt.cli.command import SETTINGS, Command, LazyGroup
+from graphrt.cli.documents import key_in
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, opened_store
+from graphrt.cli.output import Answer
+from graphrt.console import Column, counted, moment, table, views
+from graphrt.console.screen import Line, Segment
+from graphrt.errors._codes.command_line import BAD_DOCUMENT
+from graphrt.errors._codes.stores import PATH_EXISTS
+
+COMMANDS: Final = {
+    "verify": ("graphrt.cli.audit:verify", "Verify a log, or a proof taken from one, without a store."),
+    "show": ("graphrt.cli.audit:show", "List the lines of a log."),
+    "export": ("graphrt.cli.audit:export", "Write the log of a thread to a file."),
+    "replay": ("graphrt.cli.audit:replay", "Fold a thread again, and compare every reducer and router."),
+    "keygen": ("graphrt.cli.audit:keygen", "Make a key."),
+}
+"""Subcommand to its function and the first line of its help."""
+_KEY: Final = click.option("--key-file", metavar="FILE", help="File with the root key of the log.")
+
+
+@click.group("audit", cls=LazyGroup, table=COMMANDS, context_settings=SETTINGS)
+def audit() -> None:
+    """Verify, show and replay audit logs, and make their keys."""
+
+
+@click.command("verify", cls=Command)
+@click.argument("file")
+@_KEY
+@click.option("--older-key-file", multiple=True, metavar="FILE", help="File with a key that was used before.")
+@click.option("--anchor", metavar="FILE", help="File with heads that were kept outside of the log.")
+@click.option("--strict", is_flag=True, help="Exit code 1 if nothing is wrong, but not all of it is proved.")
+def verify(
+    file: str, key_file: str | None, older_key_file: tuple[str, ...], anchor: str | None, strict: bool
+) -> Answer:
+    """Verify a log, or a proof taken from one, without a store.
+
+    Exit code 3 if it was changed, 2 if it cannot be checked.
+    """
+    older = [key_in(path) for path in older_key_file]
+    key = key_in(key_file) if key_file else None
+    if not Path(file).is_file():
+        raise BAD_DOCUMENT(
+            source=repr(file), form="an audit log", problem="there is no such file", fix="Name the file of a log."
+        )
+    report = verify_log(file, key=key, older=older, anchor=anchor)
+    if report.verdict is Verdict.UNREADABLE and (proof := _proof_check(file)):
+        report = proof(file, key=key, older=older, anchor=anchor)
+    code = {0: exits.OK, 1: exits.INTEGRITY, 2: exits.USAGE, 3: exits.FAILED if strict else exits.OK}[report.exit_code]
+    return Answer(data=_report(report), lines=lambda width: _report_lines(report, width), code=code)
+
+
+def _report(report: Report) -> dict[str, Any]:
+    findings = [
+        {"verdict": one.verdict.value, "message": one.message, "line": one.line, "record": one.record, "seq": one.seq,
+         "where": one.where}
+        for one in report.findings
+    ]  # fmt: skip
+    return {
+        "verdict": report.verdict.value,
+        "sentence": report.sentence,
+        "proved": report.proved,
+        "log": report.log,
+        "thread": report.thread,
+        "records": report.records,
+        "proved_records": report.proved_records,
+        "findings": findings,
+        "more_findings": report.more_findings,
+    }
+
+
+def _report_lines(report: Report, width: int) -> list[Line]:
+    style = {0: "verdict-good", 3: "warn"}.get(report.exit_code, "verdict-bad")
+    mark = "✓" if report.exit_code == 0 else "!" if report.exit_code == 3 else "✗"
+    lines: list[Line] = [[(f"{mark} {report.verdict.value}", style), f"  {counted(report.records, 'record')}"]]
+    lines += views.paragraph(report.proved, width)
+    for one in report.findings:
+        place = f"line {one.line}: " if one.line else ""
+        lines += views.paragraph(f"[{one.verdict.value}] {place}{one.message}", width, style="faint")
+    return lines
+
+
+@click.command("show", cls=Command)
+@click.argument("file")
+@click.option("--limit", type=click.IntRange(min=1), help="How many lines at most.")
+def show(file: str, limit: int | None) -> Answer:
+    """List the lines of a log: records with their entries, heads, and what else is in it. Nothing is verified."""
+    if not Path(file).is_file():
+        raise BAD_DOCUMENT(
+            source=repr(file), form="an audit log", problem="there is no such file", fix="Name the file of a log."
+        )
+    found: list[dict[str, Any]] = []
+    for number, (line, whole) in enumerate(lines_of(file), 1):
+        if limit is not None and number > limit:
+            break
+        found.append({"line": number, "bytes": len(line), **_told(line, whole=whole)})
+    return Answer(data={"path": file, "lines": found}, lines=lambda width: _show_lines(found, width))
+
+
+def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
+    """Return what a line is about. Whatever it has is taken for text or numbers, and believed in nothing."""
+    try:
+        value: Mapping[str, Any] = parse(line)
+        if "seal" in value:
+            seq, count = int(value["seq"]), int(value["count"])
+            structure = json.loads(value["lines"][0])
+            return {"kind": "record", "first": seq - count + 1, "last": seq, "at": float(structure[1])}
+        kind = next(
+            (name for name in ("head", "begin", "names", "blob", "erased", "recovered", "form") if name in value),
+            "other",
+        )
+        told = value.get(kind)
+        return {"kind": kind, "told": told if isinstance(told, str) else plain_data.plain(told)}
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
+        return {"kind": "unreadable" if whole else "torn", "told": None}
+
+
+def _show_lines(found: list[dict[str, Any]], width: int) -> list[Line]:
+    columns = [
+        Column(title="line", right=True),
+        Column(title="kind"),
+        Column(title="entries", right=True),
+        Column(title="when", rank=2),
+        Column(title="bytes", right=True, rank=3),
+        Column(title="", least=12, rank=1),
+    ]
+    rows: list[list[Segment]] = []
+    for one in found:
+        record = one["kind"] == "record"
+        at = one.get("at")
+        rows.append([
+            str(one["line"]),
+            (one["kind"], "name" if record else "bad" if one["kind"] in ("unreadable", "torn") else "accent"),
+            (f"{one['first']}-{one['last']}" if one["first"] != one["last"] else str(one["last"])) if record else "",
+            (moment(at) if isinstance(at, (int, float)) else "", "faint"),
+            f"{one['bytes']:,}",
+            "" if one.get("told") is None else brief(one["told"], width),
+        ])  # fmt: skip
+    return table(columns, rows, width)
+
+
+@click.command("export", cls=Command)
+@THREAD
+@click.argument("file")
+@STORE
+@_KEY
+def export(thread: str, file: str, store: str | None, key_file: str | None) -> Answer:
+    """Write the log of a thread to a file, which `audit verify` checks without the store. A file there is replaced."""
+    key = key_in(key_file) if key_file else None
+    with opened_store(store) as opened:
+        try:
+            head = export_log(opened, thread, file, key=key)
+        except OSError as error:
+            raise BAD_DOCUMENT(source=repr(file), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+    return Answer(
+        data={"thread": thread, "path": file, "head": head.to_dict()},
+        lines=lambda width: [
+            *views.beside(("✓", "good"), f"{thread} in {file}", width),
+            *views.paragraph(f"{counted(head.size, 'record')}, root {head.root.hex()}", width, style="faint"),
+        ],
+    )
+
+
+@click.command("replay", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@_KEY
+def replay(target: str, thread: str, store: str | None, key_file: str | None) -> Answer:
+    """Fold a thread again from its first entry, and compare every reducer and router. No node runs.
+
+    Exit code 3 if one of them gives another result now, or something that is stored is damaged.
+    """
+    with opened_runtime(target, store, audit_key=key_file) as runtime:
+        found = runtime.replay(thread)
+        data = plain_data.snapshot(found)
+    return Answer(
+        data=data,
+        lines=lambda width: [
+            [("✓ the same", "verdict-good"), f"  up to entry {found.seq}"],
+            *views.snapshot(found, width),
+        ],
+    )
+
+
+@click.command("keygen", cls=Command)
+@click.argument("file")
+def keygen(file: str) -> Answer:
+    """Make a key: 32 random bytes in a new file that only this user may read. It is never printed."""
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise PATH_EXISTS(kind="file", file=file) from error
+    except OSError as error:
+        raise BAD_DOCUMENT(source=repr(file), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+    with os.fdopen(number, "wb") as made:
+        made.write(generate_key())
+    return Answer(
+        data={"path": file, "bytes": 32}, lines=lambda width: views.beside(("✓", "good"), f"a key in {file}", width)
+    )

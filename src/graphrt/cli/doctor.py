@@ -1,0 +1,139 @@
+"""`doctor`: looks at the installation, and verifies a whole database. Nothing of an extra is imported to look at it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import click
+
+import graphrt
+from graphrt.cli import exits
+from graphrt.cli.command import Command
+from graphrt.cli.opening import STORE, opened_store
+from graphrt.cli.output import Answer, Output
+from graphrt.cli.targets import graph_of
+from graphrt.console import counted, views
+from graphrt.console.screen import Line
+from graphrt.runtime import Runtime
+from graphrt.stores import Store, Verification
+from graphrt.stores._verifying import verify
+
+EXTRAS: Final = {
+    "cli": ("click", "rich"),
+    "litellm": ("litellm",),
+    "postgres": ("psycopg",),
+    "crypto": ("cryptography",),
+    "tools": ("griffelib",),
+    "mcp": ("mcp",),
+    "testing": ("hypothesis",),
+}
+"""Extra to the distributions that it needs."""
+_GUARDS: Final = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+"""What the adapter sets before it imports litellm, unless the environment says otherwise."""
+
+
+@click.command("doctor", cls=Command)
+@STORE
+@click.option("--replay", metavar="TARGET", help="Also replay the threads of this graph.")
+@click.pass_obj
+def doctor(output: Output, store: str | None, replay: str | None) -> Answer:
+    """Look at the installation; with --store, read a whole database and check that it is what was written.
+
+    Exit code 3 if something in the database is damaged, 1 if something is wrong with the installation.
+    """
+    installed = _installation()
+    report = _verified(output, store, replay) if store else None
+    wrong = [one for one in installed["checks"] if not one["ok"]]
+    code = exits.INTEGRITY if report is not None and not report.ok else exits.FAILED if wrong else exits.OK
+    data = {**installed, "database": None if report is None else _report(report)}
+    return Answer(data=data, lines=lambda width: _lines(data, width), code=code)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _installation() -> dict[str, Any]:
+    checks: list[dict[str, Any]] = []
+
+    def check(what: str, told: str, *, ok: bool) -> None:
+        checks.append({"what": what, "told": told, "ok": ok})
+
+    check("python", f"{platform.python_implementation()} {platform.python_version()}", ok=True)
+    check("pydantic", _version("pydantic") or "missing", ok=_version("pydantic") is not None)
+    check("sqlite", sqlite3.sqlite_version, ok=sqlite3.sqlite_version_info >= (3, 35))
+    litellm = _version("litellm")
+    if litellm is not None:
+        broken = litellm.startswith("1.106.")
+        check("litellm", f"{litellm}{': it cannot make calls with tools' if broken else ''}", ok=not broken)
+        for name, guard in _GUARDS.items():
+            given = os.environ.get(name)
+            told = (
+                f"{given!r}, by the environment" if given is not None else f"{guard!r}, set before litellm is imported"
+            )
+            check(name, told, ok=given is None or given.lower() == guard.lower())
+    extras = {extra: {one: _version(one) for one in packages} for extra, packages in EXTRAS.items()}
+    return {"graphrt": graphrt.__version__, "platform": platform.platform(), "checks": checks, "extras": extras}
+
+
+def _verified(output: Output, store: str, replay: str | None) -> Verification:
+    graph = graph_of(replay)[0] if replay else None
+    read = 0
+
+    with opened_store(store) as opened:
+
+        def further(one: Store, thread: str) -> None:
+            nonlocal read
+            read += 1
+            output.busy(f"verifying: {counted(read, 'thread')}")
+            if graph is not None and one.head(thread).graph == graph.name:
+                with Runtime(graph, store=one) as runtime:
+                    runtime.replay(thread)
+
+        output.busy("verifying")
+        try:
+            return verify(opened, further)
+        finally:
+            output.busy(None)
+
+
+def _report(report: Verification) -> dict[str, Any]:
+    return {
+        "ok": report.ok,
+        "threads": report.threads,
+        "entries": report.entries,
+        "damaged": list(report.damaged),
+        "findings": [one._asdict() for one in report.findings],
+    }
+
+
+def _lines(data: dict[str, Any], width: int) -> list[Line]:
+    lines = views.beside((f"graphrt {data['graphrt']}", "title"), data["platform"], width)
+    for one in data["checks"]:
+        mark = ("✓", "good") if one["ok"] else ("✗", "bad")
+        lines += views.beside(mark, f"{one['what']}  {one['told']}", width)
+    for extra, packages in data["extras"].items():
+        mark = ("✓", "good") if all(packages.values()) else ("○", "faint")
+        told = ", ".join(f"{name} {found}" for name, found in packages.items() if found) or "not installed"
+        lines += views.beside(mark, f"extra {extra}  {told}", width)
+    report = data["database"]
+    if report is None:
+        return lines
+    mark = ("✓ sound", "verdict-good") if report["ok"] else ("✗ damaged", "verdict-bad")
+    entries = f"{report['entries']:,} {'entry' if report['entries'] == 1 else 'entries'}"
+    lines += [[], *views.beside(mark, f"{counted(report['threads'], 'thread')}, {entries}", width)]
+    for one in report["findings"]:
+        place = f"{one['thread']}: " if one["thread"] else ""
+        style = "bad" if one["kind"] == "damage" else "faint"
+        lines += views.paragraph(f"[{one['code']}] {place}{one['what']}", width, style=style)
+    return lines

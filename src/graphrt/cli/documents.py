@@ -1,0 +1,93 @@
+"""What comes in: JSON documents from files and standard input, and options of the form `name=value`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from graphrt.errors._codes.command_line import BAD_DOCUMENT
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def read_json(place: str) -> Any:
+    """Return the JSON document of a file; of standard input for "-".
+
+    Raises:
+        InputError: It cannot be read, or is not JSON.
+    """
+    source = "standard input" if place == "-" else repr(place)
+    try:
+        data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+        return parsed(data.decode("utf-8-sig"), source)
+    except UnicodeDecodeError as error:
+        raise BAD_DOCUMENT(source=source, form="JSON", problem=f"byte {error.start} is not UTF-8") from error
+    except OSError as error:
+        raise BAD_DOCUMENT(source=source, form="JSON", problem=error.strerror or str(error)) from error
+
+
+def parsed(text: str, source: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        InputError: It is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deep") from error
+    except ValueError as error:
+        raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200]) from error
+
+
+def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
+    """Return the values of `name=value,name=value`, or of a JSON object.
+
+    Raises:
+        InputError: A part is not of that form.
+    """
+    found: dict[str, Any] = {}
+    for text in given:
+        if text.lstrip().startswith("{"):
+            whole: Any = parsed(text, option)
+            found |= whole  # it begins with a brace, so it is an object
+            continue
+        for part in text.split(","):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise BAD_DOCUMENT(source=option, form="name=value", problem=f"{part!r} has no '='", fix="Write max_steps=10,deadline_s=60.")  # fmt: skip
+            found[name.strip()] = None if value.strip() in ("none", "None") else parsed(value, f"{option} {name}")
+    return found
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a text such as `90`, `15m`, `12h` or `30d`.
+
+    Raises:
+        InputError: It is none.
+    """
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    try:
+        found = float(number) * _UNITS[unit]
+    except ValueError as error:
+        raise BAD_DOCUMENT(source="--older-than", form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.") from error  # fmt: skip
+    if not 0 <= found < float("inf"):
+        raise BAD_DOCUMENT(source="--older-than", form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.")
+    return found
+
+
+def key_in(path: str) -> bytes:
+    """Return the key in a file, without the newline that an editor may have added.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        fix = "Name the file that `graphrt audit keygen` wrote."
+        raise BAD_DOCUMENT(source=repr(path), form="a key", problem=error.strerror or str(error), fix=fix) from error
+    return data[:-1] if len(data) == 33 and data.endswith(b"\n") else data

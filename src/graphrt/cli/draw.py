@@ -1,0 +1,63 @@
+"""`draw`: a graph as a drawing of characters, Mermaid, DOT, SVG or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from graphrt.cli.command import Command
+from graphrt.cli.opening import TARGET
+from graphrt.cli.output import Answer, Output
+from graphrt.cli.targets import graph_of
+from graphrt.console import draw as drawing
+from graphrt.console.screen import Line, PlainScreen, columns
+from graphrt.errors._codes.command_line import BAD_DOCUMENT
+
+
+@click.command("draw", cls=Command)
+@TARGET
+@click.option(
+    "--format", "-f", "form", type=click.Choice(["terminal", "mermaid", "dot", "svg", "json"]), default="terminal",
+    show_default=True, help="What to make.",
+)  # fmt: skip
+@click.option("--out", "-o", metavar="FILE", help="Write it to a file.")
+@click.pass_obj
+def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
+    """Draw a graph: in the terminal, as Mermaid, DOT or SVG."""
+    graph, _ = graph_of(target)
+    if form == "terminal" and out is None and output.is_terminal and not output.as_json:
+        return Answer(data=None, lines=lambda width: list(drawing(graph, width)))
+    match form:
+        case "mermaid":
+            text = graph.to_mermaid()
+        case "dot":
+            text = graph.to_dot()
+        case "json":
+            text = graph.to_json()
+        case "svg":
+            from graphrt.cli.svg import to_svg
+
+            text = to_svg(graph)
+        case _:
+            text = _plain(drawing(graph, max(columns(output.out) - 2, 20)))
+    data = {"graph": graph.name, "format": form, "text": text, "topology": graph.topology()}
+    if out is None:
+        return Answer(data=data, text=text)
+    try:
+        Path(out).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise BAD_DOCUMENT(source=repr(out), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+    output.note(f"wrote {out}")
+    return Answer(data={**data, "out": out}, lines=lambda _width: [])
+
+
+def _plain(lines: list[Line]) -> str:
+    from io import StringIO
+
+    out = StringIO()
+    screen = PlainScreen(out, 0)
+    screen._translate = {}  # the text is a Python string: its encoding is chosen by whoever writes it
+    for line in lines:
+        screen.line(*line)
+    return out.getvalue()

@@ -1,0 +1,177 @@
+"""Forms: asks a person for a value that fits a JSON schema, field by field. The schema decides; `resume` checks again."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from graphrt._display import brief
+from graphrt.console.screen import Screen
+
+_YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+
+
+class NoAnswer(Exception):  # noqa: N818 - not an error: the person left, and the question stays open
+    """The input ended before the form was filled in."""
+
+
+class Form:
+    """Asks for one value.
+
+    Args:
+        screen: Where to ask.
+        schema: JSON schema of the value; an empty one takes anything.
+    """
+
+    def __init__(self, screen: Screen, schema: Mapping[str, Any]) -> None:
+        self._screen = screen
+        self._schema = schema
+
+    def ask(self, title: str = "answer") -> Any:
+        """Return the value.
+
+        Raises:
+            NoAnswer: The input ended.
+        """
+        return self._value(self._schema, title, required=True)
+
+    def _value(self, schema: Mapping[str, Any], title: str, *, required: bool) -> Any:  # noqa: PLR0911 - one for each kind
+        schema = self._resolved(schema)
+        if schema.get("description") and title:
+            self._screen.line((str(schema["description"]).split("\n")[0], "faint"))
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if options:
+            return self._one_of(schema, [self._resolved(one) for one in options], title, required=required)
+        if "enum" in schema or "const" in schema:
+            return self._choice(schema.get("enum", [schema.get("const")]), title, schema, required=required)
+        match schema.get("type"):
+            case "object" if schema.get("properties"):
+                return self._object(schema, title)
+            case "array" if isinstance(schema.get("items"), Mapping):
+                return self._list(schema["items"], title)
+            case "boolean":
+                return self._parsed(f"{title} (y/n)", schema, _boolean, required=required)
+            case "integer":
+                return self._parsed(title, schema, _Read(int, schema), required=required)
+            case "number":
+                return self._parsed(title, schema, _Read(float, schema), required=required)
+            case "string":
+                return self._parsed(title, schema, _Read(str, schema), required=required)
+            case "null":
+                return None
+            case "object" | "array":
+                return self._parsed(f"{title} (JSON)", schema, json.loads, required=required)
+            case _:
+                return self._parsed(f"{title} (JSON or text)", schema, _anything, required=required)
+
+    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        for _ in range(16):  # a schema that refers to itself must not hold us
+            place = schema.get("$ref")
+            if not isinstance(place, str):
+                break
+            rest = {name: value for name, value in schema.items() if name != "$ref"}
+            schema = {**self._schema.get("$defs", {}).get(place.rpartition("/")[2], {}), **rest}
+        return schema
+
+    def _one_of(
+        self, schema: Mapping[str, Any], options: Sequence[Mapping[str, Any]], title: str, *, required: bool
+    ) -> Any:
+        present = [one for one in options if one.get("type") != "null"]
+        optional = len(present) < len(options)
+        if len(present) == 1:
+            inner = {**present[0], **({"default": schema["default"]} if "default" in schema else {})}
+            return self._value(inner, title, required=required and not optional)
+        names = [str(one.get("title") or one.get("const") or ", ".join(map(str, one.get("enum", ()))) or one.get("type") or "value") for one in present]  # fmt: skip
+        chosen = self._choice(names, f"{title}: which form", {}, required=required and not optional)
+        return None if chosen is None else self._value(present[names.index(chosen)], title, required=True)
+
+    def _choice(self, values: Sequence[Any], title: str, schema: Mapping[str, Any], *, required: bool) -> Any:
+        if len(values) == 1 and required:
+            return values[0]
+        for number, value in enumerate(values, 1):
+            self._screen.line((f"{number}", "accent"), f"  {value if isinstance(value, str) else brief(value)}")
+
+        def read(text: str) -> Any:
+            if text in map(str, values):
+                return next(value for value in values if str(value) == text)
+            if text.isdigit() and 1 <= int(text) <= len(values):
+                return values[int(text) - 1]
+            raise ValueError(f"choose 1 to {len(values)}, or one of the values")
+
+        return self._parsed(title, schema, read, required=required)
+
+    def _object(self, schema: Mapping[str, Any], title: str) -> dict[str, Any]:
+        if title:
+            self._screen.line((title, "name"))
+        required = set(schema.get("required", ()))
+        found: dict[str, Any] = {}
+        for name, inner in schema["properties"].items():
+            value = self._value(inner, name, required=name in required)
+            if value is not None or name in required:
+                found[name] = value
+        return found
+
+    def _list(self, items: Mapping[str, Any], title: str) -> list[Any]:
+        self._screen.line((f"{title}: one after another, an empty line ends the list", "faint"))
+        found: list[Any] = []
+        while True:
+            value = self._value(items, f"{title} {len(found) + 1}", required=False)
+            if value is None:
+                return found
+            found.append(value)
+
+    def _parsed(self, title: str, schema: Mapping[str, Any], read: Any, *, required: bool) -> Any:
+        default = schema.get("default")
+        shown = f" [{default if isinstance(default, str) else brief(default, 40)}]" if default not in (None, "") else ""
+        optional = "" if required or shown else " (optional)"
+        while True:
+            text = self._screen.ask(f"{title}{shown}{optional}:")
+            if text is None:
+                raise NoAnswer
+            if not text and not required:
+                return default
+            if not text and default is not None:
+                return default
+            try:
+                return read(text)
+            except ValueError as error:
+                self._screen.line((f"! {error}", "warn"))
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in _YES:
+        raise ValueError("say y or n")
+    return _YES[text.lower()]
+
+
+class _Read:
+    """Reads a number or a text within the bounds of its schema."""
+
+    def __init__(self, kind: type[int | float | str], schema: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._schema = schema
+
+    def __call__(self, text: str) -> Any:
+        value = self._kind(text)
+        size = len(value) if isinstance(value, str) else value
+        names = ("minLength", "maxLength") if isinstance(value, str) else ("minimum", "maximum")
+        bounds = {
+            "at least": (names[0], operator.ge),
+            "at most": (names[1], operator.le),
+            "above": ("exclusiveMinimum", operator.gt),
+            "below": ("exclusiveMaximum", operator.lt),
+        }
+        given = {word: (self._schema[name], fits) for word, (name, fits) in bounds.items() if name in self._schema}
+        if not all(fits(size, bound) for bound, fits in given.values()):
+            noun = " characters" if isinstance(value, str) else ""
+            raise ValueError(", ".join(f"{word} {bound}{noun}" for word, (bound, _) in given.items()))
+        return value
+
+
+def _anything(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,174 @@
+"""Opening stores and runtimes for commands, and the options that say which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+import click
+
+from graphrt.audit import AuditLog
+from graphrt.cli.documents import assignments, key_in
+from graphrt.cli.targets import graph_of, load
+from graphrt.commands import END, START
+from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_STORE_GIVEN, NO_SUCH_DATABASE, RUNTIME_AND_OPTIONS
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.limits import Limits
+from graphrt.runtime import Runtime
+from graphrt.stores import Store, open_store
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE: Final = click.option(
+    "--store", metavar="URL", envvar="GRAPHRT_STORE", show_envvar=True,
+    help="The store: sqlite:///runs.db, postgresql://..., or the path of a SQLite file.",
+)  # fmt: skip
+TARGET: Final = click.argument("target")
+THREAD: Final = click.argument("thread")
+
+
+def runtime_options(function: F) -> F:
+    """Add the options of commands that run nodes."""
+    for option in reversed((
+        STORE,
+        click.option("--limits", multiple=True, metavar="NAME=VALUE,...", help="Override limits, such as deadline_s=60."),
+        click.option("--budget", multiple=True, metavar="NAME=VALUE,...", help="What model calls may use: usd=0.5,tokens=10000."),
+        click.option("--deps", metavar="TARGET", help="What nodes reach as ctx.deps."),
+        click.option("--harness", metavar="TARGET", help="The harness that nodes reach as ctx.harness."),
+        click.option("--audit-key", metavar="FILE", help="File with the key of the thread's audit log."),
+        click.option("--models", metavar="TARGET", help="A mapping of agent names to the models that replace theirs."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def url_of(given: str | None, *, creates: bool = False) -> str:
+    """Return the URL of a store, whose file is there unless the command *creates* one.
+
+    Raises:
+        InputError: None was given, or there is no such file.
+    """
+    if not given:
+        raise NO_STORE_GIVEN()
+    url = given if ":" in given.replace("\\", "/").split("/")[0] else f"sqlite:///{given}"
+    if url.startswith("sqlite:///") and not creates:
+        path = unquote(url[len("sqlite:///") :].partition("?")[0])
+        if not Path(path).is_file():
+            raise NO_SUCH_DATABASE(path=path)
+    return url
+
+
+@contextmanager
+def opened_store(given: str | None, *, creates: bool = False) -> Generator[Store]:
+    """Open a store for a command, and close it.
+
+    Raises:
+        InputError: None was given, or there is no such file.
+        StoreError: It cannot be opened.
+    """
+    store = open_store(url_of(given, creates=creates))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def threads_of(given: str | None) -> Generator[Runtime[Any]]:
+    """Open a store for commands that need no graph, behind a runtime whose own graph is never used."""
+    with opened_store(given) as store, Runtime(nothing(), store=store) as runtime:
+        yield runtime
+
+
+def nothing() -> CompiledGraph[Any, Any]:
+    """Return a graph that does nothing: listings and deletions need a runtime, and none of its graph."""
+    from typing import TypedDict
+
+    class Nothing(TypedDict, total=False):
+        pass
+
+    g = GraphBuilder(Nothing, name="nothing")
+    g.add_node("nothing", lambda _state: {})
+    g.add_edge(START, "nothing")
+    g.add_edge("nothing", END)
+    return g.compile()
+
+
+@contextmanager
+def opened_runtime(
+    target: str,
+    store: str | None,
+    *,
+    creates: bool = False,
+    in_memory: bool = False,
+    limits: tuple[str, ...] = (),
+    budget: tuple[str, ...] = (),
+    deps: str | None = None,
+    harness: str | None = None,
+    models: str | None = None,
+    audit_key: str | None = None,
+) -> Generator[Runtime[Any]]:
+    """Make the runtime of a command, and close it.
+
+    Args:
+        creates: Whether the command may create the database.
+        in_memory: Whether a runtime without a store keeps its thread in memory, instead of being refused.
+
+    Raises:
+        InputError: The target or an option is wrong, or no store was given.
+        DefinitionError: The graph is wrong.
+        StoreError: The store cannot be opened.
+    """
+    graph, runtime = graph_of(target)
+    given = {
+        "limits": limits,
+        "budget": budget,
+        "deps": deps,
+        "harness": harness,
+        "models": models,
+        "audit-key": audit_key,
+    }
+    named = [name for name, value in given.items() if value]
+    if runtime is not None:
+        named += ["store"] if store and _on_the_line("store") else []
+        if named:
+            raise RUNTIME_AND_OPTIONS(given=target, options=[f"--{name}" for name in named])
+        if runtime.store is None and not in_memory:
+            raise NO_STORE_GIVEN()
+        with runtime:
+            yield runtime
+        return
+    url = "memory:" if in_memory and not store else url_of(store, creates=creates)
+    from graphrt.harness import Budget
+
+    with Runtime(
+        graph,
+        store=url,
+        limits=_made(Limits, limits, "--limits"),
+        budget=_made(Budget, budget, "--budget"),
+        deps=load(deps) if deps else None,
+        harness=load(harness) if harness else None,
+        models=load(models) if models else None,
+        audit=AuditLog(key=key_in(audit_key)) if audit_key else None,
+    ) as made:
+        yield made
+
+
+def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
+    """Return limits or a budget of assignments; None if there are none."""
+    if not given:
+        return None
+    try:
+        return kind(**assignments(given, option))
+    except TypeError as error:  # a name that it does not have
+        raise BAD_DOCUMENT(source=option, form=kind.__name__, problem=str(error)) from error
+
+
+def _on_the_line(name: str) -> bool:
+    """Return whether the option was given on the command line, and not by the environment."""
+    source: Any = click.get_current_context().get_parameter_source(name)
+    return bool(source is not None and source.name == "COMMANDLINE")

@@ -1,0 +1,144 @@
+"""Where a command writes: its answer to standard output, everything else to standard error.
+
+An answer is one JSON document, or text for people. People get it at a terminal; pipes and files get JSON, unless
+`--json` or `--text` says otherwise. While a command runs, standard output belongs to it alone: what modules and nodes of
+the user print goes to standard error, so that it never gets into a document.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from io import UnsupportedOperation
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+import typing_extensions as te
+
+import graphrt
+from graphrt.cli import exits, plain_data
+from graphrt.console.screen import Line, Screen, open_screen
+from graphrt.errors import GraphrtError
+
+WIDEST: Final = 160
+"""Columns that text uses at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command answers."""
+
+    data: Any
+    """JSON-ready data: `result` of the document."""
+    lines: Callable[[int], list[Line]] | None = None
+    """Makes the text for a number of columns; None for none."""
+    text: str | None = None
+    """Text for programs, such as Mermaid, which is written as it is, to pipes too."""
+    code: int = exits.OK
+    error: BaseException | None = None
+
+
+class Output:
+    """The two streams of a command, and what its options say of them. A context manager, which guards standard output."""
+
+    def __init__(self, command: str, *, as_json: bool | None, quiet: bool, debug: bool) -> None:
+        self.command = command
+        self.out: TextIO = sys.stdout
+        self.err: TextIO = sys.stderr
+        self.is_terminal = self.out.isatty()
+        self.as_json = (not self.is_terminal) if as_json is None else as_json
+        self.asked = as_json is not None
+        self.quiet = quiet
+        self.debug = debug
+        self._saved: int | None = None
+        self._notes: Screen | None = None
+
+    def __enter__(self) -> te.Self:
+        self.out.flush()
+        with suppress(OSError, ValueError, AttributeError, UnsupportedOperation):
+            number = self.out.fileno()
+            if number == 1:  # not under a test that captures the stream
+                self._saved = os.dup(1)
+                os.dup2(2, 1)  # programs that the user's code starts inherit it
+                encoding, errors = self.out.encoding, self.out.errors
+                self.out = os.fdopen(os.dup(self._saved), "w", encoding=encoding, errors=errors or "strict")
+        self._before = sys.stdout
+        sys.stdout = self.err
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._notes is not None:
+            self._notes.busy(None)
+        sys.stdout = self._before
+        if self._saved is not None:
+            with suppress(BrokenPipeError):
+                self.out.close()
+            os.dup2(self._saved, 1)
+            os.close(self._saved)
+
+    @property
+    def notes(self) -> Screen:
+        """The screen on standard error, for progress and questions."""
+        if self._notes is None:
+            self._notes = open_screen(self.err, widest=WIDEST)
+        return self._notes
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether there is somebody to show progress to."""
+        return not self.quiet and self.err.isatty()
+
+    def busy(self, text: str | None) -> None:
+        """Say what goes on, if there is somebody to say it to; None: nothing does."""
+        if self.shows_progress:
+            self.notes.busy(text)
+
+    def note(self, *segments: Any) -> None:
+        """Write a line for people, unless they asked for quiet."""
+        if not self.quiet:
+            self.notes.line(*segments)
+
+    def write(self, answer: Answer) -> None:
+        """Write *answer*: its error for people, and its data or its text."""
+        if self._notes is not None:
+            self._notes.busy(None)
+        if answer.error is not None:
+            self.fail(answer.error)
+        if answer.text is not None and not (self.asked and self.as_json):
+            self.out.write(answer.text if answer.text.endswith("\n") else f"{answer.text}\n")
+        elif self.as_json:
+            self.out.write(f"{plain_data.dumps(document(self.command, answer))}\n")
+        elif answer.lines is not None:
+            screen = open_screen(self.out, widest=WIDEST)
+            for line in answer.lines(screen.width):
+                screen.line(*line)
+        self.out.flush()
+
+    def fail(self, error: BaseException) -> None:
+        """Write *error* for people; with --debug its traceback too."""
+        from graphrt._display import safe
+
+        if self.debug:
+            import traceback
+
+            self.err.write(safe("".join(traceback.format_exception(error)), lines=True))
+        name = "" if isinstance(error, GraphrtError) else f"{type(error).__name__}: "
+        said = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{error}"
+        self.err.write(f"graphrt {self.command}: {safe(said, lines=True)}\n")
+        self.err.flush()
+
+
+def document(command: str, answer: Answer) -> dict[str, Any]:
+    """Return the document of an answer, which has the same keys for every command."""
+    return {
+        "graphrt": graphrt.__version__,
+        "command": command,
+        "exit_code": answer.code,
+        "error": None if answer.error is None else plain_data.error(answer.error, answer.code),
+        "result": answer.data,
+    }

@@ -1,0 +1,138 @@
+"""Values as JSON: complete, in ASCII, and never with a character that a terminal obeys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, cast
+
+from graphrt._display import brief, fields_of
+from graphrt.events import Entry, TaskSucceeded, Usage, event_kind
+
+
+def dumps(document: Any) -> str:
+    """Return *document* as indented JSON text in ASCII. DEL is the one control character that JSON lets through."""
+    return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def plain(value: Any) -> Any:
+    """Return *value* as JSON-ready data.
+
+    Bytes are in base64; numbers that JSON lacks are strings; a value of any other type is given by a short `repr`.
+    """
+    from pydantic_core import to_jsonable_python
+
+    try:
+        return to_jsonable_python(value, fallback=brief, bytes_mode="base64", inf_nan_mode="strings")
+    except (ValueError, TypeError, RecursionError):  # a lone surrogate, a key that is no text, a circle
+        return _piecewise(value)
+
+
+def _piecewise(value: Any, depth: int = 0) -> Any:
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    named = fields_of(value)
+    if named is not None and depth < 32:
+        return {name: _piecewise(item, depth + 1) for name, item in named.items()}
+    if isinstance(value, (list, tuple)) and depth < 32:
+        return [_piecewise(item, depth + 1) for item in cast("Any", value)]
+    try:
+        return plain(value) if isinstance(value, (int, float, bytes)) else brief(value)
+    except RecursionError:
+        return brief(value)
+
+
+def entry(given: Entry) -> dict[str, Any]:
+    """Return a journal entry, with the fields of its event beside its own."""
+    event = given.event
+    body = {one.name: getattr(event, one.name) for one in fields(event)}
+    if isinstance(event, TaskSucceeded):
+        body["update"] = event.update
+    own = {name: getattr(given, name) for name in ("thread", "seq", "at", "run", "cause", "path")}
+    return {**own, "event": event_kind(event), **{name: _of_event(value) for name, value in body.items()}}
+
+
+def _of_event(value: Any) -> Any:
+    if isinstance(value, Usage):
+        return usage(value)
+    named = fields_of(value) if isinstance(value, Mapping) else None
+    return plain(value) if named is None else {name: plain(item) for name, item in named.items()}
+
+
+def usage(given: Usage) -> dict[str, Any]:
+    """Return a sum of model calls."""
+    return {**{one.name: getattr(given, one.name) for one in fields(given)}, "total_tokens": given.total_tokens}
+
+
+def question(one: Any) -> dict[str, Any]:
+    """Return an open question."""
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "node": one.node,
+        "task_id": one.task_id,
+        "payload": plain(one.payload),
+        "answer_schema": plain(one.answer_schema),
+        "expires_at": one.expires_at,
+        "stale": one.stale,
+    }
+
+
+def state(values: Any) -> Any:
+    """Return a state: an object with its fields."""
+    named = fields_of(values)
+    return plain(values) if named is None else {name: plain(value) for name, value in named.items()}
+
+
+def run(result: Any, elapsed_s: float) -> dict[str, Any]:
+    """Return the result of a run."""
+    return {
+        "status": result.status,
+        "thread": result.thread,
+        "run": result.run_id,
+        "supersteps": result.steps,
+        "visited": dict(result.visited),
+        "elapsed_s": round(elapsed_s, 6),
+        "usage": usage(result.usage),
+        "interrupts": [question(one) for one in result.interrupts],
+        "warnings": list(result.warnings),
+        "state": state(result.state),
+    }
+
+
+def snapshot(found: Any, *, values: bool = True) -> dict[str, Any]:
+    """Return a thread as it was after one of its entries."""
+    data = {
+        "thread": found.thread,
+        "status": found.status,
+        "seq": found.seq,
+        "at": found.at,
+        "superstep": found.step,
+        "run": found.run_id,
+        "next": list(found.next),
+        "error": found.error,
+        "usage": usage(found.usage),
+        "interrupts": [question(one) for one in found.interrupts],
+    }
+    return {**data, "state": state(found.values)} if values else data
+
+
+def thread(found: Any) -> dict[str, Any]:
+    """Return a thread in a listing."""
+    names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned")
+    return {name: getattr(found, name) for name in names}
+
+
+def error(given: BaseException, code: int) -> dict[str, Any]:
+    """Return an error, with the exit code that it leads to."""
+    data = {
+        "code": getattr(given, "code", "unexpected"),
+        "class": type(given).__name__,
+        "what": str(getattr(given, "what", None) or str(given) or type(given).__name__),
+        "exit_code": code,
+    }
+    for name in ("where", "known", "fix", "thread"):
+        said = getattr(given, name, None)
+        data[name] = str(said) if said else None
+    return data

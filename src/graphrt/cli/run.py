@@ -1,0 +1,240 @@
+"""`run`, `resume` and `retry`: drive a thread, show it live, ask its questions, and say how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from graphrt.cli import exits, plain_data
+from graphrt.cli.command import Command
+from graphrt.cli.documents import parsed, read_json
+from graphrt.cli.forms import Form, NoAnswer
+from graphrt.cli.opening import TARGET, THREAD, opened_runtime, runtime_options
+from graphrt.cli.output import Answer, Output
+from graphrt.console import MODES, RunProgress, draw, views, watched
+from graphrt.console.live import LiveView
+from graphrt.console.screen import Line
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_PERSON
+from graphrt.runtime import InterruptInfo, RunResult, Runtime, Stream
+
+NO_INPUT = click.option("--no-input", is_flag=True, help="Ask nothing: leave questions open, and exit with 4.")
+
+
+@click.command("run", cls=Command)
+@TARGET
+@click.option(
+    "--input", "-i", "source", metavar="FILE", help="The input: a JSON object in a file, or - for standard input."
+)
+@click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
+@click.option("--thread", metavar="ID", help="The thread to run on.")
+@click.option("--only-if-new", is_flag=True, help="If the thread exists, run nothing and show its result.")
+@runtime_options
+@NO_INPUT
+@click.pass_obj
+def run(
+    output: Output, /, target: str, source: str | None, fields: tuple[str, ...], thread: str | None, only_if_new: bool,
+    no_input: bool, **options: Any,
+) -> Answer:  # fmt: skip
+    """Run a graph, and watch it.
+
+    At a terminal, the questions of a run are asked at once. Without a store, the thread is gone with the command.
+    """
+    given = _input_of(source, fields)
+    kept = options["store"] is not None
+    with opened_runtime(target, creates=True, in_memory=True, **options) as runtime:
+        kept = kept or getattr(runtime.store, "durable", False)
+        name = thread or runtime.ids()
+        drive = _Drive(output, runtime, target, name, keeps=kept, asks=not no_input)
+        if only_if_new:
+            return drive.answered(lambda: runtime.run(given, thread=name, only_if_new=True))
+        return drive.streamed(lambda: runtime.stream(given, thread=name, modes=MODES))
+
+
+@click.command("resume", cls=Command)
+@TARGET
+@THREAD
+@click.option("--answers", metavar="FILE", help="A JSON object of question ids to answers, or - for standard input.")
+@click.option("--answer", metavar="JSON", help="The answer to the only open question.")
+@runtime_options
+@NO_INPUT
+@click.pass_obj
+def resume(
+    output: Output, /, target: str, thread: str, answers: str | None, answer: str | None, no_input: bool, **options: Any
+) -> Answer:
+    """Answer the open questions of a thread, and continue it.
+
+    Without answers, a person is asked: a form is made of the JSON schema of each answer.
+    """
+    if answers is not None and answer is not None:
+        raise click.UsageError("Give --answers or --answer, not both.")
+    with opened_runtime(target, **options) as runtime:
+        drive = _Drive(output, runtime, target, thread, keeps=True, asks=not no_input)
+        given: dict[str, Any] = {}
+        if answers is not None:
+            found: Any = read_json(answers)
+            if found.__class__ is not dict:
+                raise BAD_DOCUMENT(
+                    source=answers, form="a JSON object of ids to answers", problem="it is something else"
+                )
+            given = {"answers": found}
+        elif answer is not None:
+            given = {"answer": parsed(answer, "--answer")}
+        else:
+            questions = runtime.state(thread).interrupts
+            if questions:
+                try:
+                    given = {"answers": drive.ask(questions)}
+                except NoAnswer:
+                    return drive.waiting()
+        return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES, **given))
+
+
+@click.command("retry", cls=Command)
+@TARGET
+@THREAD
+@runtime_options
+@NO_INPUT
+@click.pass_obj
+def retry(output: Output, /, target: str, thread: str, no_input: bool, **options: Any) -> Answer:
+    """Continue a thread that failed, was cancelled, or lost its process. Finished tasks do not run again."""
+    with opened_runtime(target, **options) as runtime:
+        drive = _Drive(output, runtime, target, thread, keeps=True, asks=not no_input)
+        return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES))
+
+
+def _input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
+    found: Any = {} if source is None else read_json(source)
+    if found.__class__ is not dict:
+        raise BAD_DOCUMENT(source=source, form="the input of a graph", problem="it is not a JSON object")
+    given: dict[str, Any] = found
+    for text in fields:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {text!r} has no '='.")
+        given[name] = value
+    return given
+
+
+class _Drive:
+    """Drives one thread for a command, over the pauses at which a person answers."""
+
+    def __init__(
+        self, output: Output, runtime: Runtime[Any], target: str, thread: str, *, keeps: bool, asks: bool
+    ) -> None:
+        self._output = output
+        self._runtime = runtime
+        self._target = target
+        self._thread = thread
+        self._keeps = keeps
+        self._asks = asks and output.shows_progress and sys.stdin.isatty()
+        self._began = time.monotonic()
+        self._drawn = False
+        self._progress = RunProgress(runtime.graph, runtime.limits, runtime.budget)
+        self._progress.thread = thread
+
+    def streamed(self, open_: Any) -> Answer:
+        """Read the stream that *open_* makes, and those of later answers, and return how the run ended."""
+        try:
+            result = self._watch(open_())
+            while result.interrupts and self._asks:
+                try:
+                    answers = self.ask(result.interrupts)
+                except NoAnswer:
+                    break
+                result = self._watch(self._runtime.stream(thread=self._thread, answers=answers, modes=MODES))
+        except (GraphrtError, KeyboardInterrupt) as error:
+            return self._failed(error)
+        return self._ended(result)
+
+    def answered(self, call: Any) -> Answer:
+        """Return how the run of *call* ended, which is not watched."""
+        try:
+            return self._ended(call())
+        except (GraphrtError, KeyboardInterrupt) as error:
+            return self._failed(error)
+
+    def _watch(self, stream: Stream[Any, Any]) -> RunResult[Any]:
+        runtime, output, progress = self._runtime, self._output, self._progress
+        if not output.shows_progress or find_spec("rich") is None:
+            return watched(stream, progress)
+        if not self._drawn:
+            self._drawn = True
+            for line in draw(runtime.graph, output.notes.width):
+                output.note(*line)
+            output.note()
+        with LiveView(progress, getattr(output.notes, "console", None)) as view:
+            return view.watch(stream)
+
+    def ask(self, questions: Sequence[InterruptInfo]) -> dict[str, Any]:
+        """Ask a person, and return the answers by id.
+
+        Raises:
+            NoAnswer: The input ended.
+            InputError: There is no person to ask (`no-person`).
+        """
+        screen = self._output.notes
+        if not self._asks:
+            why = "--no-input or --quiet was given" if sys.stdin.isatty() else "standard input is not a terminal"
+            ids = [one.id for one in questions]
+            raise NO_PERSON(count=len(questions), why=why, ids=ids, interrupts=tuple(questions))
+        answers: dict[str, Any] = {}
+        for one in questions:
+            for line in views.questions([one], screen.width):
+                screen.line(*line)
+            screen.line()
+            answers[one.id] = Form(screen, one.answer_schema).ask()
+        return answers
+
+    def waiting(self) -> Answer:
+        """Return that the thread still waits: the person left."""
+        found = self._runtime.state(self._thread)
+        return Answer(
+            data=plain_data.snapshot(found),
+            lines=lambda width: [*views.snapshot(found, width), *self._way_on("resume", width)],
+            code=exits.WAITING,
+        )
+
+    def _ended(self, result: RunResult[Any]) -> Answer:
+        elapsed_s = time.monotonic() - self._began
+        code = {"completed": exits.OK, "interrupted": exits.WAITING}.get(result.status, exits.FAILED)
+        verb = {"interrupted": "resume", "cancelled": "retry"}.get(result.status, "")
+        return Answer(
+            data={**plain_data.run(result, elapsed_s), "thread": self._thread},
+            lines=lambda width: [
+                *views.run(result, width, elapsed_s=elapsed_s),
+                *(self._way_on(verb, width) if verb else []),
+            ],
+            code=code,
+        )
+
+    def _failed(self, error: BaseException) -> Answer:
+        """Return how a run ended that raised, with the thread as it is now."""
+        code = exits.exit_code(error)
+        if code in (exits.USAGE, exits.INTEGRITY):
+            return Answer(data=None, code=code, error=error)
+        found: Any = None
+        try:
+            found = self._runtime.state(self._thread)
+        except (GraphrtError, OSError):  # there is no such thread, or the store is what failed
+            return Answer(data=None, code=code, error=error)
+        return Answer(
+            data=plain_data.snapshot(found),
+            lines=lambda width: [*views.snapshot(found, width), *self._way_on("retry", width)],
+            code=code,
+            error=error,
+        )
+
+    def _way_on(self, verb: str, width: int) -> list[Line]:
+        """Return the command that continues the thread, if it is kept."""
+        if not self._keeps:
+            return []
+        return [
+            [],
+            *views.paragraph(f"go on with: graphrt {verb} {self._target} {self._thread}", width, style="accent"),
+        ]

@@ -1,0 +1,168 @@
+"""What `module:name` names: imports the module from the current folder too, and says in one line what is wrong with it.
+
+What the module prints goes to standard error: `Output` has standard output to itself by then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Final
+
+from graphrt.errors import DefinitionError, closest, names
+from graphrt.errors._codes.command_line import BAD_TARGET, TARGET_NOT_IMPORTED
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.runtime import Runtime
+
+_GRAPHS: Final = (CompiledGraph, Runtime, GraphBuilder)
+_HERE: Final = str(Path(__file__).parents[1])
+_STANDARD: Final = str(Path(os.__file__).parent)
+
+
+def load(target: str) -> Any:
+    """Return the object that *target* names; a function or class is called, without arguments.
+
+    Raises:
+        InputError: The target is not `module:name`, its module cannot be imported, or it has no such name.
+        DefinitionError: The module builds a graph that is wrong.
+    """
+    place, name = _parted(target)
+    found: Any = _imported(target, place)
+    if not name:
+        return _only_graph(target, found)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = list(_graphs_in(found))
+            guess = closest(part, known or [one for one in dir(found) if not one.startswith("_")])
+            hint = f"; did you mean {guess!r}?" if guess else f"; its graphs are {names(known)}" if known else ""
+            raise BAD_TARGET(given=target, problem=f"{place!r} has no {part!r}{hint}", target=target)
+        found = getattr(found, part)
+    return _made(target, found)
+
+
+def graph_of(target: str) -> tuple[CompiledGraph[Any, Any], Runtime[Any] | None]:
+    """Return the graph that *target* names, and the runtime if it names one.
+
+    Raises:
+        InputError: As `load`; or it names something else.
+        DefinitionError: The graph is wrong.
+    """
+    found: Any = load(target)
+    kind = _kind_of(found)
+    if kind is Runtime:
+        return found.graph, found
+    if kind is GraphBuilder:
+        return found.compile(), None
+    if kind is CompiledGraph:
+        return found, None
+    raise BAD_TARGET(given=target, problem=f"it is {_kind(found)}", target=target)
+
+
+def _kind_of(found: Any) -> type[Any] | None:
+    return next((kind for kind in _GRAPHS if isinstance(found, kind)), None)
+
+
+def _parted(target: str) -> tuple[str, str]:
+    place, colon, name = target.rpartition(":")
+    if colon and not any(mark in name for mark in "/\\"):  # C:\flow.py has a colon too
+        return place, name
+    return target, ""
+
+
+def _imported(target: str, place: str) -> ModuleType:
+    is_file = place.endswith(".py") or any(mark in place for mark in "/\\")
+    folder = Path(place).resolve().parent if is_file else Path.cwd()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    if is_file and not Path(place).is_file():
+        raise BAD_TARGET(given=target, problem=f"there is no file {place!r}", target=target)
+    if not place or (not is_file and not all(part.isidentifier() for part in place.split("."))):
+        raise BAD_TARGET(given=target, problem="that is not the name of a module", target=target)
+    name = Path(place).stem if is_file else place
+    try:
+        return _of_file(name, Path(place).resolve()) if is_file else importlib.import_module(name)
+    except (DefinitionError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a module may raise anything, and SystemExit to end the program
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            problem = f"there is no module {error.name!r} here or among the installed ones"
+            raise BAD_TARGET(given=target, problem=problem, target=target) from error
+        raise TARGET_NOT_IMPORTED(given=target, error=error, place=place_of(error), target=target) from error
+
+
+def _of_file(name: str, path: Path) -> ModuleType:
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is not a Python file", path=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def place_of(error: BaseException) -> str:
+    """Return " (file:line)" of the last frame of the user's own code that *error* went through; empty without one."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({_short(error.filename)}:{error.lineno})"
+    found = ""
+    frame: TracebackType | None = error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if not file.startswith((_HERE, _STANDARD, "<")) and "site-packages" not in file:
+            found = f" ({_short(file)}:{frame.tb_lineno})"
+        frame = frame.tb_next
+    return found
+
+
+def _short(file: str) -> str:
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def _graphs_in(place: Any) -> dict[str, Any]:
+    """Return the graphs that are attributes of an object, by name."""
+    return {name: value for name, value in getattr(place, "__dict__", {}).items() if isinstance(value, _GRAPHS)}
+
+
+def _only_graph(target: str, module: ModuleType) -> Any:
+    known = _graphs_in(module)
+    compiled = {one: value for one, value in known.items() if not isinstance(value, GraphBuilder)} or known
+    if len(compiled) == 1:
+        return next(iter(compiled.values()))
+    problem = f"the module has {names(compiled)}" if compiled else "the module has no graph"
+    raise BAD_TARGET(given=target, problem=problem, target=target)
+
+
+def _made(target: str, found: Any) -> Any:
+    if not (inspect.isfunction(found) or inspect.isclass(found)):
+        return found
+    try:
+        inspect.signature(found).bind()
+    except (TypeError, ValueError) as error:
+        raise BAD_TARGET(given=target, problem=f"it is {_kind(found)} that needs arguments", target=target) from error
+    try:
+        return found()
+    except (DefinitionError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # as at an import
+        raise TARGET_NOT_IMPORTED(given=target, error=error, place=place_of(error), target=target) from error
+
+
+def _kind(found: Any) -> str:
+    if inspect.isfunction(found):
+        return "a function"
+    return f"the class {found.__name__!r}" if inspect.isclass(found) else f"of the type {type(found).__name__}"

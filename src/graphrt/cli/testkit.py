@@ -1,0 +1,54 @@
+"""`routes` and `mutate`: the programs of the test kit, by their names on this command line. They parse their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from graphrt.cli.command import SETTINGS
+
+_PASSED = {**SETTINGS, "ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+@click.command("routes", context_settings=_PASSED, add_help_option=False)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def routes(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Report the route coverage that pytest measured; the same as `python -m graphrt.testing.route_coverage`.
+
+    Give the files that `pytest --graphrt-cov` wrote. `--json` is `--report json`; `graphrt routes --help` has the rest.
+    """
+    from graphrt.testing.route_coverage.__main__ import main
+
+    ctx.exit(_run(main, _translated(words, ["--report", "json"])))
+
+
+@click.command("mutate", context_settings=_PASSED, add_help_option=False)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def mutate(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Change graphs in small ways, and see whether the tests notice; the same as `python -m graphrt.testing.mutate`.
+
+    `--json` writes the verdicts to standard output; `graphrt mutate --help` has the rest.
+    """
+    from graphrt.testing.mutate.__main__ import main
+
+    ctx.exit(_run(main, _translated(words, ["--json", "-"])))
+
+
+def _translated(words: tuple[str, ...], as_json: list[str]) -> list[str]:
+    """Return *words* with a `--json` of ours, which has no value, in the words of the program."""
+    found: list[str] = []
+    for number, word in enumerate(words):
+        follows = words[number + 1] if number + 1 < len(words) else "-"
+        has_value = word == "--json" and as_json[0] == "--json" and (follows == "-" or not follows.startswith("-"))
+        found += as_json if word == "--json" and not (has_value and number + 1 < len(words)) else [word]
+    return found
+
+
+def _run(main: Callable[[list[str]], int], words: list[str]) -> int:
+    try:
+        return main(words)
+    except SystemExit as end:  # argparse has said what is wrong, or printed its help
+        return end.code if isinstance(end.code, int) else 2

@@ -1,0 +1,160 @@
+"""`threads`, `show`, `log`, `diff`, `why`, `fork` and `cancel`: look at threads, and the two edits that run no node."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, get_args
+
+import click
+
+from graphrt.cli import exits, plain_data
+from graphrt.cli.command import Command
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of
+from graphrt.cli.output import Answer, Output
+from graphrt.console import counted, views
+from graphrt.events import event_kind
+from graphrt.stores import Status
+
+
+@click.command("threads", cls=Command)
+@STORE
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only threads with this status.")
+@click.option("--graph", metavar="NAME", help="Only threads of the graph with this name.")
+@click.option("--prefix", metavar="TEXT", help="Only threads whose id begins with this.")
+@click.option("--after", metavar="ID", help="Only threads that were created after this one.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+def threads(store: str | None, **filters: Any) -> Answer:
+    """List the threads of a store, in order of creation."""
+    with threads_of(store) as runtime:
+        found = runtime.threads(**filters)
+    return Answer(
+        data={"threads": [plain_data.thread(one) for one in found]},
+        lines=lambda width: [*views.threads(found, width), [(counted(len(found), "thread"), "faint")]],
+    )
+
+
+@click.command("show", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="As it was after this entry.")
+@click.option("--history", "past", is_flag=True, help="List its past states too.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many past states at most.")
+def show(target: str, thread: str, store: str | None, at: int | None, past: bool, limit: int | None) -> Answer:
+    """Show a thread: its state, what is next, its questions."""
+    with opened_runtime(target, store) as runtime:
+        found = runtime.state(thread, at=at)
+        history = runtime.history(thread, limit=limit) if past else ()
+        data = plain_data.snapshot(found)
+    if past:
+        data["history"] = [plain_data.snapshot(one, values=False) for one in history]
+    return Answer(
+        data=data,
+        lines=lambda width: [
+            *views.snapshot(found, width),
+            *([[], *views.history(history, width)] if past else []),
+        ],
+    )
+
+
+@click.command("log", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="ENTRY", help="Only entries after this one.")
+@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@click.option("--event", "kinds", multiple=True, metavar="KIND", help="Only events of this kind, such as task-failed.")
+def log(target: str, thread: str, store: str | None, after: int, limit: int | None, kinds: tuple[str, ...]) -> Answer:
+    """Show the journal of a thread."""
+    with opened_runtime(target, store) as runtime:
+        every = runtime.entries(thread, after=after)
+        chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)
+        found = list(islice(chosen, limit))
+    return Answer(
+        data={"thread": thread, "entries": [plain_data.entry(one) for one in found]},
+        lines=lambda width: views.log(found, width),
+    )
+
+
+@click.command("diff", cls=Command)
+@TARGET
+@THREAD
+@click.argument("other")
+@STORE
+@click.option("--run", metavar="ID", help="Compare this run of the first thread only.")
+@click.option("--other-run", metavar="ID", help="Compare this run of the other thread only.")
+def diff(target: str, thread: str, other: str, store: str | None, run: str | None, other_run: str | None) -> Answer:
+    """Find where two threads first differ. Exit code 1 if they do."""
+    with opened_runtime(target, store) as runtime:
+        found = runtime.diff(thread, other, run=run, other_run=other_run)
+    data = {
+        "same": found is None,
+        "left": plain_data.entry(found.left) if found is not None and found.left is not None else None,
+        "right": plain_data.entry(found.right) if found is not None and found.right is not None else None,
+        "fields": list(found.fields) if found is not None else [],
+    }
+    code = exits.OK if found is None else exits.FAILED
+    return Answer(data=data, lines=lambda width: views.divergence(found, width), code=code)
+
+
+@click.command("why", cls=Command)
+@TARGET
+@THREAD
+@click.argument("field")
+@STORE
+@click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="The value after this entry.")
+def why(target: str, thread: str, field: str, store: str | None, at: int | None) -> Answer:
+    """Tell what gave a field of a thread its value, back to the input."""
+    with opened_runtime(target, store) as runtime:
+        found = runtime.why(thread, field, at=at)
+        writes = [_write(one) for one in found.all()]
+    data = {
+        "thread": found.thread,
+        "field": found.field,
+        "at": found.at,
+        "writes": [one.seq for one in found.writes],
+        "all": writes,
+    }
+    return Answer(data=data, lines=lambda width: views.why(found, width))
+
+
+def _write(one: Any) -> dict[str, Any]:
+    names = ("field", "kind", "seq", "at", "run", "node", "task", "user")
+    return {
+        **{name: getattr(one, name) for name in names},
+        "value": plain_data.plain(one.value),
+        "calls": [plain_data.entry(call) for call in one.calls],
+        "inputs": [made.seq for made in one.inputs],
+    }
+
+
+@click.command("fork", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="Fork the state after this entry.")
+@click.option("--to", metavar="ID", help="Id of the new thread.")
+@click.option("--keep-effects", is_flag=True, help="Give the first superstep the effects and answers it had.")
+def fork(target: str, thread: str, store: str | None, at: int | None, to: str | None, keep_effects: bool) -> Answer:
+    """Create a thread from an entry of another one. The old thread stays as it is."""
+    with opened_runtime(target, store) as runtime:
+        made = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
+        found = runtime.state(made)
+        data = {"thread": made, "source": thread, "status": found.status, "next": list(found.next)}
+    return Answer(data=data, lines=lambda width: views.snapshot(found, width))
+
+
+@click.command("cancel", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@click.pass_obj
+def cancel(output: Output, target: str, thread: str, store: str | None) -> Answer:
+    """Cancel a paused thread. Exit code 1 if there is nothing to cancel, or another process drives it."""
+    with opened_runtime(target, store) as runtime:
+        done = runtime.cancel(thread)
+        found = runtime.state(thread)
+        data = {"thread": thread, "cancelled": done, "status": found.status}
+    if not done:
+        output.note((f"{thread} was not cancelled: there is nothing to cancel, or another process drives it.", "warn"))
+    return Answer(data=data, lines=lambda width: views.snapshot(found, width), code=exits.OK if done else exits.FAILED)

@@ -1,0 +1,210 @@
+"""How far a run is: read from the items of `Runtime.stream`, and shown as lines. No terminal, and no clock of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from graphrt.console.amounts import counted, duration
+from graphrt.console.screen import Line, Segment, cells, fit
+from graphrt.events import (
+    Entry,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    RunResumed,
+    SuperstepCommitted,
+    TasksRouted,
+)
+from graphrt.graph import CompiledGraph
+from graphrt.harness import Budget, TokenTracker
+from graphrt.limits import Limits
+from graphrt.runtime import Live
+
+MODES: Final = ("events", "live", "result")
+"""Modes of the stream that `RunProgress.take` reads."""
+_BAR: Final = 16
+_MARKS: Final = {"idle": ("○", "faint"), "running": ("●", "accent"), "done": ("✓", "good"), "failed": ("✗", "bad"),
+                 "waiting": ("?", "warn")}  # fmt: skip
+
+
+class NodeProgress:
+    """What one node of the graph did so far."""
+
+    __slots__ = ("ended", "failed", "inner", "note", "runs", "started", "total", "waiting")
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Tasks of the present superstep, running or due; 0 if it has none."""
+        self.started = 0
+        self.ended = 0
+        self.failed = 0
+        self.waiting = 0
+        self.runs = 0
+        """Tasks that ended in earlier supersteps."""
+        self.inner = ""
+        """Node of a nested graph that runs now."""
+        self.note = ""
+
+    @property
+    def status(self) -> str:
+        """`idle`, `running`, `done`, `failed` or `waiting`."""
+        if self.waiting:
+            return "waiting"
+        if self.failed:
+            return "failed"
+        if self.total and self.ended < self.total:
+            return "running"
+        return "done" if self.runs or self.ended else "idle"
+
+
+class RunProgress:
+    """How far a run is. Give it the items of a stream with `modes=MODES`.
+
+    Args:
+        graph: The graph of the run.
+        limits: Its limits: those of the runtime.
+        budget: Its budget, or None.
+    """
+
+    def __init__(self, graph: CompiledGraph[Any, Any], limits: Limits, budget: Budget | None = None) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.budget = budget
+        self.superstep = 0
+        self.steps = 0
+        """Supersteps that were committed since this began to watch."""
+        self.thread: str | None = None
+        self.status = "running"
+        self.nodes: dict[str, NodeProgress] = {name: NodeProgress() for name in graph.nodes}
+        self.tracker = TokenTracker()
+
+    def take(self, mode: str, item: Any) -> None:
+        """Take in one item of the stream."""
+        if mode == "live":
+            self._live(item)
+        elif mode == "events":
+            self._entry(item)
+        elif mode == "result":
+            self.status, self.thread = item.status, item.thread
+
+    def _live(self, item: Live) -> None:
+        if item.path:  # of a nested graph: shown at the node that runs it
+            outer = item.path.split("/")[0].partition(":")[2]
+            if outer in self.nodes and item.what == "started":
+                self.nodes[outer].inner = item.node
+            return
+        node = self.nodes[item.node]
+        if item.what == "started":
+            if item.value == 1:
+                node.started += 1
+            node.total = max(node.total, node.started)
+        elif item.what == "retrying":
+            node.note = f"retry {item.value['attempt']}: {item.value['error']}"
+        elif item.what == "ended":
+            node.ended += 1
+            node.failed += item.value == "error"
+            node.inner = ""
+            if item.value == "success":
+                node.note = ""
+
+    def _entry(self, entry: Entry) -> None:
+        self.tracker(entry)
+        self.thread = entry.thread
+        if entry.path:
+            return
+        match entry.event:
+            case SuperstepCommitted(superstep=superstep, next=due):
+                self.superstep = superstep
+                self.steps += 1
+                self._due(due)
+            case TasksRouted(next=due):
+                self._due(due)
+            case InterruptRaised(node=name):
+                self.nodes[name].waiting += 1
+            case RunResumed():
+                for node in self.nodes.values():
+                    node.waiting = 0
+                self.status = "running"
+            case RunCompleted():
+                self.status = "completed"
+            case RunInterrupted():
+                self.status = "interrupted"
+            case RunFailed(node=name, error=error):
+                self.status = "failed"
+                if name in self.nodes:
+                    self.nodes[name].failed = max(self.nodes[name].failed, 1)
+                    self.nodes[name].note = error
+            case RunCancelled():
+                self.status = "cancelled"
+            case _:
+                pass
+
+    def _due(self, due: Sequence[str]) -> None:
+        counts = Counter(due)
+        for name, node in self.nodes.items():
+            node.runs += node.ended
+            node.total, node.started, node.ended, node.waiting, node.failed = counts[name], 0, 0, 0, 0
+            node.inner = ""
+
+    # -- as lines ------------------------------------------------------------------------------------------------
+
+    def lines(self, width: int, elapsed_s: float) -> list[Line]:
+        """Return the lines that show it after *elapsed_s* seconds: a line for each node, then what is used and left."""
+        thread = f"  thread {self.thread}" if self.thread else ""
+        head = f"{duration(elapsed_s)}, superstep {self.superstep}"
+        room = width - len(head) - 2
+        title = (fit(f"{self.graph.name}{thread}", room if room >= 8 else width), "title")
+        lines: list[Line] = [[title, "  ", head]] if room >= 8 else [[title], [fit(head, width)]]
+        longest = max(map(cells, self.nodes), default=0)
+        lines += [self._node(name, node, min(longest, width // 2), width) for name, node in self.nodes.items()]
+        return [*lines, *self._used(width), *self._left(width, elapsed_s)]
+
+    def _node(self, name: str, node: NodeProgress, room: int, width: int) -> Line:
+        mark, style = _MARKS[node.status]
+        line: Line = [(mark, style), " ", (fit(name, room), "name" if node.status == "running" else "")]
+        said: list[Segment] = []
+        if node.total > 1:
+            full = round(_BAR * node.ended / node.total)
+            bar = ("█" * full, "accent"), ("░" * (_BAR - full), "faint")
+            said = (
+                [*bar, f" {node.ended:,}/{node.total:,}"]
+                if width - room > _BAR + 16
+                else [f"{node.ended}/{node.total}"]
+            )
+        elif node.runs > 1:
+            said = [(f"{node.runs + node.ended} times", "faint")]
+        notes = [note for note in (node.inner and f"> {node.inner}", node.note) if note]
+        if notes:
+            taken = 4 + room + sum(cells(one if isinstance(one, str) else one[0]) for one in said)
+            style = "bad" if node.failed else "faint"
+            said.append((f"  {fit('  '.join(notes), max(width - taken - 4, 0)).rstrip()}", style))
+        return [*line, "  ", *said] if said else line
+
+    def _used(self, width: int) -> list[Line]:
+        total = self.tracker.total
+        if not total.calls:
+            return []
+        cost = "" if total.cost_usd is None else f"  ${total.cost_usd:.4f}"
+        text = f"{counted(total.calls, 'call')}  {total.input_tokens:,} tokens in  {total.output_tokens:,} out{cost}"
+        return [[(fit(text, width).rstrip(), "accent")]]
+
+    def _left(self, width: int, elapsed_s: float) -> list[Line]:
+        """Return what is left to the limits that were set; only those that a run can come near to."""
+        left = [f"{self.limits.max_steps - self.steps:,} supersteps"]
+        if self.limits.deadline_s is not None:
+            left.append(duration(max(self.limits.deadline_s - elapsed_s, 0)))
+        if self.budget is not None:
+            total, budget = self.tracker.total, self.budget
+            if budget.seconds is not None:
+                left.append(f"{duration(max(budget.seconds - elapsed_s, 0))} of the budget")
+            if budget.tokens is not None:
+                left.append(f"{max(budget.tokens - total.total_tokens, 0):,} tokens")
+            if budget.calls is not None:
+                left.append(f"{max(budget.calls - total.calls, 0):,} calls")
+            if budget.usd is not None:
+                left.append(f"${max(budget.usd - (total.cost_usd or 0.0), 0.0):.2f}")
+        return [[(fit(f"left: {', '.join(left)}", width).rstrip(), "faint")]]

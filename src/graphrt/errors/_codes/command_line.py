@@ -1,0 +1,65 @@
+"""Errors of the command line: what a target, a file or an option names."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+BAD_WORDS = ErrorCode(
+    "usage",
+    InputError,
+    "The command line is wrong: {problem}",
+    fix="Run the command with --help.",
+)
+
+BAD_TARGET = ErrorCode(
+    "bad-target",
+    InputError,
+    "{given!r} does not name a graph: {problem}.",
+    fix="Write package.module:name or path/to/file.py:name, where name is a graph, a Runtime, or a function that makes one.",
+    carries=("target",),
+)
+TARGET_NOT_IMPORTED = ErrorCode(
+    "target-not-imported",
+    InputError,
+    "The module of {given!r} cannot be imported: {error:told}{place}.",
+    fix="Correct the module. With --debug, the command prints the traceback.",
+    carries=("target",),
+)
+NO_SUCH_DATABASE = ErrorCode(
+    "no-such-database",
+    InputError,
+    "There is no file {path!r}.",
+    fix="Give --store the URL of a database that exists, or set GRAPHRT_STORE. The command line does not create one to "
+    "read it.",
+)
+NO_STORE_GIVEN = NO_SUCH_DATABASE.variant(
+    "The command needs a store, and none was given.",
+    fix="Give --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE.",
+)
+RUNTIME_AND_OPTIONS = ErrorCode(
+    "runtime-and-options",
+    InputError,
+    "{given!r} is a Runtime, which has its own {options:names}.",
+    fix="Leave the options out, or name the graph instead.",
+)
+BAD_DOCUMENT = ErrorCode(
+    "bad-document",
+    InputError,
+    "{source} cannot be read as {form}: {problem}.",
+    fix="Give a file with one JSON document in UTF-8, or - for standard input.",
+)
+NO_PERSON = ErrorCode(
+    "no-person",
+    InputError,
+    "{count:count question} cannot be asked here: {why}.",
+    known="{ids:names}",
+    fix="Give --answers FILE, a JSON object of ids to answers, or --answer JSON for the only question.",
+    carries=("interrupts",),
+)
+NO_BACKUP_OF = ErrorCode(
+    "no-backup",
+    InputError,
+    "The command line makes no backup of {store:a_type}.",
+    fix="Use the tools of its server, such as pg_dump, or export its threads one by one.",
+)

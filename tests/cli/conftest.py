@@ -1,0 +1,226 @@
+"""Commands called in this process, and in a real pseudo-terminal; a module of graphs to call them on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+if find_spec("click") is None or find_spec("jsonschema") is None:
+    collect_ignore_glob = ["test_*.py"]  # an interpreter with nothing but the extra `test` has no command line
+else:
+    from jsonschema import Draft202012Validator
+
+    from graphrt.cli import main
+    from graphrt.cli.schema import schema_of
+
+FLOW = '''
+"""Graphs of tests; what is printed here must not get into a document."""
+
+import time
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, Runtime, Send
+from graphrt.reducers import append
+
+print("printed by the module")
+
+
+class Verdict(BaseModel):
+    do: Literal["send", "drop"]
+    remark: str = ""
+
+
+class State(BaseModel):
+    topic: Any = ""
+    seconds: float = 0.0
+    notes: Annotated[list[Any], append] = []
+    verdict: Verdict | None = None
+
+
+g = GraphBuilder(State, name="letters")
+
+
+@g.node
+def write(state: State) -> dict[str, Any]:
+    print("printed by a node")
+    if state.topic == "fail":
+        raise ValueError("no such topic")
+    return {"notes": [f"about {state.topic}"]}
+
+
+@g.node
+def approve(state: State, ctx: Context) -> dict[str, Any]:
+    return {"verdict": ctx.interrupt({"draft": state.notes[-1]}, key="approve", answer_type=Verdict)}
+
+
+g.add_sequence([START, write, approve, END])
+letters = g.compile()
+
+f = GraphBuilder(State, name="fan")
+
+
+@f.node
+def work(state: State, ctx: Context) -> dict[str, Any]:
+    time.sleep(state.seconds)
+    return {"notes": [ctx.arg]}
+
+
+@f.node
+def report(state: State) -> dict[str, Any]:
+    return {"topic": f"{len(state.notes)} notes"}
+
+
+f.set_conditional_entry(lambda state: [Send(work, n) for n in range(4)], [work])
+f.add_edge(work, report)
+f.add_edge(report, END)
+fan = f.compile()
+builder = f
+runtime = Runtime(fan)
+number = 5
+
+
+def make():
+    return letters
+
+
+def makes(what):
+    return letters
+'''
+GRAPHRT = [sys.executable, "-m", "graphrt"]
+
+
+class Called(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def result(self) -> Any:
+        return self.document["result"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with the module `flow.py`."""
+    (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GRAPHRT_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    path, modules = list(sys.path), set(sys.modules)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Called]:
+    """Call a command in this process. A document is checked against the schema of its command."""
+
+    def called(*words: str) -> Called:
+        capsys.readouterr()
+        code = main(words)
+        done = Called(code, *capsys.readouterr())
+        document = done.document if done.out.startswith("{") else {}
+        if "graphrt" in document:
+            Draft202012Validator(schema_of(document["command"])).validate(document)
+            assert document["exit_code"] == code
+        return done
+
+    return called
+
+
+@pytest.fixture
+def stored(call: Callable[..., Called]) -> str:
+    """A database with the thread `paused`, which waits for an answer, and `done`."""
+    assert call("run", "flow.py:letters", "--set", "topic=cats", "--store", "runs.db", "--thread", "paused").code == 4
+    assert call("run", "flow.py:fan", "--store", "runs.db", "--thread", "done").code == 0
+    return "runs.db"
+
+
+class Terminal(NamedTuple):
+    """What a command left in a terminal."""
+
+    code: int
+    text: str
+
+
+def drive(
+    words: Sequence[str],
+    *,
+    columns: int = 80,
+    answers: Sequence[tuple[str, str]] = (),
+    env: dict[str, str] | None = None,
+    limit_s: float = 60,
+) -> Terminal:
+    """Run a program in a pseudo-terminal. Each answer is typed once its prompt was seen."""
+    pid, number = pty.fork()
+    if pid == 0:
+        os.execvpe(words[0], list(words), {**os.environ, "TERM": "xterm-256color", **(env or {})})
+    fcntl.ioctl(number, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    seen, mark, left, end = b"", 0, list(answers), time.monotonic() + limit_s
+    try:
+        while time.monotonic() < end:
+            if not select.select([number], [], [], 0.05)[0]:
+                continue
+            try:
+                data = os.read(number, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not data:
+                break
+            seen += data
+            if left and left[0][0].encode() in seen[mark:]:
+                mark = len(seen)
+                os.write(number, left.pop(0)[1].encode())
+        else:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.close(number)
+    return Terminal(code, seen.decode().replace("\r\n", "\n"))
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Callable[..., Terminal]:
+    """Run `graphrt` in a pseudo-terminal."""
+    return lambda *words, **options: drive([*GRAPHRT, *words], **options)
+
+
+@pytest.fixture
+def program(folder: Path) -> Callable[..., Called]:
+    """Run `graphrt` as a program whose streams are pipes."""
+
+    def run(*words: str, given: str = "", env: dict[str, str] | None = None) -> Called:
+        done = subprocess.run(
+            [*GRAPHRT, *words], input=given, capture_output=True, text=True, check=False, timeout=60,
+            env={**os.environ, **(env or {})},
+        )  # fmt: skip
+        return Called(done.returncode, done.stdout, done.stderr)
+
+    return run

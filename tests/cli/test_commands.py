@@ -1,0 +1,273 @@
+"""Every command answers with a document that fits its schema, and with the exit code that the reference promises."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from graphrt.cli.schema import RESULTS
+
+
+def test_check_lists_what_is_wrong_with_a_graph(call, folder: Path) -> None:
+    (folder / "wrong.py").write_text(
+        "from typing import TypedDict\nfrom graphrt import START, GraphBuilder\n"
+        "class S(TypedDict, total=False):\n    n: int\n"
+        "g = GraphBuilder(S, name='wrong')\ng.add_node('a', lambda s: {})\n"
+        "g.add_edge(START, 'a')\ng.add_edge('a', 'b')\ngraph = g.compile()\n",
+        encoding="utf-8",
+    )
+
+    done = call("check", "flow.py:letters", "wrong.py:graph")
+    good, bad = done.result["targets"]
+
+    assert done.code == 1
+    assert (good["graph"], good["nodes"], good["problems"]) == ("letters", 2, [])
+    assert [one["code"] for one in bad["problems"]] == ["unknown-node"]
+    assert bad["problems"][0]["where"] == "wrong.py:8"
+    assert "[unknown-node]" in call("check", "wrong.py:graph", "--text").out
+
+
+def test_check_writes_sarif(call, folder: Path) -> None:
+    (folder / "wrong.py").write_text(
+        "from typing import TypedDict\nfrom graphrt import START, GraphBuilder\n"
+        "class S(TypedDict, total=False):\n    n: int\n"
+        "g = GraphBuilder(S, name='wrong')\ngraph = g\n",
+        encoding="utf-8",
+    )
+
+    done = call("check", "wrong.py:graph", "--sarif")
+    (run,) = json.loads(done.out)["runs"]
+
+    assert done.code == 1
+    assert {one["ruleId"] for one in run["results"]} <= {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert [one["ruleId"] for one in run["results"]] == ["no-entry"]
+
+
+def test_check_says_whether_threads_can_go_on(call, stored: str) -> None:
+    (checked,) = call("check", "flow.py:letters", "--store", stored).result["targets"]
+
+    assert [(one["thread"], one["ok"]) for one in checked["threads"]] == [("paused", True)]
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"),
+    [("terminal", "  ○ START"), ("mermaid", "flowchart TD"), ("dot", "digraph"), ("json", "{"), ("svg", "<svg")],
+)
+def test_draw_makes_every_form(call, folder: Path, form: str, begins: str) -> None:
+    done = call("draw", "flow.py:fan", "--format", form, "--text")
+
+    assert done.code == 0
+    assert done.out.startswith(begins)
+    assert call("draw", "flow.py:fan", "-f", form, "--json").result["topology"]["nodes"]
+    assert call("draw", "flow.py:fan", "-f", form, "-o", "picture", "--text").code == 0
+    assert (folder / "picture").read_text(encoding="utf-8").strip() == done.out.strip()
+
+
+def test_svg_is_a_picture_of_every_node(call) -> None:
+    root = ET.fromstring(call("draw", "flow.py:fan", "-f", "svg", "--text").out)
+    texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+
+    assert {"START", "END", "work", "report"} <= texts
+
+
+def test_run_shows_how_it_ended(call) -> None:
+    done = call("run", "flow.py:fan", "--thread", "t")
+
+    assert done.code == 0
+    assert done.result["status"] == "completed"
+    assert done.result["state"]["notes"] == [0, 1, 2, 3]
+    assert done.result["visited"] == {"work": 1, "report": 1}
+    assert "printed by the module" in done.err
+
+
+def test_run_reads_its_input_from_a_file(call, folder: Path) -> None:
+    (folder / "input.json").write_text('{"topic": "dogs"}', encoding="utf-8")
+
+    done = call("run", "flow.py:letters", "--input", "input.json", "--store", "a.db")
+
+    assert done.code == 4
+    assert done.result["interrupts"][0]["payload"] == {"draft": "about dogs"}
+    assert done.result["interrupts"][0]["answer_schema"]["properties"]["do"]["enum"] == ["send", "drop"]
+
+
+def test_run_only_if_new_runs_nothing_twice(call, stored: str) -> None:
+    again = call("run", "flow.py:fan", "--store", stored, "--thread", "done", "--only-if-new")
+
+    assert (again.code, again.result["state"]["notes"]) == (0, [0, 1, 2, 3])
+
+
+def test_a_failed_run_can_be_retried(call) -> None:
+    failed = call("run", "flow.py:letters", "--set", "topic=fail", "--store", "a.db", "--thread", "t")
+
+    assert failed.code == 1
+    assert failed.document["error"]["code"] == "node-failed"
+    assert failed.result["status"] == "failed"
+    assert call("retry", "flow.py:letters", "t", "--store", "a.db").code == 1
+
+
+def test_limits_end_a_run_with_their_code(call) -> None:
+    done = call("run", "flow.py:fan", "--limits", "max_steps=1", "--store", "a.db", "--thread", "t")
+
+    assert (done.code, done.document["error"]["code"]) == (5, "step-limit")
+
+
+def test_resume_takes_an_answer(call, stored: str) -> None:
+    done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", '{"do": "send"}')
+
+    assert done.code == 0
+    assert done.result["state"]["verdict"] == {"do": "send", "remark": ""}
+
+
+def test_resume_takes_answers_from_a_file(call, stored: str, folder: Path) -> None:
+    (question,) = call("show", "flow.py:letters", "paused", "--store", stored).result["interrupts"]
+    (folder / "answers.json").write_text(json.dumps({question["id"]: {"do": "drop"}}), encoding="utf-8")
+
+    assert call("resume", "flow.py:letters", "paused", "--store", stored, "--answers", "answers.json").code == 0
+
+
+def test_resume_without_a_person_changes_nothing(call, stored: str) -> None:
+    done = call("resume", "flow.py:letters", "paused", "--store", stored, "--no-input")
+
+    assert (done.code, done.document["error"]["code"]) == (4, "no-person")
+    assert call("show", "flow.py:letters", "paused", "--store", stored).result["status"] == "interrupted"
+
+
+def test_resume_refuses_an_answer_that_does_not_fit(call, stored: str) -> None:
+    done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", '{"do": "burn"}')
+
+    assert (done.code, done.document["error"]["code"]) == (2, "bad-answer")
+
+
+def test_threads_are_listed_and_filtered(call, stored: str) -> None:
+    assert [one["thread"] for one in call("threads", "--store", stored).result["threads"]] == ["paused", "done"]
+    one = call("threads", "--store", stored, "--status", "completed").result["threads"]
+    assert [(found["thread"], found["graph"]) for found in one] == [("done", "fan")]
+
+
+def test_show_has_the_state_and_its_history(call, stored: str) -> None:
+    done = call("show", "flow.py:letters", "paused", "--store", stored, "--history")
+
+    assert done.result["next"] == ["approve"]
+    assert [one["seq"] for one in done.result["history"]] == [5, 3, 1]
+    assert call("show", "flow.py:letters", "paused", "--store", stored, "--at", "1").result["state"]["notes"] == []
+
+
+def test_log_has_every_entry(call, stored: str) -> None:
+    entries = call("log", "flow.py:letters", "paused", "--store", stored).result["entries"]
+
+    assert [one["event"] for one in entries] == [
+        "run-started", "task-succeeded", "superstep-committed", "interrupt-raised", "run-interrupted",
+    ]  # fmt: skip
+    some = call("log", "flow.py:letters", "paused", "--store", stored, "--event", "task-succeeded", "--limit", "1")
+    assert [one["seq"] for one in some.result["entries"]] == [2]
+
+
+def test_fork_diff_and_cancel(call, stored: str) -> None:
+    made = call("fork", "flow.py:letters", "paused", "--store", stored, "--at", "5", "--to", "other")
+    assert made.result == {"thread": "other", "source": "paused", "status": "interrupted", "next": ["approve"]}
+
+    call("fork", "flow.py:letters", "paused", "--store", stored, "--at", "3", "--to", "shorter")
+    differ = call("diff", "flow.py:letters", "paused", "shorter", "--store", stored)
+    same = call("diff", "flow.py:letters", "paused", "paused", "--store", stored)
+    assert (differ.code, differ.result["same"], same.code, same.result["same"]) == (1, False, 0, True)
+
+    assert call("cancel", "flow.py:letters", "other", "--store", stored).result["cancelled"] is True
+    assert call("cancel", "flow.py:letters", "other", "--store", stored).code == 1
+
+
+def test_why_follows_a_field_to_the_input(call, stored: str) -> None:
+    found = call("why", "flow.py:letters", "paused", "notes", "--store", stored).result
+
+    assert found["writes"] == [1, 2]
+    assert found["all"][0]["node"] == "write"
+
+
+def test_usage_sums_all_threads_of_the_graph(call, stored: str) -> None:
+    found = call("usage", "flow.py:fan", "--store", stored).result
+
+    assert (found["threads"], found["total"]["calls"], found["by_node"]) == (["done"], 0, {})
+
+
+def test_backup_export_and_import(call, stored: str) -> None:
+    assert call("backup", "copy.db", "--store", stored).code == 0
+    assert call("backup", "copy.db", "--store", stored).code == 2
+    assert call("export", "done", "done.thread", "--store", "copy.db").code == 0
+    assert call("import", "done.thread", "--store", "new.db", "--thread", "moved").result["thread"] == "moved"
+    assert [one["thread"] for one in call("threads", "--store", "new.db").result["threads"]] == ["moved"]
+
+
+def test_sweep_lists_before_it_deletes(call, stored: str) -> None:
+    dry = call("sweep", "--store", stored, "--older-than", "0s", "--dry-run").result
+    assert ([one["thread"] for one in dry["threads"]], dry["deleted"]) == (["done"], 0)
+    assert call("sweep", "--store", stored, "--older-than", "1h").result["deleted"] == 0
+    assert call("sweep", "--store", stored, "--older-than", "0s").result["deleted"] == 1
+    assert call("sweep", "--store", stored, "--older-than", "soon").code == 2
+
+
+def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder: Path) -> None:
+    assert call("audit", "keygen", "key").result["bytes"] == 32
+    assert (folder / "key").stat().st_mode & 0o777 == 0o600
+    assert call("audit", "keygen", "key").code == 2
+    head = call("audit", "export", "done", "log.jsonl", "--store", stored).result["head"]
+    report = call("audit", "verify", "log.jsonl")
+    assert (report.code, report.result["verdict"]) == (0, "unanchored")
+    assert call("audit", "verify", "log.jsonl", "--strict").code == 1
+    (folder / "heads").write_text(json.dumps({"head": head}, sort_keys=True, separators=(",", ":")) + "\n", "utf-8")
+    assert call("audit", "verify", "log.jsonl", "--anchor", "heads", "--strict").result["verdict"] == "sound"
+    lines = call("audit", "show", "log.jsonl").result["lines"]
+    assert [one["kind"] for one in lines][-2:] == ["record", "head"]
+    assert lines[-2]["last"] == head["seq"]
+
+
+def test_audit_verify_finds_a_changed_log(call, stored: str, folder: Path) -> None:
+    call("audit", "export", "done", "log.jsonl", "--store", stored)
+    path = folder / "log.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace("4 notes", "5 notes"), encoding="utf-8")
+
+    done = call("audit", "verify", "log.jsonl")
+
+    assert (done.code, done.result["verdict"]) == (3, "altered")
+
+
+def test_audit_replay_folds_again(call, stored: str) -> None:
+    assert call("audit", "replay", "flow.py:fan", "done", "--store", stored).result["status"] == "completed"
+
+
+def test_a_keyed_thread_goes_on_with_its_key(call) -> None:
+    call("audit", "keygen", "key")
+    run = ["run", "flow.py:letters", "--set", "topic=x", "--store", "k.db", "--thread", "t", "--audit-key", "key"]
+    assert call(*run).code == 4
+    resume = ["resume", "flow.py:letters", "t", "--store", "k.db", "--answer", '{"do": "send"}']
+    assert call(*resume).document["error"]["code"] == "log-key-needed"
+    assert call(*resume, "--audit-key", "key").code == 0
+    assert call("audit", "export", "t", "t.jsonl", "--store", "k.db", "--key-file", "key").code == 0
+    assert call("audit", "verify", "t.jsonl", "--key-file", "key").code == 0
+
+
+def test_doctor_looks_at_the_installation_and_the_database(call, stored: str) -> None:
+    found = call("doctor", "--store", stored, "--replay", "flow.py:fan")
+
+    assert found.code == 0
+    assert found.result["database"] | {"entries": 0} == {
+        "ok": True, "threads": 2, "entries": 0, "damaged": [], "findings": [],
+    }  # fmt: skip
+    assert found.result["extras"]["cli"]["click"]
+
+
+def test_the_test_kit_is_called_by_its_names(call) -> None:
+    assert "--report" in call("routes", "--help").out
+    assert "mutants" in call("mutate", "--help").out
+    assert call("routes", "none.json").code == 2
+
+
+@pytest.mark.parametrize("command", RESULTS)
+def test_schema_prints_the_schema_of_every_command(call, command: str) -> None:
+    assert json.loads(call("schema", *command.split()).out)["title"] == f"graphrt {command}"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_has_a_script_for_every_shell(call, shell: str) -> None:
+    assert "_GRAPHRT_COMPLETE" in call("completion", shell).out

@@ -1,0 +1,125 @@
+"""The table of commands says what the commands say; listing them imports nothing; the reference has all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from graphrt.cli import audit, exits
+from graphrt.cli.app import COMMANDS, app
+from graphrt.cli.schema import RESULTS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+ALL = {
+    **{name: app for name in COMMANDS if name != "audit"},
+    **{f"audit {name}": audit.audit for name in audit.COMMANDS},
+}
+
+
+def command(name: str) -> click.Command:
+    found = ALL[name].get_command(click.Context(app), name.rpartition(" ")[2])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
+    told = {**COMMANDS, **{f"audit {one}": row for one, row in audit.COMMANDS.items()}}[name][1]
+    first = (command(name).help or "").split("\n")[0]
+
+    assert first.rstrip(".").startswith(told.rstrip(".").split(":")[0].split(",")[0])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_reference_has_every_command_with_its_options(name: str) -> None:
+    found = re.search(rf"^### `{name}`$(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"the reference has no section `{name}`"
+    shared = {"--json", "--text", "--quiet", "-q", "--debug"}
+    options = {
+        word
+        for param in command(name).params
+        if isinstance(param, click.Option)
+        for word in [*param.opts, *param.secondary_opts]
+        if word.startswith("--")
+    }
+
+    assert [word for word in sorted(options - shared) if word not in found[1]] == []
+    told = set(re.findall(r"`(--[a-z-]+)", found[1]))
+    passed_on = {"routes": {"--report", "--graphrt-cov"}, "mutate": {"--fail-under"}}
+    assert told - options - shared <= passed_on.get(name, set())
+
+
+def test_the_reference_has_every_exit_code() -> None:
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)} == set(exits.MEANINGS)
+
+
+def test_every_command_with_a_document_has_a_schema() -> None:
+    without = {"routes", "mutate", "schema", "completion"}
+
+    assert set(RESULTS) == set(ALL) - without
+
+
+SCRIPT = """
+import json, os, sys
+sys.argv = ["graphrt", *{words}]
+os.environ.update({env})
+from graphrt.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+sys.stderr.write(json.dumps([name for name in sys.modules if "." not in name or name.startswith("graphrt.")]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        (["--help"], {}),
+        (["--version"], {}),
+        ([], {"_GRAPHRT_COMPLETE": "bash_complete", "COMP_WORDS": "graphrt dr", "COMP_CWORD": "1"}),
+    ],
+)
+def test_listing_and_completing_import_neither_pydantic_nor_rich(words: list[str], env: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(words=words, env=env)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = set(json.loads(done.stderr))
+
+    assert loaded.isdisjoint({"pydantic", "rich", "asyncio", "sqlite3", "graphrt.runtime", "graphrt.errors"})
+    assert done.stdout
+
+
+def test_without_click_the_program_says_what_to_install() -> None:
+    code = "import sys; sys.modules['click'] = None; from graphrt.cli import main; sys.exit(main(['threads']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 2
+    assert 'pip install "graphrt[cli]"' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_extra_has_what_the_command_line_imports() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    assert {re.split(r"\W", one)[0] for one in extras["cli"]} == {"click", "rich"}
+
+
+def test_a_wrong_word_names_the_closest_command(call) -> None:
+    done = call("thread")
+
+    assert done.code == 2
+    assert "Did you mean 'threads'?" in done.err
+    assert call("threads", "--statuss", "x", "--json").document["error"]["code"] == "usage"

@@ -1,0 +1,139 @@
+"""The commands in a real terminal: 40, 80 and 200 columns, no colours, answers that are typed, Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from graphrt.console import cells
+
+STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?[349][0-9](?:;[0-9;]*)?m")  # bold is no colour
+
+
+def lines(text: str) -> list[str]:
+    """What is in the terminal's lines, one after another, without styles."""
+    return [STYLE.sub("", part) for line in text.split("\n") for part in line.split("\r")]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_run_is_drawn_watched_and_summed_up(terminal, columns: int) -> None:
+    done = terminal("run", "flow.py:fan", "--set", "seconds=0.2", "--limits", "deadline_s=60", columns=columns)
+    shown = lines(done.text)
+
+    assert done.code == 0
+    assert max(map(cells, shown)) <= columns
+    assert "  ○ START" in shown  # the drawing
+    assert any(re.search(r"work\s+[█░ ]*\d/4", line) for line in shown)  # progress of the fan-out
+    assert any(re.search(r"left: 1,000 supersteps, (59|60)", line) for line in shown)
+    assert any("✓ completed" in line for line in shown)
+    assert "printed by the module" in shown
+
+
+def test_no_color_means_no_colour(terminal) -> None:
+    done = terminal("run", "flow.py:fan", env={"NO_COLOR": "1"})
+
+    assert done.code == 0
+    assert COLOUR.findall(done.text) == []
+    assert "✓ completed" in done.text
+
+
+def test_a_dumb_terminal_gets_plain_lines(terminal) -> None:
+    done = terminal("run", "flow.py:fan", "--quiet", env={"TERM": "dumb"})
+
+    assert "\x1b" not in done.text
+    assert "✓ completed" in done.text
+
+
+def test_json_at_a_terminal_is_one_document_after_the_live_view(terminal) -> None:
+    done = terminal("run", "flow.py:fan", "--json", "--quiet")
+
+    assert done.text[done.text.index("{") :].startswith('{\n  "graphrt"')
+    assert "\x1b" not in done.text
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["threads"],
+        ["show", "flow.py:letters", "paused", "--history"],
+        ["log", "flow.py:letters", "paused"],
+        ["doctor"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_views_of_a_store_fit_the_terminal(
+    call, stored: str, monkeypatch: pytest.MonkeyPatch, columns: int, words: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    shown = lines(call(*words, "--store", stored, "--text").out)
+
+    assert max(map(cells, shown)) <= columns
+    assert any("paused" in line or "verif" in line or "sound" in line or "run-started" in line for line in shown)
+
+
+def test_questions_of_a_run_are_asked_as_a_form(terminal) -> None:
+    done = terminal(
+        "run", "flow.py:letters", "--set", "topic=cats",
+        answers=[("do:", "burn\n"), ("choose 1 to 2", "1\n"), ("remark (optional):", "fine\n")],
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert "draft: about cats" in done.text
+    assert "Verdict(do='send', remark='fine')" in done.text
+
+
+def test_a_question_that_is_left_stays_open(terminal, call) -> None:
+    done = terminal("run", "flow.py:letters", "--store", "a.db", "--thread", "t", answers=[("do:", "\x04")])
+
+    assert done.code == 4
+    assert "go on with: graphrt resume flow.py:letters t" in done.text
+    assert call("show", "flow.py:letters", "t", "--store", "a.db").result["status"] == "interrupted"
+
+
+def test_resume_asks_in_another_process(terminal, call, stored: str) -> None:
+    done = terminal(
+        "resume", "flow.py:letters", "paused", "--store", stored, answers=[("do:", "drop\n"), ("remark", "\n")]
+    )
+
+    assert done.code == 0
+    assert "Verdict(do='drop', remark='')" in done.text
+
+
+def test_ctrl_c_cancels_the_run_and_leaves_a_thread_that_goes_on(terminal, call) -> None:
+    words = ["run", "flow.py:fan", "--set", "seconds=2", "--limits", "grace_s=0", "--store", "a.db", "--thread", "t"]
+    began = time.monotonic()
+
+    done = terminal(*words, answers=[("work  ", "\x03")])
+
+    assert done.code == 130
+    assert "graphrt run: interrupted" in done.text
+    assert "Traceback" not in done.text
+    assert time.monotonic() - began < 20
+    assert call("show", "flow.py:fan", "t", "--store", "a.db").result["status"] == "cancelled"
+    after = call("retry", "flow.py:fan", "t", "--store", "a.db")
+    assert (after.code, after.result["state"]["notes"]) == (0, [0, 1, 2, 3])
+
+
+def test_without_a_terminal_nothing_but_the_document_is_written(program) -> None:
+    done = program("run", "flow.py:fan")
+
+    assert done.document["result"]["status"] == "completed"
+    assert "\x1b" not in done.out + done.err
+    assert done.err == "printed by the module\n"
+
+
+def test_a_pipe_that_is_closed_early_is_no_error(folder) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m graphrt schema run | head -1"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("{\n", "")
