@@ -5,7 +5,7 @@ Nothing else may live here: every room may hold a Secret, and none may learn its
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, NoReturn, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, final
 
 from graphrt.errors._codes.audit import BAD_SECRET, SECRET_ABSENT, SECRET_PICKLED
 
@@ -93,7 +93,7 @@ class Secret(Generic[T_co]):
             return compare_digest(mine, yours)
         return bool(mine == yours)
 
-    __hash__ = None  # type: ignore[assignment]  # a class without a hash is declared so
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a class without a hash is declared so
 
     def __copy__(self) -> Secret[T_co]:
         return self

@@ -9,7 +9,7 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime, Send
 from graphrt.console import MODES, LiveView, PlainScreen, RunProgress, cells, open_screen, renderable, views, watched
-from graphrt.events.usage import Usage
+from graphrt.events import Usage
 from graphrt.harness import Budget, MockHarness
 from graphrt.reducers import append
 

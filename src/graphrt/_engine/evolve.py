@@ -52,17 +52,16 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         UpdateError: A reducer raised.
         LookupError, ValueError: The events do not fit the graph.
     """
-    path = engine.path
     at, end = 0, len(logged)
     while at < end:
         where, event = logged[at]
         at += 1
-        if where != path:
+        if where != engine.path:
             continue
         # The common case is the outcome of a lone task and its commit, which need no Task and no general fold.
         if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
             then, commit = logged[at]
-            if then == path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
+            if then == engine.path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
                 _alone(engine, event, commit, take)
                 at += 1
                 continue

@@ -51,6 +51,7 @@ class Fold:
         "error",
         "fates",
         "fingerprint",
+        "left",
         "meta",
         "migrated",
         "nested",
@@ -102,6 +103,8 @@ class Fold:
         """Number of the last entry that changed the state."""
         self.staged: Mapping[str, str] = {}
         """Keys and ends of what is staged for the open superstep; see `outcomes`."""
+        self.left: bool = False
+        """Whether the last run was begun and left to others, or handed over: its thread was given back on purpose."""
         self.migrated: events.ThreadMigrated | None = None
         """Event that the next run journals because the graph has changed; None if it has not."""
 
@@ -216,6 +219,7 @@ class Fold:
             else:
                 self._note(event, seq, take)
             seq += 1
+        self.left = event.__class__ in LEAVES and not path
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 
@@ -265,3 +269,8 @@ CHANGES: Final = frozenset(
 """Events that change the state."""
 SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
 """Events after which no superstep is open."""
+LEAVES: Final = frozenset(
+    {events.RunStarted, events.RunResumed, events.InterruptAnswered, events.ThreadLabelled, events.RunHandedOver}
+)
+"""Events that are the last ones of a thread that was left to others (R20). A process that died right after one of them
+looks the same."""

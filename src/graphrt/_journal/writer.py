@@ -1,8 +1,7 @@
 """The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
 
-It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`; when commits
-reach the store is in `commit_queue`. Fast-path supersteps come through `tell` (bytes) or `step` (objects), all else by
-`write`.
+It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
+store in `commit_queue`. Fast-path supersteps come through `tell` (bytes) or `step` (objects), all else by `write`.
 """
 
 from __future__ import annotations
@@ -57,10 +56,9 @@ class Journal:
 
     # fmt: off
     __slots__ = (
-        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_listing", "_lock",
-        "_measured", "_meta",
-        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at",
-        "saved", "seed", "seq", "status",
+        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_listing",
+        "_lock", "_measured", "_meta", "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail",
+        "_untracked", "_watched", "cause", "fingerprint", "given_at", "saved", "seed", "seq", "status",
     )
     # fmt: on
 
@@ -210,17 +208,15 @@ class Journal:
         self, batch: Batch, staged: Sequence[tuple[str, list[Logged]]], *, release: bool, status: Status | None
     ) -> None:
         assert self._commits is not None  # noqa: S101 - the caller checked
-        seq, count = self.seq + len(batch.logged), len(batch.logged)
-        known = len(self._names.known)
+        seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
         blobs: dict[str, bytes] = {}
         seal = b""
-        payload: Any
         kinds = [event.__class__ for path, event in batch.logged if not path]
         unstage = not UNSTAGES.isdisjoint(kinds)
         stage = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
         beside = ({} if unstage else self._staged) | outcomes(stage)
         if self._codec is None:
-            payload = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
+            payload: Any = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
             self._tail += count
         else:
             body = Body(self._codec, self._names, self._untracked)

@@ -165,8 +165,8 @@ class ActiveRun:
             thread=thread,
             run=self.services.run_id,
             seq=fold.seq if fold is not None else 0,
-            # The claim was free although the thread was running: nobody ended the run that had it.
-            taken_over=claim is not None and claim.head.seq > 0 and claim.head.status == "running",
+            # The claim was free although the thread was running, and nobody left it so: the owner of that run died.
+            taken_over=fold is not None and claim is not None and claim.head.status == "running" and not fold.left,
             entries=partial(_entries, config, thread),
         )
 

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "show": ("graphrt.cli.audit:show", "List the lines of a log."),
     "export": ("graphrt.cli.audit:export", "Write the log of a thread to a file."),
     "replay": ("graphrt.cli.audit:replay", "Fold a thread again, and compare every reducer and router."),
+    "erase": ("graphrt.cli.erasing:erase", "Erase a person's values from stored threads."),
     "keygen": ("graphrt.cli.audit:keygen", "Make a key."),
 }
 """Subcommand to its function and the first line of its help."""
@@ -41,7 +42,7 @@ _KEY: Final = click.option("--key-file", metavar="FILE", help="File with the roo
 
 @click.group("audit", cls=LazyGroup, table=COMMANDS, context_settings=SETTINGS)
 def audit() -> None:
-    """Verify, show and replay audit logs, and make their keys."""
+    """Verify, show and replay audit logs, erase values, and make keys."""
 
 
 @click.command("verify", cls=Command)

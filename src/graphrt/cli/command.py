@@ -10,7 +10,7 @@ import click
 
 from graphrt.cli import exits
 
-SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class LazyGroup(click.Group):

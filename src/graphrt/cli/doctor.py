@@ -22,7 +22,7 @@ from graphrt.runtime import Runtime
 from graphrt.stores import Store, Verification
 from graphrt.stores._verifying import verify
 
-EXTRAS: Final = {
+EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "cli": ("click", "rich"),
     "litellm": ("litellm",),
     "postgres": ("psycopg",),

@@ -48,9 +48,9 @@ class Output:
         self.command = command
         self.out: TextIO = sys.stdout
         self.err: TextIO = sys.stderr
-        self.is_terminal = self.out.isatty()
-        self.as_json = (not self.is_terminal) if as_json is None else as_json
-        self.asked = as_json is not None
+        self.is_terminal: bool = self.out.isatty()
+        self.as_json: bool = (not self.is_terminal) if as_json is None else as_json
+        self.asked: bool = as_json is not None
         self.quiet = quiet
         self.debug = debug
         self._saved: int | None = None

@@ -45,7 +45,7 @@ def run(
 
     At a terminal, the questions of a run are asked at once. Without a store, the thread is gone with the command.
     """
-    given = _input_of(source, fields)
+    given = input_of(source, fields)
     kept = options["store"] is not None
     with opened_runtime(target, creates=True, in_memory=True, **options) as runtime:
         kept = kept or getattr(runtime.store, "durable", False)
@@ -108,7 +108,12 @@ def retry(output: Output, /, target: str, thread: str, no_input: bool, **options
         return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES))
 
 
-def _input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
+def input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
+    """Return the input that a file and assignments make together.
+
+    Raises:
+        InputError: The file cannot be read, or holds no JSON object.
+    """
     found: Any = {} if source is None else read_json(source)
     if found.__class__ is not dict:
         raise BAD_DOCUMENT(source=source, form="the input of a graph", problem="it is not a JSON object")

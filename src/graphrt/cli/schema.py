@@ -67,6 +67,13 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "resume": _DRIVEN,
     "retry": _DRIVEN,
     "cancel": _object({"thread": _TEXT, "cancelled": _TRUTH, "status": _TEXT}),
+    "start": _object({"thread": _TEXT, "status": _TEXT}),
+    "worker": _object({"ended": _WHOLE, "failed": _WHOLE, "parked": _WHOLE}),
+    "trace": _object({"thread": _TEXT, "trace": _TEXT}),
+    "audit erase": _object({
+        "dry_run": _TRUTH, "threads": _list(_TEXT), "records": _WHOLE, "lines": _WHOLE, "blobs": _WHOLE,
+        "model_calls": _WHOLE, "left": _list(_object({"thread": _TEXT_OR_NULL, "what": _TEXT, "why": _TEXT})),
+    }),
     "threads": _object({"threads": _list(_THREAD)}),
     "show": _object({**_SNAPSHOT, "state": _ANY}, history=_list(_object(_SNAPSHOT))),
     "log": _object({"thread": _TEXT, "entries": _list(_ENTRY)}),

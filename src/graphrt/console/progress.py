@@ -37,17 +37,17 @@ class NodeProgress:
     __slots__ = ("ended", "failed", "inner", "note", "runs", "started", "total", "waiting")
 
     def __init__(self) -> None:
-        self.total = 0
+        self.total: int = 0
         """Tasks of the present superstep, running or due; 0 if it has none."""
-        self.started = 0
-        self.ended = 0
-        self.failed = 0
-        self.waiting = 0
-        self.runs = 0
+        self.started: int = 0
+        self.ended: int = 0
+        self.failed: int = 0
+        self.waiting: int = 0
+        self.runs: int = 0
         """Tasks that ended in earlier supersteps."""
-        self.inner = ""
+        self.inner: str = ""
         """Node of a nested graph that runs now."""
-        self.note = ""
+        self.note: str = ""
 
     @property
     def status(self) -> str:
@@ -74,13 +74,13 @@ class RunProgress:
         self.graph = graph
         self.limits = limits
         self.budget = budget
-        self.superstep = 0
-        self.steps = 0
+        self.superstep: int = 0
+        self.steps: int = 0
         """Supersteps that were committed since this began to watch."""
         self.thread: str | None = None
-        self.status = "running"
+        self.status: str = "running"
         self.nodes: dict[str, NodeProgress] = {name: NodeProgress() for name in graph.nodes}
-        self.tracker = TokenTracker()
+        self.tracker: TokenTracker = TokenTracker()
 
     def take(self, mode: str, item: Any) -> None:
         """Take in one item of the stream."""

@@ -13,8 +13,7 @@ from graphrt._display import brief, fields_of, safe, usage_text
 from graphrt.console.amounts import counted, duration, moment
 from graphrt.console.screen import Line, Segment, cells, fit, fold
 from graphrt.console.tables import Column, table
-from graphrt.events import Entry, event_kind
-from graphrt.events.usage import Usage
+from graphrt.events import Entry, Usage, event_kind
 from graphrt.runtime import Divergence, InterruptInfo, Provenance, RunResult, Snapshot, ThreadInfo
 
 STATUS: Final[Mapping[str, tuple[str, str]]] = {

@@ -1,0 +1,68 @@
+"""`audit erase`: a person's values out of the threads of a store."""
+
+from __future__ import annotations
+
+import click
+
+from graphrt.cli import exits
+from graphrt.cli.command import Command
+from graphrt.cli.opening import STORE, TARGET, opened_runtime
+from graphrt.cli.output import Answer
+from graphrt.console.screen import Line
+from graphrt.runtime import ErasureReport
+
+
+@click.command("erase", cls=Command)
+@TARGET
+@click.option("--text", help="Erase the values that contain this text.")
+@click.option("--field", nargs=2, metavar="THREAD FIELD", help="Erase all writes of a field of a thread.")
+@click.option(
+    "--thread", "threads", multiple=True, metavar="ID", help="Only in this thread; several times for several."
+)
+@click.option("--reason", default="", help="Why, for the journal. Do not repeat the values in it.")
+@click.option("--by", help="Who asked for it, for the journal.")
+@click.option("--dry-run", is_flag=True, help="Erase nothing, and say what would be erased.")
+@click.option("--force", is_flag=True, help="Also values that an unfinished thread still needs.")
+@click.option("--audit-key", metavar="FILE", help="File with the key of the threads' audit logs.")
+@STORE
+def erase(
+    target: str, text: str | None, field: tuple[str, str] | None, threads: tuple[str, ...], reason: str,
+    by: str | None, dry_run: bool, force: bool, audit_key: str | None, store: str | None,
+) -> Answer:  # fmt: skip
+    """Erase a person's values from stored threads. What proves the threads stays.
+
+    Exit code 1 if threads that were looked through may still hold the values.
+    """
+    where = field if text is None else text
+    if where is None or (text is not None and field is not None):
+        raise click.UsageError("Give --text or --field.")
+    with opened_runtime(target, store, audit_key=audit_key) as runtime:
+        report = runtime.erase(
+            where,
+            threads=threads or None,
+            reason=reason,
+            by=by,
+            dry_run=dry_run,
+            force=force,
+        )
+    inside = [one for one in report.left if one.thread is not None]
+    return Answer(data=_data(report), lines=lambda _width: _lines(report), code=exits.FAILED if inside else exits.OK)
+
+
+def _data(report: ErasureReport) -> dict[str, object]:
+    return {
+        "dry_run": report.dry_run,
+        "threads": list(report.threads),
+        "records": report.records,
+        "lines": report.lines,
+        "blobs": report.blobs,
+        "model_calls": report.model_calls,
+        "left": [{"thread": one.thread, "what": one.what, "why": one.why} for one in report.left],
+    }
+
+
+def _lines(report: ErasureReport) -> list[Line]:
+    done = "would be erased" if report.dry_run else "erased"
+    found: list[Line] = [[(f"{report.lines} values {done}", "title"), f"  in {len(report.threads)} threads"]]
+    found.extend([(f"{one.thread or 'elsewhere'}: ", "warn"), one.why] for one in report.left)
+    return found

@@ -1,0 +1,85 @@
+"""`start`, `worker` and `trace`: runs that are left to others, the process that drives them, and their traces."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from graphrt.cli import exits
+from graphrt.cli.command import Command
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_options
+from graphrt.cli.output import Answer, Output
+from graphrt.cli.run import input_of
+from graphrt.cli.targets import load
+
+
+@click.command("start", cls=Command)
+@TARGET
+@click.option(
+    "--input", "-i", "source", metavar="FILE", help="The input: a JSON object in a file, or - for standard input."
+)
+@click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
+@click.option("--thread", metavar="ID", help="The thread to run on.")
+@click.option("--only-if-new", is_flag=True, help="If the thread exists, change nothing.")
+@click.option("--title", help="Title of the thread.")
+@click.option("--tag", "tags", multiple=True, help="A tag of the thread; may be given several times.")
+@STORE
+def start(
+    target: str, source: str | None, fields: tuple[str, ...], thread: str | None, only_if_new: bool, title: str | None,
+    tags: tuple[str, ...], store: str | None,
+) -> Answer:  # fmt: skip
+    """Begin a run, and leave it to a worker."""
+    given = input_of(source, fields)
+    with opened_runtime(target, store, creates=True) as runtime:
+        id_ = runtime.start(given, thread=thread, only_if_new=only_if_new, title=title, tags=tags)
+        status = runtime.state(id_).status
+    return Answer(data={"thread": id_, "status": status}, lines=lambda _width: [[(id_, "title"), f"  {status}"]])
+
+
+@click.command("worker", cls=Command)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@runtime_options
+@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads at once.")
+@click.option("--poll", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds between two looks.")
+@click.option("--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths that park a thread.")
+@click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
+@click.pass_obj
+def worker(
+    output: Output, /, targets: tuple[str, ...], concurrency: int, poll: float, max_tries: int, grace: float,
+    **options: Any,
+) -> Answer:  # fmt: skip
+    """Drive the threads of a store that are due, until SIGTERM or Ctrl-C. Then hand them over."""
+    from graphrt.workers import Worker
+
+    with ExitStack() as stack:
+        runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
+        working = Worker(*runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries)
+        output.note((f"working on {', '.join(runtime.graph.name for runtime in runtimes)}", "good"))
+        working.serve(grace_s=grace)
+        health = working.health()
+    data = {"ended": health.ended, "failed": health.failed, "parked": health.parked}
+    told = f"{health.ended} ended, {health.failed} failed, {health.parked} parked"
+    return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {told}"]])
+
+
+@click.command("trace", cls=Command)
+@TARGET
+@THREAD
+@STORE
+@click.option("--provider", metavar="TARGET", help="The tracer provider; the global one if it is left out.")
+@click.option("--namespace", default="", help="The namespace of the Tracing of the live runs.")
+@click.pass_obj
+def trace(output: Output, target: str, thread: str, store: str | None, provider: str | None, namespace: str) -> Answer:
+    """Send the trace of a stored thread to OpenTelemetry, with the ids that live runs give it."""
+    from graphrt.otel import trace_thread
+
+    made: Any = load(provider) if provider else None
+    with opened_runtime(target, store) as runtime:
+        id_ = trace_thread(runtime, thread, tracer_provider=made, namespace=namespace)
+    if made is None:
+        output.note(("sent to the global tracer provider, which keeps nothing unless it is configured", "quiet"))
+    else:
+        made.force_flush()
+    return Answer(data={"thread": thread, "trace": id_}, lines=lambda _width: [[(id_, "title")]], code=exits.OK)
