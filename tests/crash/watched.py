@@ -123,6 +123,9 @@ def watch_postgres(killer: Killer) -> None:
 def watch_journal(world: World, *, durable: bool) -> None:
     """From now on the log tells what the journal acknowledged.
 
+    It is told under the journal's own lock. Otherwise a line about something that was queued could come before the line
+    about a flush that did not include it, and "exit" would seem to have lost what was durable.
+
     Args:
         durable: Whether an acknowledgement means that it is stored.
     """
@@ -134,13 +137,15 @@ def watch_journal(world: World, *, durable: bool) -> None:
     )
 
     def write(self: Journal, logged: Any, staged: Any = (), **options: Any) -> Any:
-        entries = real_write(self, logged, staged, **options)
-        tell(self, [*logged, *(one for _, some in staged for one in some)], {key for key, _ in staged}, now=False)
-        return entries
+        with self._lock:
+            entries = real_write(self, logged, staged, **options)
+            tell(self, [*logged, *(one for _, some in staged for one in some)], {key for key, _ in staged}, now=False)
+            return entries
 
     def stage(self: Journal, staged: Any, *, now: bool = False) -> None:
-        real_stage(self, staged, now=now)
-        tell(self, [one for _, some in staged for one in some], {key for key, _ in staged}, now=now)
+        with self._lock:
+            real_stage(self, staged, now=now)
+            tell(self, [one for _, some in staged for one in some], {key for key, _ in staged}, now=now)
 
     def quick(self: Journal) -> None:
         engine: Any = self._engine
