@@ -219,7 +219,9 @@ class Fold:
             else:
                 self._note(event, seq, take)
             seq += 1
-        self.left = event.__class__ in LEAVES and not path
+        if logged:
+            path, event = logged[-1]
+            self.left = event.__class__ in LEAVES and not path
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 
