@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 import click
 
 from graphrt.cli.command import SETTINGS
 
-_PASSED = {**SETTINGS, "ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+_PASSED: Final[dict[str, Any]] = {
+    **SETTINGS,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+    "help_option_names": [],
+}
 
 
 @click.command("routes", context_settings=_PASSED, add_help_option=False)
