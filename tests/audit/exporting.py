@@ -118,8 +118,10 @@ def exported(
         for name in dict.fromkeys(name.decode() for name in BLOB.findall(b"\n".join(lines))):
             if name not in seen:
                 seen.add(name)
-                data = base64.b64encode(store.blobs(thread, [name])[name]).decode()
-                yield canonical({"blob": name, "data": data})
+                value = store.blobs(thread, [name])[name]
+                as_text = canonical({"blob": name, "text": value.decode()})
+                as_data = canonical({"blob": name, "data": base64.b64encode(value).decode()})
+                yield as_text if len(as_text) <= len(as_data) else as_data
         yield record(one.seq, one.count, lines, seal)
         tree.add(leaf_of(one.seal))
         if every and (number % every == 0 or number == len(records)):

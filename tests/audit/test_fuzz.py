@@ -27,7 +27,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
-KINDS = ("form", "begin", "names", "blob", "data", "count", "lines", "seal", "seq", "head", "recovered", "erased", "log", "thread", "digests", "\x00", "\x00tree", "\x00kid", "size", "root", "at", "kid", "mac")  # fmt: skip
+KINDS = ("form", "begin", "names", "blob", "data", "text", "count", "lines", "seal", "seq", "head", "recovered", "erased", "log", "thread", "digests", "\x00", "\x00tree", "\x00kid", "size", "root", "at", "kid", "mac")  # fmt: skip
 SHAPED = st.recursive(
     st.integers(-2, 70) | st.sampled_from(["", "0" * 64, SEAL, FIRST.decode()]) | JSON,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KINDS), inner, max_size=5),

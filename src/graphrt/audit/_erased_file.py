@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.erasing import Choose, part_of, repeated
 from graphrt._journal.seal import erased
-from graphrt.audit._lines import record_line
+from graphrt.audit._lines import blob_in, record_line
 from graphrt.audit._mirror import sync_folder
 from graphrt.stores.protocol import Record, Store
 
@@ -107,7 +107,7 @@ class ErasedFile:
                     if "names" in data:
                         names = data["names"]
                     elif "blob" in data:
-                        self._values[data["blob"]] = b64decode(data["data"])
+                        self._values[data["blob"]] = blob_in(data)
                     elif "seal" in data:
                         new = self._record(data, line, names, gone, known.get(data["seq"]), pruned=data["seq"] < first)
                         self._values.clear()

@@ -7,7 +7,7 @@ without spaces are all that RFC 8785 asks for.
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -51,5 +51,15 @@ def staged_line(staged: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def blob_line(name: str, data: bytes) -> bytes:
-    """Return the line of a large value."""
-    return line_of({"blob": name, "data": b64encode(data).decode()})
+    """Return the line of a large value: as text where that is no longer than base64, which takes a third more."""
+    encoded = line_of({"blob": name, "data": b64encode(data).decode()})
+    try:
+        text = line_of({"blob": name, "text": data.decode()})
+    except UnicodeDecodeError:
+        return encoded
+    return text if len(text) <= len(encoded) else encoded
+
+
+def blob_in(line: Mapping[str, Any]) -> bytes:
+    """Return the large value of a line that was parsed."""
+    return str(line["text"]).encode() if "text" in line else b64decode(line["data"])

@@ -22,6 +22,7 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
 from graphrt._journal.verifying import PLAIN
 from graphrt._plan.render import fingerprint_of
+from graphrt.audit._lines import blob_in
 from graphrt.audit._reexecution import Reexecution
 from graphrt.audit._stored import opened
 from graphrt.audit.offline import Report, Verdict, lines_of, parse, verify
@@ -164,7 +165,7 @@ class Log:
             body = b"%b\n%08x" % (text, crc32(text))
             self.records.append(Record(value["seq"], value["count"], body, b64decode(value["seal"])))
         elif "blob" in value:
-            self.blobs[value["blob"]] = b64decode(value["data"])
+            self.blobs[value["blob"]] = blob_in(value)
         elif "names" in value:
             self.names = list(value["names"])
         elif "begin" in value:

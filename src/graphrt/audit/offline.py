@@ -707,12 +707,16 @@ class _Check:
         self._numbers = {name: number for number, name in enumerate(names)}
 
     def _blob(self, value: dict[str, Any]) -> None:
-        if value.keys() != {"blob", "data"}:
-            raise ValueError("its kind is not known")
         name = _text(value["blob"])
+        if value.keys() == {"blob", "text"}:
+            data = _text(value["text"]).encode()
+        elif value.keys() == {"blob", "data"}:
+            data = _base64(value["data"])
+        else:
+            raise ValueError("its kind is not known")
         if name in self._blobs and not (name in self._fresh and self._recovering):
             self._break(Verdict.DUPLICATED, f"The large value {name[:12]}... is there twice.")
-        elif _sha(_base64(value["data"])).hex() != name:
+        elif _sha(data).hex() != name:
             self._break(Verdict.ALTERED, f"The large value {name[:12]}... is not what was written.")
         elif name in self._absent:
             self._break(Verdict.REORDERED, f"The large value {name[:12]}... stands after the record that names it.")
