@@ -221,7 +221,7 @@ MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
     "records twice": ("if at < len(self._seqs) and self._seqs[at] == one.seq:", "if True:\n            pass\n        elif False:", lambda: doubled(b"count")),
     "erased lines": ('or (kind == b"\\x01" and line != _ERASED)', "", erased),
     "claims of erasure": ('if not told["lines"] or not', "if False and not", claimed_erasure),
-    "newer records": ("elif one.newer or one.version not in (1, 2, 0x81, 0x82):", "elif False:", newer_or_changed),
+    "newer records": ("elif one.newer or one.version not in _VERSIONS:", "elif False:", newer_or_changed),
     "anchored roots": ("            elif self._exact:\n                self._contradicted(number, head)\n", "", forked_anchor),
     "anchored end": ("if head.seq > self.seq:\n                self.find(", "if False:\n                self.find(", lambda: changes(matrix.truncations)),
     "MACs of anchors": ("if self._head_mac(head) is False:", "if False:", only_anchor),
