@@ -707,13 +707,10 @@ class _Check:
         self._numbers = {name: number for number, name in enumerate(names)}
 
     def _blob(self, value: dict[str, Any]) -> None:
-        name = _text(value["blob"])
-        if value.keys() == {"blob", "text"}:
-            data = _text(value["text"]).encode()
-        elif value.keys() == {"blob", "data"}:
-            data = _base64(value["data"])
-        else:
+        if value.keys() not in ({"blob", "text"}, {"blob", "data"}):
             raise ValueError("its kind is not known")
+        name, text = _text(value["blob"]), value.get("text")
+        data = _base64(value["data"]) if text is None else _text(text).encode()
         if name in self._blobs and not (name in self._fresh and self._recovering):
             self._break(Verdict.DUPLICATED, f"The large value {name[:12]}... is there twice.")
         elif _sha(data).hex() != name:
