@@ -72,9 +72,9 @@ def test_a_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> 
 def test_values_are_erased_and_what_is_left_is_said(call, work: Path) -> None:
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     call("run", target, "--set", "topic=Anna", "--thread", "t", "--store", store)
-    dry = call("audit", "erase", target, "--text", "Anna", "--dry-run", "--store", store).result
+    dry = call("audit", "erase", target, "--containing", "Anna", "--dry-run", "--store", store).result
     assert (dry["threads"], dry["lines"]) == (["t"], 2)
-    done = call("audit", "erase", target, "--text", "Anna", "--reason", "request 1", "--store", store)
+    done = call("audit", "erase", target, "--containing", "Anna", "--reason", "request 1", "--store", store)
     assert (done.code, done.result["lines"]) == (0, 2)
     assert b"Anna" not in b"".join(path.read_bytes() for path in work.glob("runs.db*"))
     assert main(["audit", "erase", target, "--store", store]) == 2

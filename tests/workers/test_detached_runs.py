@@ -38,7 +38,7 @@ def events(runtime: Runtime[Any], thread: str) -> list[str]:
 def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     thread = runtime.start({"n": 2})
-    assert events(runtime, thread) == ["RunStarted"]
+    assert events(runtime, thread) == ["RunStarted", "RunHandedOver"]
     (info,) = runtime.threads()
     assert (info.thread, info.status, info.owned) == (thread, "running", False)
     result = runtime.drive(thread)
@@ -58,7 +58,9 @@ def test_a_driven_run_ends_as_one_that_was_run_at_once(store: Store) -> None:
     at_once = runtime.run({"most": 3}, thread="a")
     runtime.start({"most": 3}, thread="b")
     assert runtime.drive("b").state == at_once.state
-    assert [name for name in events(runtime, "b") if name != "RunResumed"] == events(runtime, "a")
+    assert [name for name in events(runtime, "b") if name not in ("RunHandedOver", "RunResumed")] == events(
+        runtime, "a"
+    )
 
 
 def test_input_that_does_not_fit_stores_nothing(store: Store) -> None:
@@ -97,7 +99,7 @@ def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert events(runtime, "t") == ["RunStarted"]
+    assert events(runtime, "t") == ["RunStarted", "RunHandedOver"]
 
 
 def test_answers_and_retries_are_left_to_others_too(store: Store) -> None:
@@ -278,3 +280,15 @@ def test_a_living_owner_keeps_its_thread(store: Store) -> None:
         runtime.start(thread="t")
     driver.join()
     assert not any(isinstance(entry.event, RunResumed) for entry in runtime.entries("t"))
+
+
+def test_a_handed_over_run_is_executed_again_from_its_journal(store: Store) -> None:
+    runtime = Runtime(loop(), store=store)
+    runtime.start({"most": 30, "pause_s": 0.005}, thread="t")
+    driver = threading.Thread(target=runtime.drive, args=("t",))
+    driver.start()
+    time.sleep(0.05)
+    runtime.hand_over("deploy", grace_s=1)
+    driver.join()
+    runtime.drive("t")
+    assert runtime.reexecute("t").same

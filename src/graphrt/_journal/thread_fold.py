@@ -220,8 +220,7 @@ class Fold:
                 self._note(event, seq, take)
             seq += 1
         if logged:
-            path, event = logged[-1]
-            self.left = event.__class__ in LEAVES and not path
+            self.left = logged[-1][1].__class__ is events.RunHandedOver and not logged[-1][0]
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 
@@ -271,8 +270,3 @@ CHANGES: Final = frozenset(
 """Events that change the state."""
 SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
 """Events after which no superstep is open."""
-LEAVES: Final = frozenset(
-    {events.RunStarted, events.RunResumed, events.InterruptAnswered, events.ThreadLabelled, events.RunHandedOver}
-)
-"""Events that are the last ones of a thread that was left to others (R20). A process that died right after one of them
-looks the same."""

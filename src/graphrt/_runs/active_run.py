@@ -189,6 +189,7 @@ class ActiveRun:
             StoreError: Nothing was stored.
         """
         assert self._journal is not None  # noqa: S101 - only runs on a thread are handed over
+        emit_events.stopped(self.engine, "left to others", None)
         self._journal.write(emit_events.take(self.engine), release=True)
         self.close()
 

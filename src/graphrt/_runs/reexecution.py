@@ -30,7 +30,7 @@ from graphrt.stores.protocol import Head, Record, Store
 
 _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)
-_PASSED: Final = (events.RunResumed, events.HistoryPruned, events.OutcomeDropped)
+_PASSED: Final = (events.RunResumed, events.RunHandedOver, events.HistoryPruned, events.OutcomeDropped)
 """Events that say where a process ended or what was tidied, and nothing about what was computed."""
 _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
 """Events that bring in what another thread, or another graph, had computed."""

@@ -95,7 +95,13 @@ class RunLog:
         logger.log(level, "%s [graph %r, %s, seq %d]", text, self._graph, thread, entry.seq, extra=extra)
 
 
-_ENDS: Final = (events.RunCompleted, events.RunCancelled, events.RunFailed, events.RunInterrupted)
+_ENDS: Final = (
+    events.RunCompleted,
+    events.RunCancelled,
+    events.RunFailed,
+    events.RunInterrupted,
+    events.RunHandedOver,
+)
 Told = tuple[str, dict[str, Any]]
 """The text of a record, and its fields beyond those of every record."""
 
@@ -186,6 +192,7 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.RunCompleted: (_INFO, _completed),
     events.RunInterrupted: (_INFO, _interrupted),
     events.RunCancelled: (_INFO, _plain("run cancelled")),
+    events.RunHandedOver: (_INFO, _plain("run handed over")),
     events.RunFailed: (_INFO, _failed),
     events.TaskRetried: (_INFO, _retried),
     events.TaskFailed: (_INFO, _task_failed),

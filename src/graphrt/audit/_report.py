@@ -152,6 +152,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.RunCompleted: "completed",
     events.RunFailed: "failed",
     events.RunCancelled: "cancelled",
+    events.RunHandedOver: "handed over",
 }
 
 
@@ -186,7 +187,7 @@ def _text(event: Any) -> str:
     match event:
         case events.TaskFailed() | events.TaskRetried() | events.RunFailed():
             text = f"{event.error}: {event.message}"
-        case events.RunCancelled():
+        case events.RunCancelled() | events.RunHandedOver():
             text = event.reason
         case events.RunResumed():
             text = event.verb

@@ -14,7 +14,7 @@ from graphrt.runtime import ErasureReport
 
 @click.command("erase", cls=Command)
 @TARGET
-@click.option("--text", help="Erase the values that contain this text.")
+@click.option("--containing", "text", metavar="TEXT", help="Erase the values that contain this text.")
 @click.option("--field", nargs=2, metavar="THREAD FIELD", help="Erase all writes of a field of a thread.")
 @click.option(
     "--thread", "threads", multiple=True, metavar="ID", help="Only in this thread; several times for several."
@@ -35,7 +35,7 @@ def erase(
     """
     where = field if text is None else text
     if where is None or (text is not None and field is not None):
-        raise click.UsageError("Give --text or --field.")
+        raise click.UsageError("Give --containing or --field.")
     with opened_runtime(target, store, audit_key=audit_key) as runtime:
         report = runtime.erase(
             where,

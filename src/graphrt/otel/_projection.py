@@ -30,6 +30,7 @@ _ENDS: Final = {
     events.RunCompleted: "completed",
     events.RunInterrupted: "interrupted",
     events.RunCancelled: "cancelled",
+    events.RunHandedOver: "handed_over",
     events.RunFailed: "failed",
 }
 
@@ -135,7 +136,7 @@ class Projection:
         match event:
             case events.RunStarted() | events.RunResumed():
                 yield from self._begin(entry, at)
-            case events.RunCompleted() | events.RunInterrupted() | events.RunCancelled() | events.RunFailed():
+            case _ if type(event) in _ENDS:
                 if not path:
                     error = event.error if isinstance(event, events.RunFailed) else None
                     yield from self.end(at, _ENDS[type(event)], error)
