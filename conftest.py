@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import re
 import tempfile
@@ -73,6 +74,7 @@ def enter(namespace: dict[str, Any]) -> None:
     """Give a document a scratch directory, and the name that a script has."""
     scratch = tempfile.TemporaryDirectory(prefix="docs-")
     namespace.update(__name__="__main__", _scratch=scratch, _home=os.getcwd())  # noqa: PTH109 - chdir's twin
+    namespace["_loggers"] = [(logger, logger.level, logger.propagate, logger.handlers[:]) for logger in own_loggers()]
     os.chdir(scratch.name)
 
 
@@ -80,6 +82,17 @@ def leave(namespace: dict[str, Any]) -> None:
     """Leave the scratch directory and remove it."""
     os.chdir(namespace["_home"])
     namespace["_scratch"].cleanup()
+    before = {logger: rest for logger, *rest in namespace["_loggers"]}
+    for logger in own_loggers():  # a page that sets up logging must not set it up for all tests after it
+        level, propagate, handlers = before.get(logger, (logging.NOTSET, True, []))
+        logger.setLevel(level)
+        logger.propagate, logger.handlers[:] = propagate, handlers
+
+
+def own_loggers() -> list[logging.Logger]:
+    """The loggers of graphrt's tree that were made so far."""
+    made = logging.root.manager.loggerDict
+    return [one for name, one in list(made.items()) if isinstance(one, logging.Logger) and name.startswith("graphrt")]
 
 
 pytest_collect_file = Sybil(

@@ -37,7 +37,7 @@ from graphrt.errors._codes.threads import HELD_BY_ANOTHER_RUN
 from graphrt.events import ValuesErased
 from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id, local_id_of, shared_id
-from graphrt.stores.protocol import Commit, Loaded, Record, Store
+from graphrt.stores.protocol import Commit, Erasable, Loaded, Record, Store, erasable
 from graphrt.stores.verbs import scrub
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def erase(
     force: bool,
 ) -> ErasureReport:
     """Erase values of stored threads; see `Runtime.erase`."""
-    store = the_store(config)
+    store = erasable(the_store(config))
     choice = _Choice(config, where)
     wanted = None if threads is None else [check_id(thread) for thread in threads]
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
@@ -201,7 +201,7 @@ class _Erasing:
     """One call of `erase`, thread by thread."""
 
     def __init__(
-        self, config: RunConfig, store: Store, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
+        self, config: RunConfig, store: Erasable, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
     ) -> None:
         self._config: Final = config
         self._store: Final = store

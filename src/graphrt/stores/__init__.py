@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt.stores.labels import Asked, Findable, QuestionFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Status, Store
+from graphrt.stores.protocol import (
+    Claim,
+    Commit,
+    Erasable,
+    Head,
+    Labels,
+    Loaded,
+    Question,
+    Record,
+    Saved,
+    Status,
+    Store,
+)
 from graphrt.stores.urls import open_store
 from graphrt.stores.verbs import Finding, StoreVerbs, Verification
 
@@ -22,6 +34,7 @@ __all__ = [
     "Claim",
     "Commit",
     "EncryptedStore",
+    "Erasable",
     "Findable",
     "Finding",
     "Head",

@@ -19,7 +19,7 @@ from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Saved, Status, Store
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Saved, Status, Store, erasable
 from graphrt.stores.verbs import Finding, StoreVerbs, delete_many, scrub
 
 __all__ = ["EncryptedStore"]
@@ -251,7 +251,7 @@ class EncryptedStore(StoreVerbs):
         # The list of names is written anew: the name of an erased value is its SHA-256, which confirms a guess of it.
         blobs |= names.page([*kept, *commit.blobs])
         try:
-            self._store.erase(
+            erasable(self._store).erase(
                 claim,
                 sealed._replace(blobs=blobs),
                 records=[self._sealed_record(thread, record) for record in wanted.values()],

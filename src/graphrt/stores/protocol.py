@@ -20,7 +20,7 @@ import typing_extensions as te
 
 from graphrt.events.status import Status
 
-__all__ = ["Claim", "Commit", "Head", "Labels", "Loaded", "Question", "Record", "Saved", "Status", "Store"]
+__all__ = ["Claim", "Commit", "Erasable", "Head", "Labels", "Loaded", "Question", "Record", "Saved", "Status", "Store"]
 
 
 Payload: TypeAlias = Any
@@ -323,6 +323,24 @@ class Store(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Release all claims and resources. May be called again. Claims of this store object are void afterwards."""
+        ...
+
+    def __enter__(self) -> te.Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+    async def __aenter__(self) -> te.Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+@runtime_checkable
+class Erasable(Store, Protocol):
+    """A store that can erase values. Without this method a store keeps threads, and `Runtime.erase` is refused."""
+
     def erase(
         self,
         claim: Claim,
@@ -332,7 +350,7 @@ class Store(Protocol):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, all in one transaction. Added in 0.2.
+        """Replace records, remove what repeats them, and write *commit*, all in one transaction.
 
         What is removed comes first, so that *commit* may write a snapshot or a blob in its place.
 
@@ -349,19 +367,6 @@ class Store(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Release all claims and resources. May be called again. Claims of this store object are void afterwards."""
-        ...
-
-    def __enter__(self) -> te.Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-    async def __aenter__(self) -> te.Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
 
 METHODS: Final = (
     "claim",
@@ -376,7 +381,21 @@ METHODS: Final = (
     "delete",
     "copy",
     "prune",
-    "erase",
     "close",
 )
 """Methods that an object must have to be accepted as a store."""
+OPERATIONS: Final = (*METHODS, "erase")
+"""All methods of the protocols above that a store may have."""
+
+
+def erasable(store: Store) -> Erasable:
+    """Return *store*, which is about to erase values.
+
+    Raises:
+        InputError: It has no method for that (`store-lacks`).
+    """
+    if isinstance(store, Erasable):
+        return store
+    from graphrt.errors._codes.labels import STORE_ERASES_NOTHING  # imported late: hardly any program erases
+
+    raise STORE_ERASES_NOTHING(store=store)

@@ -18,7 +18,7 @@ from graphrt.errors._codes.labels import TENANT_OF_TENANT
 from graphrt.stores import _refusals
 from graphrt.stores.ids import BETWEEN, LONGEST, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status, Store
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status, Store, erasable
 from graphrt.stores.verbs import StoreVerbs, delete_many, scrub
 
 __all__ = ["TenantStore"]
@@ -158,7 +158,7 @@ class TenantStore(StoreVerbs):
         """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
         inner = self._inner(claim)
         self._mapped(
-            lambda: self._store.erase(
+            lambda: erasable(self._store).erase(
                 inner, commit, records=records, snapshots_after=snapshots_after, keep_blobs=keep_blobs
             )
         )

@@ -19,7 +19,7 @@ from graphrt.errors._codes.testing_doubles import (
     UNKNOWN_FAULT_MOMENT,
     UNKNOWN_STORE_OPERATION,
 )
-from graphrt.stores.protocol import METHODS, Claim, Commit, Head, Loaded, Record, Status, Store
+from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Record, Status, Store
 
 _MOMENTS: Final = ("before", "after")
 
@@ -47,9 +47,9 @@ class Fault:
     """Whether the fault happens before the call takes effect, or after."""
 
     def __post_init__(self) -> None:
-        if self.operation not in METHODS:
+        if self.operation not in OPERATIONS:
             raise UNKNOWN_STORE_OPERATION(
-                operation=self.operation, operations=METHODS, guess=closest(self.operation, METHODS)
+                operation=self.operation, operations=OPERATIONS, guess=closest(self.operation, OPERATIONS)
             )
         if self.nth < 1 or self.times < 1:
             raise BAD_FAULT_NUMBERS(nth=self.nth, times=self.times)
@@ -71,7 +71,7 @@ class FlakyStore:
         self.durable: bool = store.durable
         self.blocking: bool = store.blocking
         """Whether its calls are kept off the event loop: of a store in memory, once a fault stalls one."""
-        self.calls: dict[str, int] = dict.fromkeys(METHODS, 0)
+        self.calls: dict[str, int] = dict.fromkeys(OPERATIONS, 0)
         """How often each operation was called."""
         self.happened: list[Fault] = []
         """Faults in the order in which they happened, once for each call that they hit."""

@@ -45,3 +45,8 @@ STORE_FINDS_NOTHING = ErrorCode(
     known="titles, tags and the inbox need a store with the methods of `graphrt.stores.Findable`: {methods:names}",
     fix="Use a store that comes with graphrt, or add the method to yours.",
 )
+STORE_ERASES_NOTHING = STORE_FINDS_NOTHING.variant(
+    "The store cannot erase values: {store:a_type} has no method `erase`.",
+    known="erasing needs a store with the method of `graphrt.stores.Erasable`",
+    fix="Use a store that comes with graphrt, or add the method to yours.",
+)
