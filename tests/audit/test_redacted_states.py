@@ -138,7 +138,7 @@ def test_a_thread_of_before_is_read_and_goes_on_redacted(tmp_path: Path) -> None
     with Runtime(small(), store=store) as runtime:
         runtime.run({"text": f"old {MAIL}"}, thread="t")
         before = [repr(entry) for entry in runtime.entries("t")]
-    audit = AuditLog(key=key, redact=Redaction(patterns=["email"], key=key))
+    audit = AuditLog(key=key, redact=Redaction(patterns=["email"], key=key), adopt=True)
     with Runtime(small(), store=store, audit=audit) as runtime:
         assert runtime.state("t").values["text"] == f"to {MAIL}"
         final = runtime.run({"text": f"new {MAIL}"}, thread="t").state

@@ -14,7 +14,7 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.seal import leaf_in
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
-from graphrt.audit._lines import blob_line, first_line, line_of, meta_line, record_line, staged_line
+from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
 from graphrt.errors._codes.audit import NOT_CHAINED
 from graphrt.stores.protocol import Record, Store
 
@@ -47,7 +47,6 @@ def exported(store: Store, thread: str, codec: Codec) -> Iterator[bytes]:
     if first > 1:
         yield from begin_lines(store, thread, first, codec, blobs)
     yield line_of({"names": meta.get("names", [])})
-    yield meta_line(meta)
     for record in store.records(thread, after=first - 1):
         yield from lines_of(store, thread, record, blobs)
     yield from staged_lines(store, thread, blobs)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 FORM: Final = "graphrt-audit/1"
-ABOUT_GRAPHS: Final = ("bound", "topology", "topology_of", "gone", "renamed")
-"""Keys of a thread's meta that a log repeats, besides the names."""
 _BOUND: Final = 64
 """Length of the hash that ends a staged body; those of 0.1 end with a shorter checksum, and are left out."""
 
@@ -33,15 +31,6 @@ def record_line(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> by
     """Return the line of a record; *lines* are those of its body, without the checksum."""
     texts = [line.decode() for line in lines]
     return line_of({"count": count, "lines": texts, "seal": b64encode(seal).decode(), "seq": seq})
-
-
-def meta_line(meta: Mapping[str, Any]) -> bytes:
-    """Return the line that holds what a thread's meta says about its graphs; empty if it says nothing.
-
-    It is text inside of text: the names in it are those of users, whose order RFC 8785 would change.
-    """
-    kept = {key: meta[key] for key in ABOUT_GRAPHS if key in meta}
-    return line_of({"meta": json.dumps(kept, ensure_ascii=False, separators=(",", ":"))}) if kept else b""
 
 
 def staged_line(staged: Iterable[tuple[str, bytes]]) -> bytes:

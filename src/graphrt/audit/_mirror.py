@@ -50,7 +50,7 @@ class Mirror:
         AuditError: Another writer has it, or it is not the log of this thread.
     """
 
-    __slots__ = ("_file", "blobs", "end", "meta", "names", "path")
+    __slots__ = ("_file", "blobs", "end", "names", "path")
 
     def __init__(self, path: Path, log: str, thread: str) -> None:
         self.path = path
@@ -67,8 +67,6 @@ class Mirror:
             """Number of names that the file has."""
             self.blobs: set[str] = set()
             """Names of the large values that the file has."""
-            self.meta = b""
-            """The line about the thread's graphs that the file has."""
             self.end = End(0, b"")
             torn = self._cut()
             if os.fstat(self._file).st_size:
@@ -137,8 +135,6 @@ class Mirror:
                     raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known=f"it begins with {str(data)[:120]}")
             elif "names" in data:
                 self.names = len(data["names"])
-            elif "meta" in data:
-                self.meta = line_of(data)
             elif "blob" in data:
                 self.blobs.add(data["blob"])
             elif "seal" in data:

@@ -11,7 +11,7 @@ from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines, tree_of
 from graphrt.audit._heads import Anchor, Head, anchored, head_of
-from graphrt.audit._lines import line_of, meta_line
+from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.errors._codes.audit import FOREIGN_MIRROR, NOT_RECORDED
 from graphrt.stores.protocol import Commit, Store
@@ -192,17 +192,13 @@ class Recorder:
 
     @staticmethod
     def _about(mirror: Mirror, meta: Any) -> list[bytes]:
-        """Return the lines about names and graphs that the file lacks; *meta* is as a commit writes it."""
+        """Return the line about names, if the file lacks some; *meta* is as a commit writes it."""
         lines: list[bytes] = []
         data = meta_in(meta)
         names: list[str] = data.get("names", [])
         if len(names) != mirror.names:
             lines.append(line_of({"names": names}))
             mirror.names = len(names)
-        about = meta_line(data)
-        if about and about != mirror.meta:
-            lines.append(about)
-            mirror.meta = about
         return lines
 
     def _foreign(self, mirror: Mirror, known: str) -> Exception:

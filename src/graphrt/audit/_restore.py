@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, final
 from zlib import crc32
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._journal.batch import STATUS, UNSTAGES
 from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
 from graphrt._journal.verifying import PLAIN
-from graphrt._plan.render import fingerprint_of
 from graphrt.audit._lines import blob_in
 from graphrt.audit._reexecution import Reexecution
 from graphrt.audit._stored import opened
@@ -149,7 +148,7 @@ class Log:
         self.blobs: dict[str, bytes] = {}
         self.begin: Mapping[str, Any] = {}
         self.names: list[Any] = []
-        self.about: dict[str, Any] = {}
+        self.bound = False
         self.records: list[Record] = []
         self.staged: dict[str, bytes] = {}
         for line, ended in lines_of(data):
@@ -170,8 +169,6 @@ class Log:
             self.names = list(value["names"])
         elif "begin" in value:
             self.begin = value["begin"]
-        elif "meta" in value:
-            self.about = from_json(value["meta"])
         elif "staged" in value:
             self.staged = {key: body.encode() for key, body in value["staged"]}
 
@@ -205,7 +202,7 @@ class Log:
             batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
             found.add(batch.logged, batch.at, body.vouched.staged)
             if body.vouched.names is not None:
-                self.about["bound"] = 1
+                self.bound = True
         staged = self._staged(found.beside)
         made_at = found.first_at or 0.0
         last = self.records[-1].seq
@@ -213,13 +210,9 @@ class Log:
         return Whole(head, to_json(self._meta(reader.names.known, found.fingerprint)), staged, snapshots, self.records)
 
     def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
-        """Return the meta of the thread. What it says about its graph is checked against the *fingerprint* in a record."""
-        about, topology = dict(self.about), self.about.get("topology")
-        of = about.get("topology_of", "")
-        fingerprint = fingerprint or of
-        if topology is not None and (of != fingerprint or fingerprint_of(from_json(to_json(topology))) != of):
-            raise INCOMPLETE_LOG(problem="what it says about the graph is not what its records were written with")
-        return {**about, "names": list(names), "chained": self.log, "fingerprint": fingerprint}
+        """Return the meta of the thread. Of its graph a log has the fingerprint alone, which its records vouch for."""
+        bound = {"bound": 1} if self.bound else {}
+        return {**bound, "names": list(names), "chained": self.log, "fingerprint": fingerprint}
 
     def _staged(self, beside: Mapping[str, str]) -> list[tuple[str, bytes]]:
         """Return what is staged: the newest bodies in the log, if the last records vouch for them.

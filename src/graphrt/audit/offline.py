@@ -614,7 +614,7 @@ class _Check:
             self._blob(value)
         else:
             [(kind, told)] = value.items()
-            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure, "meta": self._meta, "staged": self._staged}[kind](told, line)  # fmt: skip
+            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure, "staged": self._staged}[kind](told, line)  # fmt: skip
 
     def _first(self, value: dict[str, Any]) -> None:
         form = _text(value["form"])
@@ -665,10 +665,6 @@ class _Check:
         self._snapshot_names = [_text(name) for name in names]
         self._snapshot = seq, hashlib.sha256(snapshot.encode()).hexdigest()
         self._named(lines)
-
-    def _meta(self, told: Any, _line: bytes) -> None:
-        if json.loads(_text(told)).__class__ is not dict:
-            raise ValueError("it does not describe a graph")
 
     def _staged(self, told: Any, _line: bytes) -> None:
         ends: dict[str, str] = {}

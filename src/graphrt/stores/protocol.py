@@ -385,7 +385,6 @@ METHODS: Final = (
 )
 """Methods that an object must have to be accepted as a store."""
 OPERATIONS: Final = (*METHODS, "erase")
-"""All methods of the protocols above that a store may have."""
 
 
 def erasable(store: Store) -> Erasable:
