@@ -291,7 +291,7 @@ class RunFailedError(GraphrtError):
     default_code = "run-failed"
 
 
-class WaitTimeoutError(GraphrtError, TimeoutError):
+class WaitTimeoutError(GraphrtError):
     """A run had not ended when the time of a `wait` was over. The run goes on."""
 
     default_code = "wait-timeout"
