@@ -42,8 +42,8 @@ from graphrt._journal.seal import (
     UNKEYED,
     UNKEYED_BEGIN,
     VERSION,
+    VERSION_1,
     Seal,
-    is_version_1,
     opened_1,
     packed,
     parsed,
@@ -199,7 +199,7 @@ class Chain:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        if is_version_1(seal):
+        if seal[:1] in VERSION_1:
             self._check_1(seq, count, at, lines, written, seal)
             return
         parts = parsed(seal, len(lines))
@@ -282,7 +282,7 @@ class Links:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        if is_version_1(seal):
+        if seal[:1] in VERSION_1:
             header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
             # If the record before is not known, the first one's own `prev` is taken as right.
             before = self._leaf or header[_HEAD.size : _HEAD.size + 32]

@@ -32,6 +32,8 @@ ERASED: Final = 0x82
 """Version byte of a seal of version 2 whose record has lines that were erased."""
 ERASED_1: Final = 0x81
 """The same for a seal of version 1."""
+VERSION_1: Final = (b"\x01", b"\x81")
+"""How seals of version 1 begin, without and with erased lines."""
 HEADER_1: Final = Struct(">BQIq32s32s32s")
 """Header of version 1: version, `seq`, number of entries, time, `prev`, `body`, `state`; 117 bytes."""
 SALT_BYTES: Final = 16
@@ -116,11 +118,6 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(kept) if erased and at == len(rest) else ()
 
 
-def is_version_1(seal: bytes) -> bool:
-    """Return whether *seal* is of version 1, with or without erased lines."""
-    return seal[:1] == b"\x01" or seal[:1] == b"\x81"
-
-
 def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
     """Return header, and salts and commitments, of a seal of version 1; None if it is not that of so many *lines*."""
     header, rest = b"\x01" + seal[1 : HEADER_1.size], seal[HEADER_1.size :]
@@ -134,7 +131,7 @@ def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes],
 
 def leaf_in(seal: bytes) -> bytes:
     """Return the leaf of the header that *seal*, of either version, belongs to."""
-    if is_version_1(seal):
+    if seal[:1] in VERSION_1:
         return sha256(b"\x00\x01" + seal[1 : HEADER_1.size]).digest()
     return seal[_LEAF:_MACS]
 
@@ -144,7 +141,7 @@ def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> byt
 
     Header, leaf and MACs stay as they are. The seal must be that of *lines*.
     """
-    if is_version_1(seal):
+    if seal[:1] in VERSION_1:
         found = opened_1(seal, len(lines))
         assert found is not None  # noqa: S101 - the caller has verified the record
         begin, kept = bytes([ERASED_1]) + seal[1 : HEADER_1.size], found[1]

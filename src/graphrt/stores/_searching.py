@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,20 +15,22 @@ from graphrt.stores.protocol import Head, Labels, Question
 NO_LABELS: Final = Labels()
 
 
-class Searching:
+class Searching(ABC):
     """The base class of `MemoryStore` with the methods of `Findable`."""
 
+    @abstractmethod
     def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
         """Return number, head and open questions of all threads with entries, in order of creation."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
         """Return head and open questions of *thread*.
 
         Raises:
             InputError: There is no such thread.
         """
-        raise NotImplementedError
+        ...
 
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from graphrt.stores import _refusals
@@ -72,13 +73,15 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
     return text, values
 
 
-class Searching:
+class Searching(ABC):
     """The base class of `PostgresStore` with the methods of `Findable`."""
 
     _calls: Calls
 
+    @abstractmethod
     def _head(self, thread: str) -> tuple[Head, int]:
-        raise NotImplementedError
+        """Return head and number of *thread*."""
+        ...
 
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
