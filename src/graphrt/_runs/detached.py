@@ -12,17 +12,15 @@ from __future__ import annotations
 from time import monotonic, sleep
 from typing import Any
 
-from graphrt import events
 from graphrt._flows.run import Watch
 from graphrt._journal.leases import release_now
-from graphrt._journal.reader import Reader
-from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import open_run, reopen_run, run_once
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.watching import SHORTEST_S, Call, Pauses, is_settled
+from graphrt._runs.watching import Call, Pauses, is_settled
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
     BAD_TIMEOUT,
@@ -170,7 +168,7 @@ def _result(config: RunConfig, thread: str) -> RunResult[Any] | None:
     if not is_settled(loaded.head):
         return None
     if loaded.head.status == "failed":
-        raise _failed(config, store, thread)
+        raise _failed(config, thread, loaded.head.seq)
     fold = folded(config, loaded)
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run
@@ -184,23 +182,13 @@ def _settled_head(store: Store, thread: str) -> Head | None:
     return head if is_settled(head) else None
 
 
-def _failed(config: RunConfig, store: Store, thread: str) -> Exception:
+def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
     """Return the error that says how the last run of the thread failed."""
-    loaded = store.load(thread)
-    reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
-    for record in reversed(loaded.records):
-        for path, event in reversed(list(reader.batch(record).logged)):
-            if isinstance(event, events.RunFailed) and not path:
-                return RUN_FAILED_ELSEWHERE(
-                    thread=thread,
-                    error=event.error,
-                    message=event.message.rstrip("."),
-                    node=event.node,
-                    seq=loaded.head.seq,
-                )
-    return RUN_FAILED_ELSEWHERE(
-        thread=thread, error="an error", message="its entry was pruned", node=None, seq=loaded.head.seq
-    )
+    event = last_failure(config, thread)
+    if event is None:
+        return RUN_FAILED_ELSEWHERE(thread=thread, error="an error", message="its entry was pruned", node=None, seq=seq)
+    message = event.message.rstrip(".")
+    return RUN_FAILED_ELSEWHERE(thread=thread, error=event.error, message=message, node=event.node, seq=seq)
 
 
 # -- giving threads back -------------------------------------------------------------------------------------------
@@ -209,26 +197,30 @@ def _failed(config: RunConfig, store: Store, thread: str) -> Exception:
 def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """End all runs of the runtime, with their threads still due; see `Runtime.hand_over`."""
     number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    while config.active.going_on and monotonic() < until:
-        sleep(SHORTEST_S)
+    _idle(config, until)
     config.active.cancel_all(reason)
-    until = monotonic() + _stopping_s(config)
-    while config.active.going_on and monotonic() < until:
-        sleep(SHORTEST_S)
+    _idle(config, monotonic() + _stopping_s(config))
     return number
 
 
 async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """Do the same without blocking the event loop, which may drive these runs."""
     number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    await _idle(config, until)
+    await _aidle(config, until)
     config.active.cancel_all(reason)
-    await _idle(config, monotonic() + _stopping_s(config))
+    await _aidle(config, monotonic() + _stopping_s(config))
     return number
 
 
-async def _idle(config: RunConfig, until: float) -> None:
+def _idle(config: RunConfig, until: float) -> None:
     """Wait until no run goes on, or until the monotonic time *until*."""
+    pauses = Pauses()
+    while config.active.going_on and (left_s := until - monotonic()) > 0:
+        sleep(min(pauses.next_s(), left_s))
+
+
+async def _aidle(config: RunConfig, until: float) -> None:
+    """Do the same without blocking the event loop."""
     from asyncio import sleep as asleep
 
     pauses = Pauses()

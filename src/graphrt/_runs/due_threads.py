@@ -6,18 +6,17 @@ from typing import Any
 
 from graphrt import events
 from graphrt._engine import emit_events
-from graphrt._journal.commit_queue import CommitQueue
-from graphrt._journal.leases import give_back, take
+from graphrt._engine.engine import Engine
+from graphrt._journal.leases import take
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import reopen_run
 from graphrt._runs.arguments import check_number
 from graphrt._runs.driving import drive
-from graphrt._runs.forking import journal_of
-from graphrt._runs.loading import folded, the_store
-from graphrt._runs.open_run import adopted
+from graphrt._runs.loading import the_store
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.state_edits import end
 from graphrt.errors import RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
 from graphrt.stores.protocol import Claim, Loaded
@@ -56,19 +55,11 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
 
 
 def _park(config: RunConfig, thread: str, reason: str) -> None:
-    """End a thread that is due as failed, without running anything."""
-    store = the_store(config)
-    claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
-    try:
-        if claim.head.status != "running":
-            return  # another worker was faster
-        fold = folded(config, store.load(thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
-        engine = fold.engine
-        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
-        adopted(engine, fold)
-        failed = events.RunFailed(error="RunFailedError", message=reason, node=None, folded=emit_events.folded(engine))
-        emit_events.note(engine, failed)
-        journal.write(emit_events.take(engine), release=True)
-    finally:
-        give_back(store, claim)
+    """End a thread that is due as failed, unless another worker was faster."""
+
+    def parked(engine: Engine) -> events.RunFailed:
+        folded = emit_events.folded(engine)
+        return events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
+
+    claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
+    end(config, claim, parked, of=("running",))

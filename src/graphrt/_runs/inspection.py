@@ -54,14 +54,20 @@ def info(config: RunConfig, head: Head) -> ThreadInfo:
 
 
 def _error(config: RunConfig, thread: str) -> str | None:
-    """Return why the thread failed, from its last RunFailed entry. Reads only the end of the journal."""
+    """Return why the thread failed, as one text."""
+    event = last_failure(config, thread)
+    return None if event is None else f"{event.error}: {event.message}"
+
+
+def last_failure(config: RunConfig, thread: str) -> events.RunFailed | None:
+    """Return how the thread failed last; None if it never did, or not since a prune. Reads only the end of the journal."""
     store = the_store(config)
     loaded = store.load(thread)
     reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
     for record in reversed(loaded.records):
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:
-                return f"{event.error}: {event.message}"
+                return event
     return None
 
 

@@ -5,7 +5,7 @@ An edit is a journal entry like any other; old entries never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
 from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE, UNKNOWN_AS_NODE
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Status, Store
+from graphrt.stores.protocol import Claim, Status, Store
 
 Edit = tuple[Any, ...]
 """(values, as_node, goto), the last two optional or None; see `Runtime.update`."""
@@ -194,20 +194,41 @@ def _node(engine: Engine, as_node: Any) -> str | None:
 
 def cancel(config: RunConfig, thread: str) -> bool:
     """Cancel a paused thread, or one whose owner died; return False if there is no such thread or nothing to cancel."""
-    store = the_store(config)
     try:
-        claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
+        claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
     except (ConflictError, InputError):
         return False  # another process drives the thread, or it does not exist
+
+    def cancelled(engine: Engine) -> events.RunCancelled:
+        return events.RunCancelled(reason="cancel() was called", folded=emit_events.folded(engine))
+
+    return end(config, claim, cancelled, of=("interrupted", "running"))
+
+
+def end(config: RunConfig, claim: Claim, event: Callable[[Engine], Any], *, of: tuple[Status, ...]) -> bool:
+    """End a claimed thread with *event*, without running anything, and release it.
+
+    Args:
+        event: Makes the event, which says how the run ended.
+        of: Statuses that a thread may have.
+
+    Returns:
+        False if it has another status. Nothing was changed then.
+
+    Raises:
+        InputError: The graph of the thread is not compatible.
+        StoreError: The store failed, or the thread cannot be read.
+    """
+    store = the_store(config)
     try:
-        if claim.head.status not in ("interrupted", "running"):
+        if claim.head.status not in of:
             return False
-        fold = folded(config, store.load(thread))
+        fold = folded(config, store.load(claim.thread))
         journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
-        emit_events.note(engine, events.RunCancelled(reason="cancel() was called", folded=emit_events.folded(engine)))
+        emit_events.note(engine, event(engine))
         journal.write(emit_events.take(engine), release=True)
     finally:
         give_back(store, claim)
