@@ -119,7 +119,7 @@ def test_a_report_outlives_its_client_its_server_and_its_worker(service: Service
     assert [data["update"]["chapters"] for _, data in seen if "update" in data] == [
         [f"tea, chapter {number}"] for number in range(1, 6)
     ]
-    assert [data["what"] for _, data in seen].count("RunHandedOver") == 1
+    assert [data["what"] for _, data in seen].count("RunHandedOver") == 2  # by the server, and by the worker
     assert service.ask("/runs/r1") == (200, {"status": "interrupted", "chapters": 5, "questions": [{"chapters": 5}]})
 
     assert service.ask("/runs/r1/answer", "perhaps")[0] == 400

@@ -49,6 +49,19 @@ def test_labels_and_listed_questions_lose_what_was_erased(tmp_path: Path, tenant
     assert CANARY.encode() not in found
 
 
+def test_tags_that_name_a_person_are_erased(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/runs.db") as store, Runtime(asking(), store=store) as runtime:
+        runtime.run({"about": "tea"}, thread="t", title="Tea", tags=[CANARY, "keep"])
+        runtime.label("t", add_tags=["more"])
+        assert runtime.erase(CANARY, dry_run=True).lines == 2
+        runtime.erase(CANARY, force=True)
+        (info,) = runtime.threads()
+        assert (info.title, info.tags) == ("Tea", frozenset())
+        assert runtime.threads(tags=[CANARY]) == ()
+        assert runtime.verify().ok
+    assert CANARY.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
 def test_a_copy_of_a_tenants_thread_is_erased_with_it(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/runs.db", tenant="acme") as store, Runtime(asking(), store=store) as runtime:
         runtime.run({"about": "x"}, thread="t")

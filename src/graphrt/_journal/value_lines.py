@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt import events
-from graphrt._journal.event_schema import BY_CODE, FORMS, OUTCOMES, STATE
+from graphrt._journal.event_schema import BY_CODE, FORMS, OUTCOMES, STATE, TAGS
 from graphrt._journal.field_codecs import (
     CHECKSUMS,
     ERROR,
@@ -112,6 +112,7 @@ _VALUES: Final[Mapping[Any, Callable[[Any], Iterator[int]]]] = {
     VALUE.get: lambda stored: iter((stored,)),
     MESSAGE.get: lambda stored: iter((stored,)),
     ERROR.get: lambda stored: iter((stored,)),
+    TAGS.get: lambda stored: iter((stored,)),
     ITEMS.get: lambda stored: iter(stored[1::2]),
     ERRORS.get: lambda stored: iter(stored[1::2]),
     HANDLED.get: _each_argument,
