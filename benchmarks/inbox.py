@@ -91,8 +91,9 @@ def fill(store: Any, count: int) -> None:
     """Copy the one thread of *store* until there are *count*."""
     if isinstance(store, SqliteStore):
         import sqlite3
+        from contextlib import closing
 
-        with sqlite3.connect(store.path) as db:
+        with closing(sqlite3.connect(store.path)) as db, db:
             for statement in SQLITE:
                 db.execute(statement, {"count": count} if ":count" in statement else {})
         db.close()

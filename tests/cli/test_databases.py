@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import TypedDict
@@ -47,7 +48,7 @@ def test_a_file_that_is_cut_off_is_damage(call, stored: str, folder: Path, words
 
 
 def test_damage_in_the_middle_is_found_by_doctor_and_show(call, stored: str) -> None:
-    with sqlite3.connect(stored) as db:
+    with closing(sqlite3.connect(stored)) as db, db:
         rows = db.execute("SELECT rowid, body FROM record ORDER BY rowid").fetchall()
         number, body = rows[-1]
         db.execute("UPDATE record SET body = ? WHERE rowid = ?", (body[:-9] + b"XXX" + body[-6:], number))
@@ -62,7 +63,7 @@ def test_damage_in_the_middle_is_found_by_doctor_and_show(call, stored: str) -> 
 
 
 def test_a_newer_database_is_left_alone(call, stored: str) -> None:
-    with sqlite3.connect(stored) as db:
+    with closing(sqlite3.connect(stored)) as db, db:
         db.execute("PRAGMA user_version = 99")
     before = Path(stored).read_bytes()
 

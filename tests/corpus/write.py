@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,10 +113,9 @@ def sqlite(folder: Path, flavour: str) -> Path:
 
 def settle(path: Path) -> None:
     """Bring everything that is in the log of a database into its file."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.execute("PRAGMA journal_mode = DELETE")
-    db.close()
 
 
 def all_expected(path: Path, flavour: str) -> dict[str, Any]:

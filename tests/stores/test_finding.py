@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.stores.support import AT, claimed, entry, pragma
@@ -25,6 +26,11 @@ WANTED = [
     (QuestionFilter(tenant="acme", tags=frozenset({"x"})), None, "question_tenant"),
     (QuestionFilter(tags=frozenset({"x"})), "x", "sqlite_autoindex_question_1"),
 ]
+
+
+def tables(path):
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
 
 
 def plan(store, text, values):
@@ -148,11 +154,11 @@ def test_a_migration_that_fails_leaves_version_1(tmp_path, monkeypatch):
     db.execute("CREATE TABLE question(theirs)")  # the last table that the migration makes
     db.commit()
     db.close()
-    before = sqlite3.connect(path).execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+    before = tables(path)
 
     with pytest.raises(StoreError):
         SqliteStore(path)
-    assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master ORDER BY name").fetchall() == before
+    assert tables(path) == before
     assert pragma(path, "user_version") == 1
 
 
@@ -175,9 +181,8 @@ def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
     with SqliteStore(path) as store:
         claim = store.claim("t", create=True, lease_s=60, at=AT)
         store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("A", frozenset({"x"})), release=True))
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             db.execute(f"UPDATE label SET {column} = ?", (value,))
-        db.close()
         if isinstance(value, float):  # the column's affinity makes it a text
             assert store.head("t").title == "7.5"
             return
@@ -192,9 +197,8 @@ def test_a_question_that_was_damaged_is_named(tmp_path):
     path = tmp_path / "runs.db"
     with Runtime(GRAPH, store=f"sqlite:///{path}") as runtime:
         runtime.run({}, thread="t")
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE question SET body = 'text'")
-        db.close()
         with pytest.raises(StoreError) as caught:
             runtime.inbox()
         assert (caught.value.code, caught.value.thread) == ("store-damaged", "t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 import typing_extensions as te
@@ -131,9 +132,8 @@ def test_a_file_that_would_have_to_be_made_is_refused(path, locked):
 
 
 def test_what_is_no_database_of_ours_is_told_as_ever(path, locked):
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE theirs(x)")
-    db.close()
     locked[0] = True
     assert refused(path).code == "store-damaged"
     path.write_bytes(b"hello, this is text\n" * 50)

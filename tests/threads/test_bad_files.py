@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,8 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path, content):
 
 def test_a_database_of_another_application_is_left_as_it_is(tmp_path):
     path = tmp_path / "runs.db"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE thread(id TEXT)")
-    db.close()
     before = path.read_bytes()
 
     refused(
@@ -90,19 +90,17 @@ def test_a_file_of_a_newer_version_is_left_as_it_is(lite):
     runtime = lite.runtime(graph())
     runtime.run({"notes": []}, thread="t")
     lite.store.close()
-    with sqlite3.connect(lite.path) as db:
+    with closing(sqlite3.connect(lite.path)) as db, db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         db.execute(f"PRAGMA user_version = {version + 1}")
-    db.close()
 
     def call():
         return Runtime(graph(), store=lite.url).state("t")
 
     refused("store-newer", call, "newer graphrt", "Upgrade graphrt", str(version + 1), error=StoreError)
-    with sqlite3.connect(lite.path) as db:
+    with closing(sqlite3.connect(lite.path)) as db, db:
         assert db.execute("PRAGMA user_version").fetchone() == (version + 1,)
         db.execute(f"PRAGMA user_version = {version}")
-    db.close()
     assert call().values["notes"] == ["a"]
 
 

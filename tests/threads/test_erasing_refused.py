@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -161,7 +162,7 @@ def test_damaged_thread_is_reported_and_the_others_are_erased(tmp_path: Path) ->
 
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         filled(runtime)
-    with sqlite3.connect(tmp_path / "runs.db") as db:
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db, db:
         db.execute("UPDATE record SET body = replace(body, 'part', 'tarp') WHERE key = (SELECT min(key) FROM record)+6")
         db.execute("UPDATE record SET seal = zeroblob(90) WHERE key = (SELECT min(key) FROM record)")
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -22,10 +23,8 @@ TABLES = {
 
 
 def rows(path, table):
-    with sqlite3.connect(path) as db:
-        found = db.execute(TABLES[table]).fetchall()
-    db.close()
-    return found
+    with closing(sqlite3.connect(path)) as db, db:
+        return db.execute(TABLES[table]).fetchall()
 
 
 def told(path, *, durability="sync", face="sync", seed=7):
