@@ -1078,58 +1078,59 @@ class Runtime(Generic[S]):
 
     @overload
     def sweep(
-        self,
-        *,
-        older_than_s: float,
-        status: Status | None = ...,
-        limit: int | None = ...,
-        dry_run: Literal[False] = ...,
+        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: te.Unpack[maintenance.Which]
     ) -> int: ...
     @overload
     def sweep(
-        self, *, older_than_s: float, status: Status | None = ..., limit: int | None = ..., dry_run: Literal[True]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: te.Unpack[maintenance.Which]
     ) -> tuple[ThreadInfo, ...]: ...
     def sweep(
-        self, *, older_than_s: float, status: Status | None = None, limit: int | None = None, dry_run: bool = False
+        self,
+        *,
+        older_than_s: float,
+        status: Status | None = None,
+        graph: str | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        limit: int | None = None,
+        dry_run: bool = False,
     ) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that were not written for *older_than_s* seconds. Threads that a run has are kept.
 
-        A hundred are deleted in one transaction, if the store can do so.
+        A hundred are deleted in one transaction, if the store can do so. A `Worker` sweeps by itself, if it has rules
+        for that (`graphrt.workers.Retention`).
 
         Args:
             older_than_s: Seconds since the last commit of a thread.
             status: Only threads with this status; None: those that are completed, failed or cancelled.
+            graph: Only threads of the graph with this name; None: those of any graph.
+            tenant: As for `threads`.
+            tags: As for `threads`.
             limit: How many to delete at most.
             dry_run: Delete nothing, and return the threads that would be deleted.
 
         Returns:
             The number of deleted threads.
+
+        Raises:
+            InputError: An argument is not valid, or the store cannot find threads by tenant and tags (`store-lacks`).
         """
-        if dry_run:
-            return maintenance.sweep(self._config, older_than_s, status, limit, dry_run=True)
-        return maintenance.sweep(self._config, older_than_s, status, limit, dry_run=False)
+        which = maintenance.Which(status=status, graph=graph, tenant=tenant, tags=tags, limit=limit)
+        verb = maintenance.old_threads if dry_run else maintenance.sweep
+        return verb(self._config, older_than_s, which)
 
     @overload
     async def asweep(
-        self,
-        *,
-        older_than_s: float,
-        status: Status | None = ...,
-        limit: int | None = ...,
-        dry_run: Literal[False] = ...,
+        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: te.Unpack[maintenance.Which]
     ) -> int: ...
     @overload
     async def asweep(
-        self, *, older_than_s: float, status: Status | None = ..., limit: int | None = ..., dry_run: Literal[True]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: te.Unpack[maintenance.Which]
     ) -> tuple[ThreadInfo, ...]: ...
-    async def asweep(
-        self, *, older_than_s: float, status: Status | None = None, limit: int | None = None, dry_run: bool = False
-    ) -> int | tuple[ThreadInfo, ...]:
+    async def asweep(self, *, older_than_s: float, dry_run: bool = False, **which: Any) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that were not written for *older_than_s* seconds; see `sweep`."""
-        owner = self._config
-        if dry_run:
-            return await self._unhurried(lambda: maintenance.sweep(owner, older_than_s, status, limit, dry_run=True))
-        return await self._unhurried(lambda: maintenance.sweep(owner, older_than_s, status, limit, dry_run=False))
+        verb: Any = self.sweep
+        return await self._unhurried(lambda: verb(older_than_s=older_than_s, dry_run=dry_run, **which))
 
     def verify(self, *, replay: bool = False) -> Verification:
         """Read everything in the store and check that it is what was written; see `StoreVerbs.verify`.

@@ -134,3 +134,23 @@ def test_store_without_batches_is_swept_one_by_one():
 
     assert runtime.sweep(older_than_s=50) == 2
     assert runtime.threads() == ()
+
+
+def test_graph_tenant_and_tags_choose_what_goes(world):
+    runtime = world.runtime(line(("a", note("a"))))
+    other = world.runtime(line(("a", note("a")), name="other"))
+    runtime.run({"notes": []}, thread="plain")
+    runtime.run({"notes": []}, thread="tagged", tags={"test", "mine"})
+    other.run({"notes": []}, thread="others", tags={"test"})
+    world.clock.now += 10_000
+
+    def would(**which):
+        return [info.thread for info in runtime.sweep(older_than_s=5_000, dry_run=True, **which)]
+
+    assert would(graph="other") == ["others"]
+    assert would(tags={"test"}) == ["tagged", "others"]
+    assert would(tags={"test"}, graph=runtime.graph.name) == ["tagged"]
+    assert would(tenant="acme") == []
+    assert runtime.sweep(older_than_s=5_000, tags={"test"}) == 2
+    assert ids(runtime) == ["plain"]
+    refused("bad-label", lambda: would(tags={""}), "tags", error=InputError)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import sleep
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, TypeVar
+
+import typing_extensions as te
 
 from graphrt._display import html_table
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_age, check_number, check_status
-from graphrt._runs.inspection import info, replay
+from graphrt._runs.finding import threads, wanted_threads
+from graphrt._runs.inspection import replay
+from graphrt._runs.labels import Tags
 from graphrt._runs.loading import the_store
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
@@ -55,48 +59,76 @@ def delete(config: RunConfig, thread: str) -> None:
     freeing(store, work)
 
 
-@overload
-def sweep(
-    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[True]
-) -> tuple[ThreadInfo, ...]: ...
-@overload
-def sweep(
-    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: Literal[False]
-) -> int: ...
-def sweep(
-    config: RunConfig, older_than_s: float, status: Status | None, limit: int | None, *, dry_run: bool
-) -> int | tuple[ThreadInfo, ...]:
-    """Delete threads that were not written for *older_than_s* seconds and that no run has.
+class Which(te.TypedDict, total=False):
+    """Which threads of a store are swept, besides their age; see `Runtime.sweep`."""
 
-    Args:
-        status: Only threads with this status; None: those that are completed, failed or cancelled.
-        limit: How many to delete at most.
-        dry_run: Delete nothing.
+    status: Status | None
+    graph: str | None
+    tenant: str | None
+    tags: Tags
+    limit: int | None
 
-    Returns:
-        The number of deleted threads. In a dry run the threads that would be deleted, by status, then oldest first.
+
+_PAGE: Final = 1_000
+"""Threads that are listed at once, so that a sweep with a limit does not list a whole store."""
+_ENDED: Final[tuple[Status, ...]] = ("completed", "failed", "cancelled")
+"""Statuses of threads that are swept if none is named."""
+
+
+def old_threads(config: RunConfig, older_than_s: float, which: Which) -> tuple[ThreadInfo, ...]:
+    """Return the threads that `sweep` would delete, by status, then in order of creation.
+
+    Raises:
+        InputError: An argument is not valid, or the store cannot find threads by tenant and tags (`store-lacks`).
     """
-    store = the_store(config)
+    return _old(config, _time_before(config, older_than_s), which)
+
+
+def _time_before(config: RunConfig, older_than_s: float) -> float:
     check_age("older_than_s", older_than_s)
+    return config.clock() - older_than_s
+
+
+def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
+    status, limit = which.get("status"), which.get("limit")
     check_status(status)
     check_number("limit", limit)
-    before = config.clock() - older_than_s
-    wanted: tuple[Status, ...] = (status,) if status is not None else ("completed", "failed", "cancelled")
-    old = [
-        info(config, head)
-        for one in wanted
-        for head in store.heads(status=one, updated_before=before)
-        if not head.owned
-    ]
-    if dry_run:
-        return tuple(old[:limit])
+    found: list[ThreadInfo] = []
+    for one in _ENDED if status is None else (status,):
+        wanted = wanted_threads(
+            one,
+            which.get("graph"),
+            None,
+            which.get("tenant"),
+            which.get("tags", ()),
+            None,
+            updated_after=None,
+            updated_before=before,
+        )
+        after: str | None = None
+        while limit is None or len(found) < limit:
+            page = threads(config, wanted, after=after, newest_first=False, limit=_PAGE)
+            found += [info for info in page if not info.owned]
+            if len(page) < _PAGE:
+                break
+            after = page[-1].thread
+    return tuple(found[:limit])
+
+
+def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
+    """Delete threads that were not written for *older_than_s* seconds and that no run has; see `Runtime.sweep`.
+
+    Returns:
+        The number of deleted threads.
+    """
+    store, before = the_store(config), _time_before(config, older_than_s)
+    old = _old(config, before, which)
     gone, at = 0, 0
-    while at < len(old) and (limit is None or gone < limit):
+    while at < len(old):
         if at and store.blocking:
             sleep(_PAUSE_S)
-        size = _TOGETHER if limit is None else min(_TOGETHER, limit - gone)
-        some = [info.thread for info in old[at : at + size]]
-        at += size
+        some = [info.thread for info in old[at : at + _TOGETHER]]
+        at += _TOGETHER
         gone += len(delete_many(store, some, updated_before=before))  # not those that were claimed or written meanwhile
     # Rows that a crash left behind while room was freed go with the next sweep (decision 0045).
     tidy = getattr(store, "_tidy", None)

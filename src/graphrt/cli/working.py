@@ -9,6 +9,7 @@ import click
 
 from graphrt.cli import exits
 from graphrt.cli.command import Command
+from graphrt.cli.documents import seconds
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import input_of
@@ -45,22 +46,25 @@ def start(
 @click.option("--poll", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds between two looks.")
 @click.option("--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths that park a thread.")
 @click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
+@click.option("--delete-older-than", "age", metavar="TIME",
+              help="Delete ended threads that were last written longer ago, such as 90s, 12h or 30d; once an hour.")  # fmt: skip
 @click.pass_obj
 def worker(
     output: Output, /, targets: tuple[str, ...], concurrency: int, poll: float, max_tries: int, grace: float,
-    **options: Any,
+    age: str | None, **options: Any,
 ) -> Answer:  # fmt: skip
     """Drive the threads of a store that are due, until SIGTERM or Ctrl-C. Then hand them over."""
-    from graphrt.workers import Worker
+    from graphrt.workers import Retention, Worker
 
+    rules = [] if age is None else [Retention(older_than=seconds(age))]
     with ExitStack() as stack:
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
-        working = Worker(*runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries)
+        working = Worker(*runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, retention=rules)
         output.note((f"working on {', '.join(runtime.graph.name for runtime in runtimes)}", "good"))
         working.serve(grace_s=grace)
         health = working.health()
-    data = {"ended": health.ended, "failed": health.failed, "parked": health.parked}
-    told = f"{health.ended} ended, {health.failed} failed, {health.parked} parked"
+    data = {name: getattr(health, name) for name in ("ended", "failed", "parked", "deleted")}
+    told = ", ".join(f"{number} {name}" for name, number in data.items())
     return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {told}"]])
 
 

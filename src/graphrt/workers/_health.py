@@ -25,6 +25,8 @@ class WorkerHealth:
     """Runs that failed."""
     parked: int
     """Threads that it gave up, because their runs died before they stored anything."""
+    deleted: int
+    """Old threads that it deleted by its retention rules."""
     unknown: tuple[str, ...]
     """Names of graphs with threads that are due, and that this worker does not have; in order of their names."""
     refused: tuple[str, ...]

@@ -6,25 +6,19 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeGuard, final
+from typing import Any, Final, NamedTuple, final
 
 import typing_extensions as te
 
 from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
-from graphrt.errors._codes.workers import (
-    BAD_WORKER_NUMBER,
-    NO_RUNTIMES,
-    NOT_A_RUNTIME,
-    RUNTIME_NEEDS_STORE,
-    TWO_RUNTIMES_OF_ONE_GRAPH,
-    UNKNOWN_GRAPH_OF_LIMIT,
-    WORKER_RUNS_ALREADY,
-)
+from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
 from graphrt.runtime import Runtime, ThreadInfo
+from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._health import WorkerHealth
+from graphrt.workers._retention import Retention, Sweeper
 
 _PAGE: Final = 500
 """Threads that are listed at once."""
@@ -60,6 +54,8 @@ class Worker:
         poll_s: Seconds between two looks at the store while nothing is due.
         max_tries: How many runs in a row may take a thread over and die before they store anything more. Then the
             thread is parked: it fails, is listed with the failed ones, and waits for a `retry`.
+        retention: Rules by which old threads are deleted; see `Retention`. A thread that fits one of them goes.
+        retention_every_s: Seconds between two sweeps by these rules.
 
     Raises:
         InputError: There is no runtime, one has no store, two have graphs of the same name, or a number does not fit.
@@ -72,17 +68,21 @@ class Worker:
         per_graph: Mapping[str, int] | None = None,
         poll_s: float = 0.1,
         max_tries: int = 5,
+        retention: Sequence[Retention] = (),
+        retention_every_s: float = 3_600.0,
     ) -> None:
-        self._runtimes: dict[str, Runtime[Any]] = _checked(runtimes)
-        self._most = _number("concurrency", concurrency, whole=True)
+        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
+        self._most = checked_number("concurrency", concurrency, whole=True)
         self._per_graph = {
-            name: _number(f"per_graph[{name!r}]", n, whole=True) for name, n in (per_graph or {}).items()
+            name: checked_number(f"per_graph[{name!r}]", n, whole=True) for name, n in (per_graph or {}).items()
         }
         unknown = sorted(self._per_graph.keys() - self._runtimes.keys())
         if unknown:
             raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
-        self._poll_s = _number("poll_s", poll_s, whole=False)
-        self._max_tries = _number("max_tries", max_tries, whole=True)
+        self._poll_s = checked_number("poll_s", poll_s, whole=False)
+        self._max_tries = checked_number("max_tries", max_tries, whole=True)
+        every_s = checked_number("retention_every_s", retention_every_s, whole=False)
+        self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
         self._state = "new"
         self._driving: dict[str, str] = {}
@@ -177,6 +177,7 @@ class Worker:
             drain.start()
         for drain in drains:
             drain.join()
+        self._sweeper.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         return number
@@ -200,6 +201,7 @@ class Worker:
                 ended=self._ended,
                 failed=self._failed,
                 parked=self._parked,
+                deleted=self._sweeper.deleted,
                 unknown=self._unknown,
                 refused=tuple(self._refused),
                 looked_at=self._looked_at,
@@ -211,6 +213,11 @@ class Worker:
             if self._state != "new":
                 raise WORKER_RUNS_ALREADY(state=self._state)
             self._state = "working"
+        try:
+            self._sweeper.start()
+        except BaseException:
+            self._state = "stopped"
+            raise
 
     # -- its loop --------------------------------------------------------------------------------------------------
 
@@ -339,6 +346,9 @@ class Worker:
                 f"graph {name}", logging.WARNING, "Threads of graph %r are due, and this worker does not have it", name
             )
 
+    def _sweep_failed(self, error: GraphrtError) -> None:
+        self._say(f"sweep {error.code}", logging.WARNING, "Old threads were not deleted: %s", error.what)
+
     def _count(self, name: str) -> None:
         with self._lock:
             setattr(self, name, getattr(self, name) + 1)
@@ -365,33 +375,3 @@ def _running(runtime: Runtime[Any], graph: str | None) -> list[ThreadInfo]:
         if len(page) < _PAGE:
             return found
         after = page[-1].thread
-
-
-def _checked(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
-    """Return the runtimes by the names of their graphs."""
-    if not runtimes:
-        raise NO_RUNTIMES()
-    found: dict[str, Runtime[Any]] = {}
-    for runtime in runtimes:
-        if not _is_runtime(runtime):
-            raise NOT_A_RUNTIME(given=runtime)
-        name = runtime.graph.name
-        if runtime.store is None:
-            raise RUNTIME_NEEDS_STORE(name=name)
-        if name in found:
-            raise TWO_RUNTIMES_OF_ONE_GRAPH(name=name)
-        found[name] = runtime
-    return found
-
-
-def _is_runtime(given: Any) -> TypeGuard[Runtime[Any]]:
-    return isinstance(given, Runtime)
-
-
-def _number(option: str, given: Any, *, whole: bool) -> Any:
-    fits = isinstance(given, int if whole else (int, float)) and not isinstance(given, bool)
-    if not fits or not (1 if whole else 0) <= given < float("inf"):
-        raise BAD_WORKER_NUMBER(
-            option=option, given=given, wanted="a whole number from 1" if whole else "seconds from 0"
-        )
-    return given

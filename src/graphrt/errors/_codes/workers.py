@@ -41,6 +41,10 @@ BAD_WORKER_NUMBER = ErrorCode(
     "{option}={given!r} is not {wanted}.",
     fix="Pass {wanted}.",
 )
+BAD_RETENTION = BAD_WORKER_NUMBER.variant(
+    "Retention(older_than={given!r}) is not a time above 0.",
+    fix="Pass a timedelta, such as timedelta(days=30), or seconds.",
+)
 WORKER_RUNS_ALREADY = ErrorCode(
     "worker-began",
     InputError,

@@ -1,0 +1,136 @@
+"""`Retention`: which threads a worker deletes by itself, and the loop that does so beside the runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, final
+
+from graphrt._arguments import is_number
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.workers import BAD_RETENTION, BAD_WORKER_NUMBER
+from graphrt.runtime import Runtime
+from graphrt.stores.protocol import Status
+
+MOST_AT_ONCE: Final = 1_000
+"""Threads that one rule deletes before the next rule has its turn, and before the worker looks whether it is to stop."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """A rule: threads that were last written longer ago than this are deleted.
+
+    A thread that fits any rule goes. Threads that a run has are kept.
+
+    Args:
+        older_than: Time since the last commit of a thread, as a timedelta or in seconds.
+        status: Only threads with this status; None: those that are completed, failed or cancelled.
+        graph: Only threads of the graph with this name; None: those of any graph in the store.
+        tenant: Only threads of this tenant.
+        tags: Only threads that have all these tags.
+
+    Raises:
+        InputError: The age is not a number of seconds, or not above 0.
+    """
+
+    older_than: timedelta | float
+    status: Status | None = None
+    graph: str | None = None
+    tenant: str | None = None
+    tags: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < float("inf"):
+            raise BAD_RETENTION(given=self.older_than)
+
+    @property
+    def seconds(self) -> float:
+        """The age in seconds."""
+        age: Any = self.older_than
+        if isinstance(age, timedelta):
+            return age.total_seconds()
+        if not is_number(age):
+            raise BAD_RETENTION(given=age)
+        return float(age)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `Runtime.sweep` takes for this rule."""
+        which = {name: getattr(self, name) for name in ("status", "graph", "tenant", "tags")}
+        return {"older_than_s": self.seconds, **which}
+
+
+@final
+class Sweeper:
+    """Sweeps a store by the rules of a worker, in a thread of its own, so that no run waits for it.
+
+    Several workers of a store may sweep it: a thread is deleted once, and looking for old ones is one query a rule.
+
+    Args:
+        runtime: The runtime whose store is swept.
+        rules: The rules. Without any, nothing is ever started.
+        every_s: Seconds between two sweeps.
+        failed: Is called with an error that ended a sweep. The next sweep tries again.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime[Any],
+        rules: Iterable[Retention],
+        every_s: float,
+        failed: Callable[[GraphrtError], None],
+    ) -> None:
+        self._sweep: Callable[..., Any] = runtime.sweep
+        self._rules = tuple(rules)
+        for rule in self._rules:
+            if not isinstance(rule, Retention):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise BAD_WORKER_NUMBER(option="retention", given=rule, wanted="a sequence of Retention rules")
+        self._every_s = every_s
+        self._failed = failed
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.deleted: int = 0
+        """Threads that were deleted so far."""
+
+    def start(self) -> None:
+        """Begin to sweep, if there are rules. The first sweep is made at once.
+
+        Raises:
+            InputError: A filter of a rule is not valid, or the store cannot find threads by it.
+        """
+        for rule in self._rules:
+            self._sweep(dry_run=True, limit=1, **rule.arguments)
+        if self._rules:
+            self._thread = threading.Thread(target=self._work, name="graphrt-retention", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch that is being deleted."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                while self._once() and not self._stop.is_set():
+                    pass
+            except GraphrtError as error:
+                self._failed(error)
+            self._stop.wait(max(0.0, self._every_s - (time.monotonic() - began)))
+
+    def _once(self) -> bool:
+        """Give each rule a turn, and return whether one of them may have left threads over."""
+        full = False
+        for rule in self._rules:
+            if self._stop.is_set():
+                return False
+            gone = self._sweep(limit=MOST_AT_ONCE, **rule.arguments)
+            self.deleted += gone
+            full = full or gone == MOST_AT_ONCE
+        return full
