@@ -153,6 +153,37 @@ def test_log_without_its_key_is_not_touched(tmp_path: Path) -> None:
         assert runtime.state("t", at=1).values.name == PERSON
 
 
+@pytest.mark.parametrize("mirror", [True, False], ids=["file", "store"])
+def test_erasure_that_was_cut_off_before_its_head_was_kept_is_completed(tmp_path: Path, mirror: bool) -> None:
+    """Else the entry of the erasure would stay unanchored for as long as the thread is not driven."""
+
+    def cut_off(_head: Any) -> None:
+        raise KeyboardInterrupt
+
+    with audited(tmp_path, mirror=mirror) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+    log = AuditLog(tmp_path / "logs" if mirror else None, key=KEY, anchor=cut_off)
+    store = f"sqlite:///{tmp_path}/runs.db"
+    with Runtime(graph(), store=store, audit=log) as runtime, pytest.raises(KeyboardInterrupt):
+        runtime.erase(PERSON)
+    with audited(tmp_path, mirror=mirror) as runtime:
+        assert runtime.erase(PERSON).lines == 0
+
+    export(store, "t", tmp_path / "exported.jsonl", key=KEY)
+    for path in [tmp_path / "exported.jsonl", *([log_of(tmp_path)] if mirror else [])]:
+        assert verify(path, key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+
+
+def test_completed_erasure_makes_no_further_heads(tmp_path: Path) -> None:
+    with audited(tmp_path) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        runtime.erase(PERSON)
+        kept = (tmp_path / "heads").read_bytes(), log_of(tmp_path).read_bytes()
+        runtime.erase(PERSON)
+
+        assert ((tmp_path / "heads").read_bytes(), log_of(tmp_path).read_bytes()) == kept
+
+
 PROGRAM = """
 import sys
 from pathlib import Path

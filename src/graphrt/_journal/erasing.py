@@ -136,6 +136,8 @@ class ThreadErasure:
         self.chain: Chain | None = None
         """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
         self._run, self._cause = "", 0
+        self.ends_with_erasure: bool = False
+        """Whether the last entry tells of an erasure."""
         self._blobs: set[str] = set()
         """Large values that records name before the erasure."""
         self._cut: Final[dict[int, tuple[Record, Part]]] = {}
@@ -209,6 +211,7 @@ class ThreadErasure:
             if part.chosen or any(place.kind in ("checksums", "vouch") for place in part.places):
                 self._cut[record.seq] = record, part
             self._run = batch.run or self._run
+            self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)
             self._cause = last_cause(batch.logged, record.seq, self._cause)
             seq = record.seq
         check_end(head.thread, seq, head.seq)

@@ -348,10 +348,12 @@ class _Erasing:
         return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
 
     def _is_stale(self, found: ThreadErasure) -> bool:
-        """Return whether the file of the log has values that the store has not, as after a crash."""
-        file = self._log_file(found)
+        """Return whether the file of the log has values that the store has not, or its head is missing, as after a crash."""
+        erased, file = found.ends_with_erasure, self._log_file(found)
         try:
-            return file is not None and file.stale()
+            if file is None:  # whether a head was anchored is not known: once too often does no harm
+                return erased and self._config.audit is not None and found.chain is not None
+            return file.stale() or (erased and not file.has_head(found.loaded.head.seq))
         except _NO_LOG as error:
             self._not_rewritten(found.reader.thread, error)
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -54,6 +55,17 @@ class ErasedFile:
             ValueError, LookupError: It is not a log.
         """
         return any(old != new for old, new in self._records())
+
+    def has_head(self, seq: int) -> bool:
+        """Return whether the file ends with a head of entry *seq*.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError, LookupError: It is not a log.
+        """
+        with self._path.open("rb") as file:
+            last = b"".join(deque(file, maxlen=1))
+        return last.startswith(b'{"head":') and bool(json.loads(last)["head"]["seq"] == seq)
 
     def rewrite(self) -> bool:
         """Write the file anew, beside the old one, and put it in its place; return False if nothing is to be changed.

@@ -121,12 +121,12 @@ class Recorder:
         if tree is None or not tree.size:
             return
         head = head_of(self._log, self._thread, seq, at, tree, self._keys)
+        self._anchor(head)  # first, so that a head at the end of the file tells that all of it was done
         try:
             if self._mirror is not None:
                 self._mirror.append([line_of({"head": head.to_dict()})])
         except OSError as error:
             self._failed(error)
-        self._anchor(head)
 
     def _anchor(self, head: Head) -> None:
         for anchor in self._anchors:
