@@ -38,6 +38,15 @@ def test_another_root_key_is_told_from_a_missing_one() -> None:
     )
 
 
+def test_key_that_is_no_bytes_is_told() -> None:
+    wrong: Any = "not bytes, but long enough to be a key"
+    report = verify(b"".join(LOG), key=wrong)
+
+    assert report.verdict == "key-missing"
+    assert "not bytes" in report.sentence
+    assert report.proved_records == report.records
+
+
 def test_missing_key_of_later_records_is_named_with_their_first() -> None:
     lines = made(KeyRing(OLD), KeyRing(OLD), KeyRing(KEY, (OLD,)), head_key=KEY)
 

@@ -12,6 +12,8 @@ KEY_BYTES: Final = 32
 """Least length of a key."""
 _DISTINCT: Final = 12
 """Least number of distinct bytes: 32 random bytes have fewer once in 10^17 times."""
+SAMPLES: Final = (b"a-string-secret-at-least-256-bits-long", b"abcdefghijklmnopqrstuvwxyz123456")
+"""Long keys that documentation shows, which the verifier calls weak too."""
 
 
 def generate_key() -> bytes:
@@ -44,4 +46,6 @@ def weakness(key: Any) -> str:
         return f"too short: {len(key)} bytes, of at least {KEY_BYTES}"
     if len(set(key)) < _DISTINCT:
         return f"not random: it has only {len(set(key))} different bytes"
+    if key in SAMPLES:
+        return "a sample from documentation"
     return ""

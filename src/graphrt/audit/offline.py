@@ -1162,7 +1162,8 @@ def verify(
         check_signature: Checks signatures of heads, such as a `graphrt.audit.signing.SignatureCheck`. None checks none,
             and the report says that they are there.
     """
-    roots = [*older, *([key] if key is not None else [])]
+    given = [*older, *([key] if key is not None else [])]
+    roots = [one for one in given if one.__class__ is bytes]
     try:
         heads = _heads(anchor)
     except (*_BAD_DATA, OSError) as error:
@@ -1171,6 +1172,8 @@ def verify(
         findings = (*report.findings, found)
         return replace(report, verdict=_worst(findings), findings=findings)
     check = _Check(roots, heads, check_signature)
+    if len(roots) < len(given):
+        check.find(Verdict.KEY_MISSING, "A key that was given is not bytes.")
     try:
         if check.read(lines_of(source)):
             check.finish()

@@ -139,7 +139,7 @@ REDACTION_FAILED = ErrorCode(
     AuditError,
     "The redaction rule {rule!r} raised {error}, so nothing was written of {what}.",
     known="no value, and nothing that the rule said, is in this message",
-    fix="Correct the rule's check=, then go on with retry().",
+    fix="Correct the rule's check=, then make the call again; a run that had begun goes on with retry().",
     carries=("rule",),
     boundary=True,
 )
