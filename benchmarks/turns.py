@@ -32,10 +32,14 @@ from benchmarks.work.common import POSTGRES, PRAGMAS, grown, letter
 
 WINDOW = 100
 """Steps before a length over which the median is taken."""
+KEY = b"any 32 bytes or more: 7F2a-91Bc-0dEx"
+"""Of audited runs."""
 NAMES = {
     "handwritten": "hand-written",
     "graphrt": "graphrt",
     "graphrt_plain": "graphrt, chain=False",
+    "graphrt_keyed": "graphrt, audited with a key",
+    "graphrt_file": "the same, with a file",
     "langgraph": "LangGraph",
 }
 
@@ -112,19 +116,28 @@ def handwritten(store: str, folder: Path) -> Callable[..., Any]:
     return run
 
 
-def graphrt(store: str, folder: Path, *, chain: bool | None = None) -> Callable[..., Any]:
+def graphrt(
+    store: str, folder: Path, *, name: str = "chained", chain: bool | None = None, audit: Any = None
+) -> Callable[..., Any]:
     from benchmarks.work import graphrt_store as work
     from benchmarks.work.graphrt_ import Talk, loop_graph, router
     from graphrt import Runtime
 
-    name = "chained" if chain is None else "plain"
-
     def run(node: Any, steps: int) -> Any:
         url = f"sqlite:///{folder}/{name}.db" if store == "sqlite" else work.postgres_url(f"turns_{name}_{os.getpid()}")
-        with Runtime(loop_graph(Talk, steps, node, node, router(steps)), store=url, chain=chain) as runtime:
+        with Runtime(
+            loop_graph(Talk, steps, node, node, router(steps)), store=url, chain=chain, audit=audit
+        ) as runtime:
             return runtime.run(work.empty(), thread=f"t{steps}").state
 
     return run
+
+
+def audited(store: str, folder: Path, *, file: bool) -> Callable[..., Any]:
+    from graphrt.audit import AuditLog
+
+    name = "file" if file else "keyed"
+    return graphrt(store, folder, name=name, audit=AuditLog(folder / "logs" if file else None, key=KEY))
 
 
 def langgraph(store: str, folder: Path) -> Callable[..., Any]:
@@ -146,7 +159,9 @@ def makers(store: str, folder: Path) -> dict[str, Callable[[], Callable[..., Any
     return {
         "handwritten": lambda: handwritten(store, folder),
         "graphrt": lambda: graphrt(store, folder),
-        "graphrt_plain": lambda: graphrt(store, folder, chain=False),
+        "graphrt_plain": lambda: graphrt(store, folder, name="plain", chain=False),
+        "graphrt_keyed": lambda: audited(store, folder, file=False),
+        "graphrt_file": lambda: audited(store, folder, file=True),
         "langgraph": lambda: langgraph(store, folder),
     }
 
@@ -217,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--steps", default="100,1000,5000")
-    parser.add_argument("--only", default=",".join(NAMES), help="the yardstick first")
+    parser.add_argument("--only", default="handwritten,graphrt,graphrt_plain,langgraph", help="the yardstick first")
     options = parser.parse_args()
     names = options.only.split(",")
     about = prepare(options.store)

@@ -45,8 +45,8 @@ def empty() -> Any:
     return {"count": 0, "messages": []}
 
 
-def run(graph: Any, store: str, *, state: Any = None, chain: bool | None = None) -> Any:
-    with Runtime(graph, store=store, chain=chain) as runtime:
+def run(graph: Any, store: str, *, state: Any = None, chain: bool | None = None, audit: Any = None) -> Any:
+    with Runtime(graph, store=store, chain=chain, audit=audit) as runtime:
         return runtime.run(empty() if state is None else state, thread="t").state
 
 

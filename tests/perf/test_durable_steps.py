@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from graphrt import Runtime
+from graphrt.audit import AuditLog
 from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite import _file_system
 from graphrt.stores.sqlite._journal_modes import Pragmas
@@ -19,6 +20,8 @@ from .counting import CALLS, PYTHON, calls_per_unit
 
 UNSAFE = Pragmas("wal", "OFF")
 """The same calls, without waiting for the disk."""
+KEY = bytes(range(32))
+"""Of audited steps: their records have MACs, and their Merkle tree a leaf more."""
 Prepare = Callable[[int], graphs.Run]
 
 
@@ -45,12 +48,13 @@ def memory(n: int) -> graphs.Run:
     return run
 
 
-def sqlite(folder: Path, *, chain: bool) -> Prepare:
+def sqlite(folder: Path, *, chain: bool, key: bytes | None = None) -> Prepare:
     """Steps on a new thread of a file that is open."""
+    audit = AuditLog(key=key) if key is not None else None
     store = SqliteStore(folder / "runs.db", _pragmas=UNSAFE)
 
     def prepare(n: int) -> graphs.Run:
-        runtime = Runtime(graphs.talk_graph(n), store=store, chain=chain)
+        runtime = Runtime(graphs.talk_graph(n), store=store, chain=chain, audit=audit)
         return lambda: runtime.run(start(), thread=new_thread())
 
     return prepare
@@ -73,22 +77,32 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
 
 
 # Of these, eight calls of Python functions are there so that threads can share a transaction.
-@pytest.mark.parametrize(("chain", "most", "most_of_all"), [(False, 45, 92), (True, 53, 142)], ids=["bare", "chained"])
+@pytest.mark.parametrize(
+    ("options", "most", "most_of_all"),
+    [({"chain": False}, 45, 92), ({"chain": True}, 53, 142), ({"chain": True, "key": KEY}, 63, 165)],
+    ids=["bare", "chained", "audited"],
+)
 def test_durable_step_stays_within_its_calls(
-    tmp_path: Path, chain: bool, most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: dict[str, Any], most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_file_system, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
-    assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, PYTHON) <= most
-    assert calls_per_unit(sqlite(tmp_path, chain=chain), 100, CALLS) <= most_of_all
+    assert calls_per_unit(sqlite(tmp_path, **options), 100, PYTHON) <= most
+    assert calls_per_unit(sqlite(tmp_path, **options), 100, CALLS) <= most_of_all
 
 
 def test_step_of_a_store_in_memory_stays_within_its_calls() -> None:
     assert calls_per_unit(memory, 500) <= 40
 
 
-@pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
-def test_durable_step_costs_the_same_in_a_thread_of_ten_times_the_length(tmp_path: Path, chain: bool) -> None:
-    prepare = sqlite(tmp_path, chain=chain)
+@pytest.mark.parametrize(
+    "options",
+    [{"chain": False}, {"chain": True}, {"chain": True, "key": KEY}],
+    ids=["bare", "chained", "audited"],
+)
+def test_durable_step_costs_the_same_in_a_thread_of_ten_times_the_length(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    prepare = sqlite(tmp_path, **options)
 
     assert calls_per_unit(prepare, 1_000) <= 1.1 * calls_per_unit(prepare, 100)
 
