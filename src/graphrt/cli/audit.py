@@ -126,6 +126,8 @@ def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
             seq, count = int(value["seq"]), int(value["count"])
             structure = json.loads(value["lines"][0])
             return {"kind": "record", "first": seq - count + 1, "last": seq, "at": float(structure[1])}
+        if "staged" in value:
+            return {"kind": "staged", "told": ", ".join(str(key) for key, _ in value["staged"])}
         kind = next(
             (name for name in ("head", "begin", "names", "blob", "erased", "recovered", "form") if name in value),
             "other",
