@@ -19,7 +19,7 @@ from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
 from graphrt.commands import ERASED
-from graphrt.events import InterruptAnswered, SuperstepCommitted, TaskSucceeded
+from graphrt.events import EffectRecorded, InterruptAnswered, ModelReplied, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
 """Staged events by key. A key is a task's id, its id with `#` and the key of an effect, its id with `#kept`, or a nested
@@ -81,9 +81,11 @@ def _restore(
             evolve_all(engine, staged[mine], take, journalled=False)
             _keep_outcome(task, staged[mine])
             _check_updates(engine, task)
-        for key, logged in staged.items():  # effects that were stored while the task was still running
-            if key.startswith(effects):
-                evolve_all(engine, logged, take, journalled=False)
+        rows = [key for key in staged if key.startswith(effects)]
+        for key in rows:  # effects that were stored while the task was still running
+            evolve_all(engine, staged[key], take, journalled=False)
+        if rows:  # a record vouches for the task's own row, and for none of these: its results stand
+            evolve_all(engine, _results(engine, staged.get(mine, ())), take, journalled=False)
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
@@ -91,6 +93,19 @@ def _restore(
                 _settle_child(task, staged, told)
             else:
                 _restore_child(task, staged, kept, told, take)
+
+
+def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
+    """Return the recorded results among the staged events of a task. One that was erased may have been made anew."""
+    return [
+        (path, event)
+        for path, event in logged
+        if path == engine.path
+        and (
+            (isinstance(event, EffectRecorded) and event.result is not ERASED)
+            or (isinstance(event, ModelReplied) and event.reply is not ERASED)
+        )
+    ]
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
