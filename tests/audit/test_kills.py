@@ -67,6 +67,8 @@ def test_killed_process_leaves_a_log_of_every_step_that_was_seen(tmp_path: Path,
     assert report.exit_code == 3, report.sentence
     assert report.proved_records == report.records >= seen
     with Runtime(talk(200), store=f"sqlite:///{tmp_path}/runs.db", audit=audit) as runtime:
-        assert runtime.retry("t").state["notes"][-1] == "note 199"
+        # On a busy machine all may be done before the signal comes.
+        ended = runtime.state("t").status == "completed"
+        assert (runtime.state("t").values if ended else runtime.retry("t").state)["notes"][-1] == "note 199"
         with SqliteStore(tmp_path / "runs.db") as store:
             assert [seal_of(one) for one in records_in(path)] == [one.seal for one in store.records("t")]

@@ -8,6 +8,7 @@ staged as numbered batches, and its open superstep like one at the top, with its
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
@@ -97,15 +98,19 @@ def _restore(
 
 def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
     """Return the recorded results among the staged events of a task. One that was erased may have been made anew."""
-    return [
-        (path, event)
-        for path, event in logged
-        if path == engine.path
-        and (
-            (isinstance(event, EffectRecorded) and event.result is not ERASED)
-            or (isinstance(event, ModelReplied) and event.reply is not ERASED)
-        )
-    ]
+    found: list[Logged] = []
+    for path, event in logged:
+        result: Any = ERASED
+        match event:
+            case EffectRecorded():
+                result = event.result
+            case ModelReplied():
+                result = event.reply
+            case _:
+                pass
+        if path == engine.path and result is not ERASED:
+            found.append((path, event))
+    return found
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
