@@ -15,7 +15,7 @@ from zlib import crc32
 from pydantic_core import to_json
 
 from graphrt import events
-from graphrt._journal.batch import Line, no_time
+from graphrt._journal.batch import new_line, no_time
 from graphrt._journal.body import VERSION
 from graphrt._journal.event_schema import CODES
 from graphrt._journal.in_memory_entries import FastStep
@@ -101,9 +101,13 @@ class FastStepBytes:
 
     def logged(self, told: Fresh) -> Sequence[Logged]:
         """Return the superstep as events."""
+        return self.step(told, "", 0.0, 0).logged
+
+    def step(self, told: Fresh, run: str, at: float, cause: int) -> FastStep:
+        """Return the superstep as a batch, which makes its events when it is read."""
         superstep, node, update, target = told
-        line = Line(0.0, superstep, node.name, update or None, (target.name,) if target is not None else ())
-        return FastStep("", 0, line, self._order, self._untracked).logged
+        line = new_line((at, superstep, node.name, update or None, (target.name,) if target is not None else ()))
+        return FastStep(run, cause, line, self._order, self._untracked)
 
     def _shape(self, told: Fresh) -> Shape | None:
         """Build the shape of the superstep; None if one of its names has no number yet."""

@@ -6,8 +6,9 @@ decision 0042).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Final, final
 
 from graphrt import events
@@ -124,3 +125,19 @@ class FastStep:
         """Yield the two entries of *thread*, numbered from *first*."""
         for seq, (_, event) in enumerate(self.logged, first):
             yield Entry(seq=seq, at=self._line.at, run=self.run, cause=self.cause, event=event, thread=thread)
+
+
+def show_step(sinks: Sequence[Callable[[Entry], Any]], step: FastStep, first: int, thread: str | None) -> None:
+    """Hand the entries of *step*, numbered from *first*, to *sinks*, all of which only read them.
+
+    Making entries costs more than all else that a traced step pays on its own thread. So a sink with the method
+    `__graphrt_later__` gets a function that makes them, and calls it on a thread of its choice, or never.
+    """
+    make = partial(step.entries, first, thread)
+    for sink in sinks:
+        later: Any = getattr(sink, "__graphrt_later__", None)
+        if later is not None:
+            later(make)
+            continue
+        for entry in make():
+            sink(entry)

@@ -23,7 +23,7 @@ from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.fast_step_bytes import FastStepBytes
-from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state
+from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state, show_step
 from graphrt._journal.name_table import Names
 from graphrt._journal.open_questions import Listing
 from graphrt._journal.staging import encode_staged, outcomes, settled
@@ -354,7 +354,7 @@ class Journal:
             self._staged.clear()
             before, self.seq, self.cause = self.cause, seq, seq
             if self._sinks:  # those that only read, which see events without the journal needing them
-                self.show([*Batch(at, self._run_id, before, briefs.logged(told)).entries(seq - 1, engine.thread)])
+                show_step(self._sinks, briefs.step(told, self._run_id, at, before), seq - 1, engine.thread)
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
         """Write the noted supersteps, one record each; *fresh*: the engine is right after the last of them."""

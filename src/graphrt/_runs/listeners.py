@@ -3,7 +3,9 @@
 A sink with the method `__graphrt_watch__` is asked for a watcher of each run, and may return None. A watcher gets the run's entries as a sink
 does, and besides it sees what no journal can hold, since a journal must be the same whoever was faster (R13): when
 attempts, model calls, tool calls and commits begin and end. A listener with the attribute `__graphrt_reads__` gets the
-entries of the journal itself, if no other one needs copies. Nothing here is called while there is neither sink nor log.
+entries of the journal itself, if no other one needs copies. If it also has the method `__graphrt_later__`, it is given a
+function that makes the entries of a step of the fast path, and calls it when, and if, it needs them. Nothing here is
+called while there is neither sink nor log.
 """
 
 from __future__ import annotations

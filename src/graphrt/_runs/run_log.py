@@ -10,7 +10,7 @@ INFO, because what fails is raised as well.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from graphrt import events
@@ -79,6 +79,12 @@ class RunLog:
         if logger.isEnabledFor(level):
             text, fields = tell(entry.event)
             self._log(logger, entry, level, text, fields)
+
+    def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
+        """Log the entries of a step that ended well, if anything listens to those."""
+        if self._taken_over or _Process.logger.isEnabledFor(_DEBUG):
+            for entry in make():
+                self(entry)
 
     def _log(self, logger: Any, entry: Entry, level: int, text: str, fields: dict[str, Any]) -> None:
         given: dict[str, Any] = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from opentelemetry import context as otel_context
@@ -22,7 +23,7 @@ from graphrt.events import Entry
 from graphrt.otel import _names
 from graphrt.otel._ids import commit_span, model_span, root_span, run_span, task_span, trace_id_of
 from graphrt.otel._projection import Measured, Projection
-from graphrt.otel._spans import SpanData, SpanLink, Value, context_of, usage_attributes
+from graphrt.otel._spans import LateSpan, SpanData, SpanLink, Value, context_of, usage_attributes
 
 if TYPE_CHECKING:
     from graphrt.harness.messages import ToolCall
@@ -98,10 +99,14 @@ class RunWatch:
         """Take an entry."""
         self._sending.put(self._take, entry)
 
+    def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
+        """Take the entries of a step, which *make* makes: on the worker thread, not here."""
+        self._sending.put(self._take_step, make)
+
     def attempt(self, task: str, node: str, attempt: int, /) -> Callable[[str, str | None], None]:  # noqa: ARG002
         """Make the span of the task current until the returned function is called."""
-        here = context_of(self._trace, task_span(self._trace, self._run, task), self._flags, otel_context.get_current())
-        token = otel_context.attach(here)
+        span = LateSpan(self._trace, self._flags, partial(task_span, self._trace, self._run, task))
+        token = otel_context.attach(trace.set_span_in_context(span, otel_context.get_current()))
         started = time.time_ns()
 
         def end(outcome: str, error: str | None) -> None:
@@ -200,6 +205,10 @@ class RunWatch:
             self._sending.warn(f"the last run of a thread could not be read: {type(error).__name__}")
 
     # -- called by the worker thread -------------------------------------------------------------------------------------
+
+    def _take_step(self, make: Callable[[], Iterable[Entry]]) -> None:
+        for entry in make():
+            self._take(entry)
 
     def _take(self, entry: Entry) -> None:
         if isinstance(entry.event, events.TaskRetried):

@@ -6,7 +6,7 @@ and so a run never waits for a tracer. Which spans there are is decided elsewher
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from graphrt.otel import _names
 from graphrt.otel._ids import DerivedIds, with_ids
 
-__all__ = ["Emitter", "SpanData", "SpanLink", "context_of"]
+__all__ = ["Emitter", "LateSpan", "SpanData", "SpanLink", "context_of"]
 
 Value = str | bool | int | float | Sequence[str]
 
@@ -111,6 +111,33 @@ class Emitter:
             span.set_attribute(_names.ERROR_TYPE, data.error)
             span.set_status(Status(StatusCode.ERROR))  # without the error's text, which may quote values
         span.end(max(data.end_ns, data.start_ns))
+
+
+class LateSpan(NonRecordingSpan):
+    """The current span while a node runs. Its id is derived when somebody asks for it, which few nodes do.
+
+    Args:
+        trace_id: Id of the trace.
+        flags: Flags of the trace.
+        span_id: Derives the id of the span.
+    """
+
+    def __init__(self, trace_id: int, flags: int, span_id: Callable[[], int]) -> None:
+        self._trace: Final = trace_id
+        self._flags: Final = flags
+        self._span_id: Final = span_id
+        self._known: SpanContext | None = None
+
+    def get_span_context(self) -> SpanContext:
+        """Return the ids of the span."""
+        known = self._known
+        if known is None:
+            known = SpanContext(self._trace, self._span_id(), is_remote=False, trace_flags=TraceFlags(self._flags))
+            self._known = known
+        return known
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_span_context()!r})"
 
 
 def context_of(trace_id: int, span_id: int, flags: int, base: Context | None = None) -> Context:
