@@ -165,6 +165,25 @@ def test_log_has_every_entry(call, stored: str) -> None:
     assert [one["seq"] for one in some.result["entries"]] == [2]
 
 
+def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> None:
+    done = call("log", "flow.py:letters", "paused", "--event", "task-succeded", "--store", stored)
+
+    assert (done.code, done.document["error"]["code"]) == (2, "bad-document")
+    assert "Did you mean 'task-succeeded'?" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [["draw", "flow.py:fan", "--out"], ["audit", "export", "paused"]], ids=["draw", "audit"]
+)
+def test_a_file_that_cannot_be_written_is_told(call, stored: str, words: list[str]) -> None:
+    store = [] if words[0] == "draw" else ["--store", stored]
+    for place in (".", "/", "none/file"):
+        done = call(*words, place, *store)
+
+        assert (done.code, done.document["error"]["code"]) == (2, "bad-document")
+        assert "cannot be written: " in done.err
+
+
 def test_fork_diff_and_cancel(call, stored: str) -> None:
     made = call("fork", "flow.py:letters", "paused", "--store", stored, "--at", "5", "--to", "other")
     assert made.result == {"thread": "other", "source": "paused", "status": "interrupted", "next": ["approve"]}

@@ -123,3 +123,12 @@ def test_a_database_that_is_being_written_is_read_whole(call, stored: str) -> No
         writer.join()
 
     assert [one.code for one in found] == [0] * 5
+
+
+def test_a_thread_that_is_not_there_is_told_with_similar_ids(call, stored: str) -> None:
+    for words in (["show", "flow.py:letters", "pause"], ["export", "paussed", "file"]):
+        done = call(*words, "--store", stored)
+
+        assert (done.code, done.document["error"]["code"]) == (2, "unknown-thread")
+        assert "threads with a similar id: 'paused'" in done.err
+    assert "similar" not in call("show", "flow.py:letters", "other", "--store", stored).err

@@ -103,7 +103,10 @@ def test_a_runtime_has_a_store_of_its_own(call) -> None:
         (["--input", "deep.json"], "bad-document"),
         (["--input", "other.json"], "unknown-key"),
         (["--limits", "max_steps"], "bad-document"),
-        (["--limits", "max_stepz=1"], None),
+        (["--input", "twice.json"], "bad-document"),
+        (["--input", "nan.json"], "bad-document"),
+        (["--limits", "max_stepz=1"], "bad-document"),
+        (["--limits", "max_steps=many"], "bad-document"),
         (["--limits", "max_steps=-1"], "bad-limit"),
         (["--store", "mongodb://x"], "unknown-store"),
         (["--deps", "nothing:deps"], "bad-target"),
@@ -113,6 +116,7 @@ def test_wrong_input_executes_nothing(call, folder: Path, words: list[str], code
     for name, data in {
         "bad.json": b"{not json", "latin.json": b'{"topic": "\xe9"}', "list.json": b"[1]",
         "deep.json": b"[" * 100_000, "other.json": b'{"color": 1}',
+        "twice.json": b'{"topic": 1, "topic": 2}', "nan.json": b'{"topic": NaN}',
     }.items():  # fmt: skip
         (folder / name).write_bytes(data)
 

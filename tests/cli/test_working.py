@@ -87,3 +87,16 @@ def test_a_stored_thread_is_traced(call, work: Path) -> None:
     found = call("trace", target, "t", "--store", store, "--provider", "working_graph.py:provider")
     assert found.code == 0, found
     assert len(found.result["trace"]) == 32
+
+
+def test_a_trace_goes_to_any_provider_of_the_api_and_to_nothing_else(call, work: Path) -> None:
+    (work / "tracers.py").write_text(
+        "from opentelemetry.trace import NoOpTracerProvider\nplain = NoOpTracerProvider()\nnumber = 5\n"
+    )
+    call("run", "working_graph.py:graph", "--thread", "t", "--store", "runs.db")
+    words = ["trace", "working_graph.py:graph", "t", "--store", "runs.db", "--provider"]
+
+    assert call(*words, "tracers.py:plain").code == 0
+    wrong = call(*words, "tracers.py:number")
+    assert (wrong.code, wrong.document["error"]["code"]) == (2, "bad-target")
+    assert "does not name a tracer provider" in wrong.err

@@ -25,7 +25,7 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, opened_st
 from graphrt.cli.output import Answer
 from graphrt.console import Column, counted, moment, table, views
 from graphrt.console.screen import Line, Segment
-from graphrt.errors._codes.command_line import BAD_DOCUMENT
+from graphrt.errors._codes.command_line import BAD_DOCUMENT, NOT_WRITTEN
 from graphrt.errors._codes.stores import PATH_EXISTS
 
 COMMANDS: Final = {
@@ -170,11 +170,13 @@ def _show_lines(found: list[dict[str, Any]], width: int) -> list[Line]:
 def export(thread: str, file: str, store: str | None, key_file: str | None) -> Answer:
     """Write the log of a thread to a file, which `audit verify` checks without the store. A file there is replaced."""
     key = key_in(key_file) if key_file else None
+    if Path(file).is_dir():
+        raise NOT_WRITTEN(path=file, problem="it is a folder")
     with opened_store(store) as opened:
         try:
             head = export_log(opened, thread, file, key=key)
         except OSError as error:
-            raise BAD_DOCUMENT(source=repr(file), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+            raise NOT_WRITTEN(path=file, problem=error.strerror or str(error)) from error
     return Answer(
         data={"thread": thread, "path": file, "head": head.to_dict()},
         lines=lambda width: [
@@ -215,7 +217,7 @@ def keygen(file: str) -> Answer:
     except FileExistsError as error:
         raise PATH_EXISTS(kind="file", file=file) from error
     except OSError as error:
-        raise BAD_DOCUMENT(source=repr(file), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+        raise NOT_WRITTEN(path=file, problem=error.strerror or str(error)) from error
     with os.fdopen(number, "wb") as made:
         made.write(generate_key())
     return Answer(

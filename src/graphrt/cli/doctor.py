@@ -29,6 +29,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "crypto": ("cryptography",),
     "tools": ("griffelib",),
     "mcp": ("mcp",),
+    "otel": ("opentelemetry-api",),
     "testing": ("hypothesis",),
 }
 """Extra to the distributions that it needs."""

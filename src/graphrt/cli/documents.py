@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from graphrt.errors._codes.command_line import BAD_DOCUMENT
 
+_NUMBERS: Final = "Write NAME=NUMBER, as in max_steps=10,deadline_s=60, or a JSON object."
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -29,18 +30,32 @@ def read_json(place: str) -> Any:
         raise BAD_DOCUMENT(source=source, form="JSON", problem=error.strerror or str(error)) from error
 
 
-def parsed(text: str, source: str) -> Any:
+def parsed(text: str, source: str, fix: str | None = None) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        InputError: It is not JSON.
+        InputError: It is not JSON, or leaves open what it means: NaN, or a key that an object has twice.
     """
+    given = {} if fix is None else {"fix": fix}
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except RecursionError as error:
-        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deep") from error
+        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deep", **given) from error
     except ValueError as error:
-        raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200]) from error
+        raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200], **given) from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):  # json would keep the last value in silence
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {twice!r} twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -52,14 +67,16 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in given:
         if text.lstrip().startswith("{"):
-            whole: Any = parsed(text, option)
+            whole: Any = parsed(text, option, _NUMBERS)
             found |= whole  # it begins with a brace, so it is an object
             continue
         for part in text.split(","):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
-                raise BAD_DOCUMENT(source=option, form="name=value", problem=f"{part!r} has no '='", fix="Write max_steps=10,deadline_s=60.")  # fmt: skip
-            found[name.strip()] = None if value.strip() in ("none", "None") else parsed(value, f"{option} {name}")
+                raise BAD_DOCUMENT(source=option, form="name=value", problem=f"{part!r} has no '='", fix=_NUMBERS)  # fmt: skip
+            found[name.strip()] = (
+                None if value.strip() in ("none", "None") else parsed(value, f"{option} {name}", _NUMBERS)
+            )
     return found
 
 

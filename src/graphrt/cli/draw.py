@@ -12,7 +12,7 @@ from graphrt.cli.output import Answer, Output
 from graphrt.cli.targets import graph_of
 from graphrt.console import draw as drawing
 from graphrt.console.screen import Line, PlainScreen, columns
-from graphrt.errors._codes.command_line import BAD_DOCUMENT
+from graphrt.errors._codes.command_line import NOT_WRITTEN
 
 
 @click.command("draw", cls=Command)
@@ -47,7 +47,7 @@ def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
     try:
         Path(out).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise BAD_DOCUMENT(source=repr(out), form="a file", problem=f"{error.strerror}; it cannot be written", fix="Name a file that may be written.") from error  # fmt: skip
+        raise NOT_WRITTEN(path=out, problem=error.strerror or str(error)) from error
     output.note(f"wrote {out}")
     return Answer(data={**data, "out": out}, lines=lambda _width: [])
 

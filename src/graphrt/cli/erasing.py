@@ -8,6 +8,7 @@ from graphrt.cli import exits
 from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, TARGET, opened_runtime
 from graphrt.cli.output import Answer
+from graphrt.console import counted, views
 from graphrt.console.screen import Line
 from graphrt.runtime import ErasureReport
 
@@ -46,7 +47,9 @@ def erase(
             force=force,
         )
     inside = [one for one in report.left if one.thread is not None]
-    return Answer(data=_data(report), lines=lambda _width: _lines(report), code=exits.FAILED if inside else exits.OK)
+    return Answer(
+        data=_data(report), lines=lambda width: _lines(report, width), code=exits.FAILED if inside else exits.OK
+    )
 
 
 def _data(report: ErasureReport) -> dict[str, object]:
@@ -61,8 +64,11 @@ def _data(report: ErasureReport) -> dict[str, object]:
     }
 
 
-def _lines(report: ErasureReport) -> list[Line]:
+def _lines(report: ErasureReport, width: int) -> list[Line]:
     done = "would be erased" if report.dry_run else "erased"
-    found: list[Line] = [[(f"{report.lines} values {done}", "title"), f"  in {len(report.threads)} threads"]]
-    found.extend([(f"{one.thread or 'elsewhere'}: ", "warn"), one.why] for one in report.left)
+    found: list[Line] = [
+        [(f"{counted(report.lines, 'value')} {done}", "title"), f"  in {counted(len(report.threads), 'thread')}"]
+    ]
+    for one in report.left:
+        found += [*views.paragraph(one.thread or "elsewhere", width, style="warn"), *views.paragraph(one.why, width)]
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -14,12 +16,18 @@ from graphrt.audit import AuditLog
 from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
 from graphrt.commands import END, START
-from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_STORE_GIVEN, NO_SUCH_DATABASE, RUNTIME_AND_OPTIONS
+from graphrt.errors import InputError, names
+from graphrt.errors._codes.command_line import NO_STORE_GIVEN, NO_SUCH_DATABASE, RUNTIME_AND_OPTIONS, UNKNOWN_AMOUNT
+from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
 
+MOST_SIMILAR: Final = 3
+"""Most ids that the error for an unknown thread names."""
+MOST_COMPARED: Final = 1_000
+"""Oldest threads whose ids are compared for that: comparing takes a millisecond for each hundred."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,9 +80,27 @@ def opened_store(given: str | None, *, creates: bool = False) -> Generator[Store
     """
     store = open_store(url_of(given, creates=creates))
     try:
-        yield store
+        with _similar_named(store):
+            yield store
     finally:
         store.close()
+
+
+@contextmanager
+def _similar_named(store: Store | None) -> Generator[None]:
+    """Name the threads of *store* whose ids are similar in the error for one that it does not have."""
+    try:
+        yield
+    except InputError as error:
+        wanted: Any = getattr(error, "thread", None)
+        if store is None or error.code != UNKNOWN_THREAD.code or not wanted:
+            raise
+        begins = [head.thread for head in store.heads(prefix=wanted, limit=MOST_SIMILAR)]
+        ids = [head.thread for head in store.heads(limit=MOST_COMPARED)]
+        found = begins or get_close_matches(wanted, ids, MOST_SIMILAR)
+        if not found:
+            raise
+        raise UNKNOWN_THREAD(thread=wanted, known=f"threads with a similar id: {names(found)}") from error
 
 
 @contextmanager
@@ -139,22 +165,25 @@ def opened_runtime(
             raise RUNTIME_AND_OPTIONS(given=target, options=[f"--{name}" for name in named])
         if runtime.store is None and not in_memory:
             raise NO_STORE_GIVEN()
-        with runtime:
+        with runtime, _similar_named(runtime.store):
             yield runtime
         return
     url = "memory:" if in_memory and not store else url_of(store, creates=creates)
     from graphrt.harness import Budget
 
-    with Runtime(
-        graph,
-        store=url,
-        limits=_made(Limits, limits, "--limits"),
-        budget=_made(Budget, budget, "--budget"),
-        deps=load(deps) if deps else None,
-        harness=load(harness) if harness else None,
-        models=load(models) if models else None,
-        audit=AuditLog(key=key_in(audit_key)) if audit_key else None,
-    ) as made:
+    with (
+        Runtime(
+            graph,
+            store=url,
+            limits=_made(Limits, limits, "--limits"),
+            budget=_made(Budget, budget, "--budget"),
+            deps=load(deps) if deps else None,
+            harness=load(harness) if harness else None,
+            models=load(models) if models else None,
+            audit=AuditLog(key=key_in(audit_key)) if audit_key else None,
+        ) as made,
+        _similar_named(made.store),
+    ):
         yield made
 
 
@@ -162,10 +191,13 @@ def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
     """Return limits or a budget of assignments; None if there are none."""
     if not given:
         return None
-    try:
-        return kind(**assignments(given, option))
-    except TypeError as error:  # a name that it does not have
-        raise BAD_DOCUMENT(source=option, form=kind.__name__, problem=str(error)) from error
+    values = assignments(given, option)
+    known = list(signature(kind).parameters)
+    for name in values:
+        if name not in known:
+            guess = get_close_matches(name, known, 1)
+            raise UNKNOWN_AMOUNT(option=option, name=name, names=known, fix=f"Write {guess[0]}." if guess else "Name one of these.")  # fmt: skip
+    return kind(**values)
 
 
 def _on_the_line(name: str) -> bool:

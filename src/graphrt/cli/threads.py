@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import click
 
@@ -12,8 +13,12 @@ from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, views
-from graphrt.events import event_kind
+from graphrt.errors._codes.command_line import UNKNOWN_EVENT
+from graphrt.events import Event, event_kind
 from graphrt.stores import Status
+
+EVENT_KINDS: Final = [event_kind(kind.__new__(kind)) for kind in get_args(Event)]
+"""What `--event` may name."""
 
 
 @click.command("threads", cls=Command)
@@ -66,6 +71,10 @@ def show(target: str, thread: str, store: str | None, at: int | None, past: bool
 @click.option("--event", "kinds", multiple=True, metavar="KIND", help="Only events of this kind, such as task-failed.")
 def log(target: str, thread: str, store: str | None, after: int, limit: int | None, kinds: tuple[str, ...]) -> Answer:
     """Show the journal of a thread."""
+    for kind in kinds:
+        if kind not in EVENT_KINDS:
+            guess = "".join(get_close_matches(kind, EVENT_KINDS, 1))
+            raise UNKNOWN_EVENT(kind=kind, names=EVENT_KINDS, guess=guess)
     with opened_runtime(target, store) as runtime:
         every = runtime.entries(thread, after=after)
         chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)

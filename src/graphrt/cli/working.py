@@ -14,6 +14,7 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_o
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import input_of
 from graphrt.cli.targets import load
+from graphrt.errors._codes.command_line import NO_PROVIDER
 
 
 @click.command("start", cls=Command)
@@ -80,10 +81,13 @@ def trace(output: Output, target: str, thread: str, store: str | None, provider:
     from graphrt.otel import trace_thread
 
     made: Any = load(provider) if provider else None
+    if provider and not callable(getattr(made, "get_tracer", None)):
+        raise NO_PROVIDER(given=provider, found=made)
     with opened_runtime(target, store) as runtime:
         id_ = trace_thread(runtime, thread, tracer_provider=made, namespace=namespace)
     if made is None:
         output.note(("sent to the global tracer provider, which keeps nothing unless it is configured", "quiet"))
-    else:
-        made.force_flush()
+    # The API has no `force_flush`, which is of the SDK: it returns False if an exporter did not take all in time.
+    elif (flush := getattr(made, "force_flush", None)) is not None and flush() is False:
+        output.note(("the provider could not export all spans in time", "warn"))
     return Answer(data={"thread": thread, "trace": id_}, lines=lambda _width: [[(id_, "title")]], code=exits.OK)

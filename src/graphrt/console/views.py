@@ -112,7 +112,8 @@ def history(snapshots: Sequence[Snapshot[Any]], width: int) -> list[Line]:
 def threads(found: Sequence[ThreadInfo | Any], width: int) -> list[Line]:
     """Return a table of threads, from `Runtime.threads` or `Store.heads`."""
     columns = [
-        Column(title="thread", least=12),
+        # Ids are copied from here, so they are never cut: other columns go first, for one of the length of a UUID.
+        Column(title="thread", least=max(12, min(36, width - 20)), wrap=True),
         Column(title="status"),
         Column(title="graph", least=6, rank=2),
         Column(title="entries", right=True, rank=3),
@@ -132,8 +133,8 @@ def log(entries: Iterable[Entry], width: int) -> list[Line]:
     columns = [
         Column(title="entry", right=True),
         Column(title="when", rank=2),
-        Column(title="event", least=10),
-        Column(title="", least=36, rank=1),
+        Column(title="event"),
+        Column(title="", least=24, rank=1),
     ]
     rows: list[list[Segment]] = [
         [str(entry.seq), (moment(entry.at), "faint"), (event_kind(entry.event), "name"), detail(entry, 2 * width)]

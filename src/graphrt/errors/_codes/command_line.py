@@ -19,6 +19,10 @@ BAD_TARGET = ErrorCode(
     fix="Write package.module:name or path/to/file.py:name, where name is a graph, a Runtime, or a function that makes one.",
     carries=("target",),
 )
+NO_PROVIDER = BAD_TARGET.variant(
+    "{given!r} does not name a tracer provider: it is {found:a_type}.",
+    fix="Write package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one.",
+)
 TARGET_NOT_IMPORTED = ErrorCode(
     "target-not-imported",
     InputError,
@@ -48,6 +52,20 @@ BAD_DOCUMENT = ErrorCode(
     InputError,
     "{source} cannot be read as {form}: {problem}.",
     fix="Give a file with one JSON document in UTF-8, or - for standard input.",
+)
+NOT_WRITTEN = BAD_DOCUMENT.variant(
+    "{path!r} cannot be written: {problem}.",
+    fix="Name a file that may be written.",
+)
+UNKNOWN_AMOUNT = BAD_DOCUMENT.variant(
+    "{option} has no {name!r}.",
+    known="{names:names}",
+    fix="Name one of these.",
+)
+UNKNOWN_EVENT = BAD_DOCUMENT.variant(
+    "There are no events of the kind {kind!r}.",
+    known="{names:names}",
+    fix="Name one of the kinds that the reference of events lists.",
 )
 NO_PERSON = ErrorCode(
     "no-person",
