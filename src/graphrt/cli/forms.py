@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
 from typing import Any, Final
 
 from graphrt._display import brief
 from graphrt.console.screen import Screen
 
+_TIMES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "date": ("2026-01-31", date.fromisoformat),
+    "date-time": ("2026-01-31T08:15:00", datetime.fromisoformat),
+    "time": ("08:15:00", time.fromisoformat),
+}
+"""Formats of texts that are checked at once, with an example."""
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
@@ -58,7 +65,9 @@ class Form:
             case "number":
                 return self._parsed(title, schema, _Read(float, schema), required=required)
             case "string":
-                return self._parsed(title, schema, _Read(str, schema), required=required)
+                form = schema.get("format")
+                read = _Time(form) if isinstance(form, str) and form in _TIMES else _Read(str, schema)
+                return self._parsed(title, schema, read, required=required)
             case "null":
                 return None
             case "object" | "array":
@@ -114,8 +123,14 @@ class Form:
         return found
 
     def _list(self, items: Mapping[str, Any], title: str) -> list[Any]:
-        self._screen.line((f"{title}: one after another, an empty line ends the list", "faint"))
         found: list[Any] = []
+        items = self._resolved(items)
+        if items.get("type") in ("object", "array", "boolean") or "anyOf" in items or "oneOf" in items:
+            # No empty line can end these: an object asks for its fields, and an empty line may stand for a default.
+            while self._parsed(f"{title}: {'another' if found else 'add one'}? (y/n)", {"default": False}, _boolean, required=False):  # fmt: skip
+                found.append(self._value(items, f"{title} {len(found) + 1}", required=True))
+            return found
+        self._screen.line((f"{title}: one after another, an empty line ends the list", "faint"))
         while True:
             value = self._value(items, f"{title} {len(found) + 1}", required=False)
             if value is None:
@@ -124,7 +139,7 @@ class Form:
 
     def _parsed(self, title: str, schema: Mapping[str, Any], read: Any, *, required: bool) -> Any:
         default = schema.get("default")
-        shown = f" [{default if isinstance(default, str) else brief(default, 40)}]" if default not in (None, "") else ""
+        shown = f" [{_short(default)}]" if default not in (None, "") else ""
         optional = "" if required or shown else " (optional)"
         while True:
             text = self._screen.ask(f"{title}{shown}{optional}:")
@@ -138,6 +153,12 @@ class Form:
                 return read(text)
             except ValueError as error:
                 self._screen.line((f"! {error}", "warn"))
+
+
+def _short(default: Any) -> str:
+    if isinstance(default, bool):
+        return "y" if default else "n"
+    return default if isinstance(default, str) else brief(default, 40)
 
 
 def _boolean(text: str) -> bool:
@@ -154,7 +175,10 @@ class _Read:
         self._schema = schema
 
     def __call__(self, text: str) -> Any:
-        value = self._kind(text)
+        try:
+            value = self._kind(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a {'whole number' if self._kind is int else 'number'}") from None
         size = len(value) if isinstance(value, str) else value
         names = ("minLength", "maxLength") if isinstance(value, str) else ("minimum", "maximum")
         bounds = {
@@ -168,6 +192,21 @@ class _Read:
             noun = " characters" if isinstance(value, str) else ""
             raise ValueError(", ".join(f"{word} {bound}{noun}" for word, (bound, _) in given.items()))
         return value
+
+
+class _Time:
+    """Reads a date or a time in ISO 8601, and leaves it a text, as JSON has it."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+
+    def __call__(self, text: str) -> str:
+        example, read = _TIMES[self._form]
+        try:
+            read(text)
+        except ValueError:
+            raise ValueError(f"write it as {example}") from None
+        return text
 
 
 def _anything(text: str) -> Any:

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 import click
 
-from graphrt.audit import AuditLog
 from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
 from graphrt.commands import END, START
@@ -23,6 +22,9 @@ from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
+
+if TYPE_CHECKING:
+    from graphrt.audit import AuditLog
 
 MOST_SIMILAR: Final = 3
 """Most ids that the error for an unknown thread names."""
@@ -180,11 +182,17 @@ def opened_runtime(
             deps=load(deps) if deps else None,
             harness=load(harness) if harness else None,
             models=load(models) if models else None,
-            audit=AuditLog(key=key_in(audit_key)) if audit_key else None,
+            audit=_audit_log(audit_key) if audit_key else None,
         ) as made,
         _similar_named(made.store),
     ):
         yield made
+
+
+def _audit_log(key_file: str) -> AuditLog:
+    from graphrt.audit import AuditLog  # a sixth of the start of a command, which most need not pay
+
+    return AuditLog(key=key_in(key_file))
 
 
 def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:

@@ -19,8 +19,9 @@ from graphrt.cli.output import Answer, Output
 from graphrt.console import MODES, RunProgress, draw, views, watched
 from graphrt.console.live import LiveView
 from graphrt.console.screen import Line
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_PERSON
+from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
 from graphrt.runtime import InterruptInfo, RunResult, Runtime, Stream
 
 NO_INPUT = click.option("--no-input", is_flag=True, help="Ask nothing: leave questions open, and exit with 4.")
@@ -89,9 +90,10 @@ def resume(
             questions = runtime.state(thread).interrupts
             if questions:
                 try:
-                    given = {"answers": drive.ask(questions)}
+                    stream = drive.asked(questions)
                 except NoAnswer:
                     return drive.waiting()
+                return drive.streamed(lambda: stream)
         return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES, **given))
 
 
@@ -149,10 +151,10 @@ class _Drive:
             result = self._watch(open_())
             while result.interrupts and self._asks:
                 try:
-                    answers = self.ask(result.interrupts)
+                    stream = self.asked(result.interrupts)
                 except NoAnswer:
                     break
-                result = self._watch(self._runtime.stream(thread=self._thread, answers=answers, modes=MODES))
+                result = self._watch(stream)
         except (GraphrtError, KeyboardInterrupt) as error:
             return self._failed(error)
         return self._ended(result)
@@ -175,6 +177,22 @@ class _Drive:
             output.note()
         with LiveView(progress, getattr(output.notes, "console", None)) as view:
             return view.watch(stream)
+
+    def asked(self, questions: Sequence[InterruptInfo]) -> Stream[Any, Any]:
+        """Ask a person until the answers fit, and return the stream of the run that goes on with them.
+
+        Raises:
+            NoAnswer: The input ended.
+            InputError: There is no person to ask (`no-person`).
+        """
+        while True:
+            answers = self.ask(questions)
+            try:
+                return self._runtime.stream(thread=self._thread, answers=answers, modes=MODES)
+            except InputError as error:
+                if error.code != ANSWER_DOES_NOT_FIT.code:
+                    raise
+                self._output.fail(error)  # nothing was changed, and the form is filled in anew
 
     def ask(self, questions: Sequence[InterruptInfo]) -> dict[str, Any]:
         """Ask a person, and return the answers by id.
