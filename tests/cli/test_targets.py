@@ -27,7 +27,7 @@ def test_a_module_of_a_folder_is_found_beside_its_file(call, folder: Path) -> No
     [
         ("nothing:graph", "there is no module 'nothing'"),
         ("nothing.py:graph", "there is no file 'nothing.py'"),
-        ("flow:lettres", "did you mean 'letters'?"),
+        ("flow:lettres", "Did you mean 'letters'?"),
         ("flow:number", "of the type int"),
         ("flow:makes", "a function that needs arguments"),
         ("flow", "the module has 'letters', 'fan', 'runtime'"),
@@ -39,7 +39,7 @@ def test_a_wrong_target_is_told_in_a_line(call, target: str, says: str) -> None:
     done = call("draw", target)
 
     assert (done.code, done.document["error"]["code"]) == (2, "bad-target")
-    assert says in done.document["error"]["what"]
+    assert says in done.err
     assert "Traceback" not in done.err
 
 

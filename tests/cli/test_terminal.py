@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -128,12 +132,49 @@ def test_without_a_terminal_nothing_but_the_document_is_written(program) -> None
     assert done.err == "printed by the module\n"
 
 
-def test_a_pipe_that_is_closed_early_is_no_error(folder) -> None:
-    import subprocess
-    import sys
+SHELL = ["bash", "-c"]
 
+
+@pytest.mark.parametrize("words", ["schema run", "log flow.py:letters paused --store runs.db --json", "--help"])
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_pipe_that_is_closed_early_is_no_error(folder, stored: str, words: str, buffered: str) -> None:
+    script = f"{sys.executable} -m graphrt {words} 2>err | head -c 10; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m graphrt schema run | head -1"], capture_output=True, text=True, check=False
+        [*SHELL, script], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": buffered}
     )
 
-    assert (done.stdout, done.stderr) == ("{\n", "")
+    assert done.stdout.endswith("0\n")
+    assert (folder / "err").read_text() in ("", "printed by the module\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", ["schema run", "threads --store runs.db", "--help"])
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told_in_a_line(folder, stored: str, words: str, buffered: str) -> None:
+    done = subprocess.run(
+        [*SHELL, f"{sys.executable} -m graphrt {words} > /dev/full"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": buffered},
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"graphrt( \w+)?: standard output cannot be written: No space left on device\n", done.stderr)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_is_not_missed(folder, stored: str, closed: str) -> None:
+    done = subprocess.run(
+        [*SHELL, f"{sys.executable} -m graphrt threads --store runs.db {closed}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_pipe_that_breaks_in_the_code_of_the_user_is_an_error(program, folder) -> None:
+    """Only the reader of the command's own output may leave without a word."""
+    (folder / "pipes.py").write_text("def deps():\n    raise BrokenPipeError(32, 'Broken pipe')\n")
+
+    done = program("run", "flow.py:fan", "--deps", "pipes.py:deps")
+
+    assert done.code == 2
+    assert "BrokenPipeError" in done.err

@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app.main(words, prog_name="graphrt", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # the caller may have closed it
+            sys.stdout.flush()
     except click.ClickException as error:
         _refused(error, words)
         return error.exit_code
@@ -72,9 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("\ngraphrt: interrupted\n")
         return exits.INTERRUPTED
     except BrokenPipeError:  # the reader of our pipe has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _let_go()
         return exits.OK
+    except OSError as error:  # help, a script or a schema on a full disk; an answer is told by its command
+        _let_go()
+        sys.stderr.write(f"graphrt: standard output cannot be written: {error.strerror or error}\n")
+        return exits.FAILED
     return code if isinstance(code, int) else exits.OK
+
+
+def _let_go() -> None:
+    """Let the interpreter write what is left somewhere, when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _refused(error: click.ClickException, words: Sequence[str]) -> None:

@@ -95,12 +95,10 @@ class Command(click.Command):
                 answer: Answer = super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
-            except BrokenPipeError:
-                raise
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - of the user's code too: a line, and a code
                 answer = Answer(data=None, code=exits.exit_code(error), error=error)
-            output.write(answer)
-        ctx.exit(answer.code)
+            code = output.write(answer)
+        ctx.exit(code)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:

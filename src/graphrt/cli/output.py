@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import UnsupportedOperation
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TextIO
 
@@ -46,8 +47,9 @@ class Output:
 
     def __init__(self, command: str, *, as_json: bool | None, quiet: bool, debug: bool) -> None:
         self.command = command
-        self.out: TextIO = sys.stdout
-        self.err: TextIO = sys.stderr
+        # None where the caller has closed the stream. Then nobody reads it, and nothing is wrong.
+        self.out: TextIO = sys.stdout or _nowhere()
+        self.err: TextIO = sys.stderr or _nowhere()
         self.is_terminal: bool = self.out.isatty()
         self.as_json: bool = (not self.is_terminal) if as_json is None else as_json
         self.asked: bool = as_json is not None
@@ -76,7 +78,7 @@ class Output:
             self._notes.busy(None)
         sys.stdout = self._before
         if self._saved is not None:
-            with suppress(BrokenPipeError):
+            with suppress(OSError):  # `write` has told it
                 self.out.close()
             os.dup2(self._saved, 1)
             os.close(self._saved)
@@ -103,8 +105,18 @@ class Output:
         if not self.quiet:
             self.notes.line(*segments)
 
-    def write(self, answer: Answer) -> None:
-        """Write *answer*: its error for people, and its data or its text."""
+    def write(self, answer: Answer) -> int:
+        """Write *answer*: its error for people, and its data or its text. Return the exit code."""
+        try:
+            self._write(answer)
+        except BrokenPipeError:  # the reader of our pipe has left, as `head` does
+            pass
+        except OSError as error:  # a full disk
+            self.err.write(f"graphrt {self.command}: standard output cannot be written: {error.strerror}\n")
+            return answer.code or exits.FAILED
+        return answer.code
+
+    def _write(self, answer: Answer) -> None:
         if self._notes is not None:
             self._notes.busy(None)
         if answer.error is not None:
@@ -131,6 +143,10 @@ class Output:
         said = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{error}"
         self.err.write(f"graphrt {self.command}: {safe(said, lines=True)}\n")
         self.err.flush()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it is written until the process ends
 
 
 def document(command: str, answer: Answer) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def load(target: str) -> Any:
         if not hasattr(found, part):
             known = list(_graphs_in(found))
             guess = closest(part, known or [one for one in dir(found) if not one.startswith("_")])
-            hint = f"; did you mean {guess!r}?" if guess else f"; its graphs are {names(known)}" if known else ""
-            raise BAD_TARGET(given=target, problem=f"{place!r} has no {part!r}{hint}", target=target)
+            hint = f"; its graphs are {names(known)}" if known and not guess else ""
+            raise BAD_TARGET(given=target, problem=f"{place!r} has no {part!r}{hint}", target=target, guess=guess or "")
         found = getattr(found, part)
     return _made(target, found)
 
