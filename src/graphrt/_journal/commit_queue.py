@@ -256,6 +256,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
     stage: dict[str, Any] = {}
     blobs: dict[str, bytes] = {}
     last: dict[str, Any] = {}
+    taken: list[int] = []
     unstage = False
     for commit in commits:
         records += commit.records
@@ -265,6 +266,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
             stage.clear()
         stage.update(commit.stage)
         blobs.update(commit.blobs)
+        taken += commit.taken
         for name in ("meta", "status", "graph", "labels", "questions"):
             value = getattr(commit, name)
             if value is not None:
@@ -278,5 +280,6 @@ def merge(commits: Sequence[Commit]) -> Commit:
         snapshot=commits[-1].snapshot,
         blobs=blobs,
         release=commits[-1].release,
+        taken=tuple(taken),
         **last,
     )

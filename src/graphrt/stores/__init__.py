@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphrt.stores.labels import Asked, Findable, QuestionFilter, ThreadFilter
+from graphrt.stores.mail import Letter, Postable
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import (
     Claim,
@@ -39,8 +40,10 @@ __all__ = [
     "Finding",
     "Head",
     "Labels",
+    "Letter",
     "Loaded",
     "MemoryStore",
+    "Postable",
     "PostgresStore",
     "Question",
     "QuestionFilter",

@@ -12,7 +12,7 @@ from typing import Any
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
 from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT
-from graphrt.errors._codes.stores import BAD_COMMIT, STORE_CLOSED
+from graphrt.errors._codes.stores import BAD_COMMIT, BAD_LETTER, STORE_CLOSED
 from graphrt.errors._codes.threads import (
     HELD_BY_ANOTHER_RUN,
     LOST_LEASE,
@@ -141,6 +141,19 @@ def _searchable(commit: Commit, thread: str) -> None:
     texts = () if commit.labels is None else (commit.labels.title or "", *commit.labels.tags)
     if not all(encodes(text) and "\0" not in text for text in texts):
         raise _bad(thread, "its title or one of its tags is not text that can be stored")
+
+
+def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
+    """Check that a letter can be kept.
+
+    Raises:
+        InputError: It cannot (`bad-letter`).
+    """
+    if not (type(id) is str and 1 <= len(id) <= 200 and "\0" not in id and encodes(id)):
+        told = f"its id is {ascii(id)[:80]}" if isinstance(id, str) else f"its id is {type(id).__name__}, not str"
+        raise BAD_LETTER(thread=thread, why=told)
+    if durable and type(body) is not bytes:
+        raise BAD_LETTER(thread=thread, why=f"its body is {type(body).__name__}, not bytes")
 
 
 def encodes(text: str) -> bool:

@@ -2,30 +2,39 @@
 
 This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
-seals, titles and tags, and of an open question everything but what it asks.
+seals, titles and tags, ids of letters, and of an open question everything but what it asks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from threading import Lock
 from typing import Any, Final, NoReturn, final
 
 from graphrt._forks import Emptied, FreshLock
 from graphrt.errors._codes.stores import NOT_DURABLE
 from graphrt.stores import _refusals
+from graphrt.stores._blob_names import BlobNames
 from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Saved, Status, Store, erasable
+from graphrt.stores.mail import Letter, postable
+from graphrt.stores.protocol import (
+    Claim,
+    Commit,
+    Head,
+    Loaded,
+    Payload,
+    Question,
+    Record,
+    Saved,
+    Status,
+    Store,
+    erasable,
+)
 from graphrt.stores.verbs import Finding, StoreVerbs, delete_many, scrub
 
 __all__ = ["EncryptedStore"]
-
-_AT_ONCE: Final = 64
-"""Pages of the list of blob names that are read in one call."""
 
 
 @final
@@ -64,7 +73,7 @@ class EncryptedStore(StoreVerbs):
         self.blocking: bool = store.blocking
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)
-        self._lists: Final[dict[tuple[str, int], _Names]] = {}
+        self._lists: Final[dict[tuple[str, int], BlobNames]] = {}
         """Blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to them."""
         # In the child of a fork, the lists belong to the parent's claims, and another thread may have held the lock.
         self._forks: Final = Emptied(self._lists)
@@ -210,12 +219,38 @@ class EncryptedStore(StoreVerbs):
     def _question(self, thread: str, question: Question) -> Question:
         return question._replace(body=self._keys.open(question.body, thread, "question", question.place))
 
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        _refusals.check_letter(thread, id, body, durable=True)
+        return postable(self._store).post(thread, id, self._keys.seal(body, thread, "mail", id))
+
+    def mail(self, thread: str) -> list[Letter]:
+        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        found = postable(self._store).mail(thread)
+        return [one._replace(body=self._keys.open(one.body, thread, "mail", one.id)) for one in found]
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        return postable(self._store).mailed(threads)
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
+        return postable(self._store).due(now=now, graphs=graphs, prefix=prefix, after=after, limit=limit)
+
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*, sealed anew. See `Store.copy`."""
         # The inner store's own `copy` would not do: bodies are bound to the id of their thread.
 
         def blobs() -> list[str]:
-            names = _Names(self._keys, thread)
+            names = BlobNames(self._keys, thread)
             names.read(self._store)
             return sorted(names.known)
 
@@ -284,7 +319,7 @@ class EncryptedStore(StoreVerbs):
         if inner is None:
             return []
         there = set(inner(thread))
-        names = _Names(self._keys, thread)
+        names = BlobNames(self._keys, thread)
         there.difference_update(names.pages(self._store))
         found: list[str] = []
         for name in names.known:
@@ -294,9 +329,9 @@ class EncryptedStore(StoreVerbs):
                 found.append(name)
         return [*found, *there]
 
-    def _names(self, claim: Claim) -> _Names:
+    def _names(self, claim: Claim) -> BlobNames:
         with self._lock:
-            return self._lists.setdefault((claim.thread, claim.epoch), _Names(self._keys, claim.thread))
+            return self._lists.setdefault((claim.thread, claim.epoch), BlobNames(self._keys, claim.thread))
 
     # ----------------------------------------------------------------------------------------------------- closing
 
@@ -304,68 +339,3 @@ class EncryptedStore(StoreVerbs):
         """Close the inner store. May be called again."""
         self._lists.clear()
         self._store.close()
-
-
-class _Names:
-    """The list of a thread's blob names in plain: sealed pages, numbered from 0, each stored as a blob itself."""
-
-    def __init__(self, keys: Keyring, thread: str) -> None:
-        self._keys: Final = keys
-        self._thread: Final = thread
-        self._count: int | None = None
-        """Number of pages, or None if it is not known."""
-        self.known: set[str] = set()
-        """Blob names on the pages. Some of these blobs may have been pruned."""
-        self._lock: Final = Lock()
-
-    def read(self, store: Store) -> int:
-        """Read all pages, if that is still to be done, and return their number."""
-        if self._count is None:
-            count, known = 0, set[str]()
-            while True:
-                numbers = range(count, count + _AT_ONCE)
-                pages = {number: self._pages(number) for number in numbers}
-                found = store.blobs(self._thread, [one for ones in pages.values() for one in ones])
-                for number, ones in pages.items():
-                    page = next((found[one] for one in ones if one in found), None)
-                    if page is None:
-                        break
-                    known.update(json.loads(self._keys.open(page, self._thread, "names", number)))
-                    count += 1
-                if count <= numbers[-1]:
-                    break
-            self._count, self.known = count, known
-        return self._count
-
-    def pages(self, store: Store) -> list[str]:
-        """Return all names under which the pages may be stored."""
-        with self._lock:
-            return [one for number in range(self.read(store)) for one in self._pages(number)]
-
-    def page(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return one page with all of *names*, under the name of the first page; nothing without names."""
-        listed = sorted(set(names))
-        if not listed:
-            return {}
-        return {self._pages(0)[0]: self._keys.seal(json.dumps(listed).encode(), self._thread, "names", 0)}
-
-    def commit(self, store: Store, claim: Claim, sealed: Commit, blobs: Iterable[str]) -> None:
-        """Write *sealed* and, in the same transaction, a page with those of the names in *blobs* that are new."""
-        with self._lock:  # two concurrent commits must not use the same page number
-            number = self.read(store)
-            new = [name for name in blobs if name not in self.known]
-            more: dict[str, Any] = dict(sealed.blobs)
-            if new:
-                page = json.dumps(new).encode()
-                more[self._pages(number)[0]] = self._keys.seal(page, self._thread, "names", number)
-            try:
-                store.commit(claim, sealed._replace(blobs=more))
-            except BaseException:
-                self._count = None  # the page may or may not be stored: read the list again before the next commit
-                raise
-            self._count = number + bool(new)
-            self.known.update(new)
-
-    def _pages(self, number: int) -> list[str]:
-        """Return the names under which a page may be stored. The NUL keeps them apart from names of blobs."""
-        return self._keys.names(self._thread, f"\0names {number}")

@@ -6,127 +6,25 @@ store is closed. Nothing in this module reads a clock or a file.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Final, final
+from typing import Final, final
 
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
-from graphrt.stores._searching import NO_LABELS, Searching
-from graphrt.stores.ids import check_id, tenant_of
-from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Status
+from graphrt.stores._kept_thread import KeptThread
+from graphrt.stores._mailbox import Mailbox, Posting
+from graphrt.stores._searching import Searching
+from graphrt.stores.ids import check_id
+from graphrt.stores.mail import Letter
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status
 from graphrt.stores.verbs import StoreVerbs
 
 __all__ = ["MemoryStore"]
 
 _SEQ: Final = attrgetter("seq")
-_NUMBERS: Final = count(1)
-
-
-@final
-class _Thread:
-    """Everything stored of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
-
-    __slots__ = (
-        "blobs",
-        "claim",
-        "created_at",
-        "epoch",
-        "first",
-        "graph",
-        "id",
-        "labels",
-        "meta",
-        "number",
-        "questions",
-        "records",
-        "seq",
-        "snapshots",
-        "staged",
-        "status",
-        "updated_at",
-    )
-
-    def __init__(self, id: str, at: float) -> None:
-        self.id = id
-        self.seq = 0
-        self.first = 1
-        self.epoch = 0
-        self.status: Status = "new"
-        self.graph = ""
-        self.created_at = at
-        self.updated_at = at
-        self.claim: Claim | None = None
-        """The claim that holds the thread, or None."""
-        self.records: list[Record] = []
-        self.snapshots: list[Saved] = []
-        self.staged: dict[str, Any] = {}
-        self.blobs: dict[str, bytes] = {}
-        self.meta: Any = None
-        self.labels: Labels | None = None
-        self.number: int = next(_NUMBERS)
-        """Number of the thread, in order of creation."""
-        self.questions: dict[str, Question] = {}
-        """Open questions by their place."""
-
-    def head(self) -> Head:
-        owned = self.claim is not None
-        times = (self.created_at, self.updated_at)
-        made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
-        tenant = tenant_of(self.id)
-        if self.labels is None and tenant is None:
-            return made
-        title, tags = self.labels or NO_LABELS
-        return made._replace(tenant=tenant, title=title, tags=tags)
-
-    def part(self, after: int, upto: int | None) -> list[Record]:
-        """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""
-        begin = bisect_right(self.records, after, key=_SEQ)
-        if upto is None:
-            return self.records[begin:]
-        end = bisect_left(self.records, upto, key=_SEQ)
-        # The record at `end` goes up to *upto* or beyond; it belongs to the result if it begins before or there.
-        if end < len(self.records) and self.records[end].seq - self.records[end].count < upto:
-            end += 1
-        return self.records[begin:end]
-
-    def free(self, threads: dict[str, _Thread]) -> None:
-        """End the claim, and delete the thread if it has no entries."""
-        self.claim = None
-        if not self.seq:
-            del threads[self.id]
-
-    def write(self, commit: Commit, seq: int) -> None:
-        # All iterables are read before anything changes: one that raises must not leave half of the commit behind.
-        records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
-        self.records += records
-        self.seq = seq
-        self.updated_at = commit.at
-        if commit.unstage:
-            self.staged.clear()
-        self.staged.update(stage)
-        if commit.snapshot is not None:
-            self.snapshots = [saved for saved in self.snapshots if saved.seq != commit.snapshot.seq]
-            insort(self.snapshots, commit.snapshot, key=_SEQ)
-        for name, body in blobs.items():
-            self.blobs.setdefault(name, body)  # the name is derived from the content: one that exists stays
-        if commit.meta is not None:
-            self.meta = commit.meta
-        if commit.status is not None:
-            self.status = commit.status
-        if commit.graph is not None:
-            self.graph = commit.graph
-        if commit.labels is not None:
-            self.labels = commit.labels
-        if commit.questions is not None:
-            old = self.questions
-            self.questions = {
-                one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
-                for one in commit.questions
-            }
 
 
 @final
@@ -135,7 +33,7 @@ class _Guard:
 
     __slots__ = ("__weakref__", "_threads", "lock")
 
-    def __init__(self, threads: dict[str, _Thread]) -> None:
+    def __init__(self, threads: dict[str, KeptThread]) -> None:
         self.lock = RLock()
         self._threads = threads
         watch_forks(self)
@@ -157,7 +55,7 @@ class _Guard:
 
 
 @final
-class MemoryStore(Searching, StoreVerbs):
+class MemoryStore(Searching, Posting, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
@@ -168,7 +66,7 @@ class MemoryStore(Searching, StoreVerbs):
     blocking: bool = False
 
     def __init__(self) -> None:
-        self._threads: dict[str, _Thread] = {}
+        self._threads: dict[str, KeptThread] = {}
         self._guard = _Guard(self._threads)
         self._closed = False
 
@@ -186,7 +84,7 @@ class MemoryStore(Searching, StoreVerbs):
             if kept is None:
                 if not create:
                     raise _refusals.unknown_thread(thread)
-                kept = self._threads[thread] = _Thread(thread, at)
+                kept = self._threads[thread] = KeptThread(thread, at)
             elif kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
             kept.epoch += 1
@@ -294,7 +192,7 @@ class MemoryStore(Searching, StoreVerbs):
                 raise _refusals.unknown_thread(thread)
             if to in self._threads:
                 raise _refusals.thread_exists(to)
-            other = _Thread(to, at)
+            other = KeptThread(to, at)
             for name in ("seq", "first", "status", "graph", "meta", "labels"):
                 setattr(other, name, getattr(kept, name))
             other.records = kept.records.copy()
@@ -364,6 +262,32 @@ class MemoryStore(Searching, StoreVerbs):
             kept = self._get(thread)
             return kept.head(), tuple(kept.questions.values())
 
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        _refusals.check_letter(check_id(thread), id, body, durable=False)
+        with self._guard.lock:
+            kept = self._get(thread)
+            if not kept.seq:
+                raise _refusals.unknown_thread(thread)
+            if kept.mailbox is None:
+                kept.mailbox = Mailbox()
+            return kept.mailbox.post(id, body)
+
+    def mail(self, thread: str) -> list[Letter]:
+        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        with self._guard.lock:
+            box = self._get(thread).mailbox
+            return [] if box is None else list(box.letters.values())
+
+    def _boxes(self, after: str | None) -> list[tuple[Head, Sequence[Question], bool]]:
+        with self._guard.lock:
+            last = 0 if after is None else self._get(after).number
+            return [
+                (kept.head(), tuple(kept.questions.values()), kept.mailbox is not None and bool(kept.mailbox.letters))
+                for kept in self._open().values()
+                if kept.seq and kept.number > last
+            ]
+
     def _blob_names(self, thread: str) -> list[str]:
         with self._guard.lock:
             return list(self._get(thread).blobs)
@@ -374,23 +298,23 @@ class MemoryStore(Searching, StoreVerbs):
             self._closed = True
             self._threads.clear()
 
-    def _open(self) -> dict[str, _Thread]:
+    def _open(self) -> dict[str, KeptThread]:
         if self._closed:
             raise _refusals.closed("This memory store")
         return self._threads
 
-    def _get(self, thread: str) -> _Thread:
+    def _get(self, thread: str) -> KeptThread:
         kept = self._open().get(check_id(thread))
         if kept is None:
             raise _refusals.unknown_thread(thread)
         return kept
 
-    def _owned(self, claim: Claim) -> _Thread:
+    def _owned(self, claim: Claim) -> KeptThread:
         kept = self._threads.get(claim.thread)
         if kept is None or kept.claim is not claim:
             state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
             raise _refusals.lost(claim.thread, claim.epoch, state)
         return kept
 
-    def _free(self, kept: _Thread) -> None:
+    def _free(self, kept: KeptThread) -> None:
         kept.free(self._threads)

@@ -145,6 +145,8 @@ class Commit(NamedTuple):
     questions: Sequence[Question] | None = None
     """All open questions of the thread, in place of those that are listed. None leaves them unchanged. Of one that is
     listed already, `asked_at` stays as it is."""
+    taken: Sequence[int] = ()
+    """Places of letters to delete, of a store that is `Postable`. Places without a letter are passed over."""
 
 
 class Loaded(NamedTuple):
@@ -368,23 +370,14 @@ class Erasable(Store, Protocol):
         ...
 
 
+# fmt: off
 METHODS: Final = (
-    "claim",
-    "renew",
-    "release",
-    "commit",
-    "head",
-    "heads",
-    "load",
-    "records",
-    "blobs",
-    "delete",
-    "copy",
-    "prune",
+    "claim", "renew", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "copy", "prune",
     "close",
 )
+# fmt: on
 """Methods that an object must have to be accepted as a store."""
-OPERATIONS: Final = (*METHODS, "erase")
+OPERATIONS: Final = (*METHODS, "erase", "post", "mail", "mailed", "due")
 
 
 def erasable(store: Store) -> Erasable:

@@ -18,7 +18,8 @@ from graphrt.errors._codes.labels import TENANT_OF_TENANT
 from graphrt.stores import _refusals
 from graphrt.stores.ids import BETWEEN, LONGEST, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status, Store, erasable
+from graphrt.stores.mail import Letter, postable
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status, Store, erasable
 from graphrt.stores.verbs import StoreVerbs, delete_many, scrub
 
 __all__ = ["TenantStore"]
@@ -246,6 +247,38 @@ class TenantStore(StoreVerbs):
         store = finder(self._store, "questions")
         shared = self.shared_id(thread)
         return self._mapped(lambda: store.questions(shared))
+
+    # --------------------------------------------------------------------------------------------------------- mail
+
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        store, shared = postable(self._store), self.shared_id(thread)
+        return self._mapped(lambda: store.post(shared, id, body))
+
+    def mail(self, thread: str) -> list[Letter]:
+        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        store, shared = postable(self._store), self.shared_id(thread)
+        return self._mapped(lambda: store.mail(shared))
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        store, shared = postable(self._store), [self.shared_id(thread) for thread in threads]
+        return [thread.removeprefix(self._prefix) for thread in self._mapped(lambda: store.mailed(shared))]
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the tenant's threads that are due and have no living owner. See `Postable.due`."""
+        store, last = postable(self._store), None if after is None else self.shared_id(after)
+        mine = self._prefix + (prefix or "")
+        found = self._mapped(lambda: store.due(now=now, graphs=graphs, prefix=mine, after=last, limit=limit))
+        return [self._own(head) for head in found]
 
     # ------------------------------------------------------------------------------------------------ whole threads
 

@@ -19,7 +19,8 @@ from graphrt.errors._codes.testing_doubles import (
     UNKNOWN_FAULT_MOMENT,
     UNKNOWN_STORE_OPERATION,
 )
-from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Record, Status, Store
+from graphrt.stores.mail import Letter
+from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Payload, Record, Status, Store
 
 _MOMENTS: Final = ("before", "after")
 
@@ -79,6 +80,10 @@ class FlakyStore:
         self._lock = threading.Lock()
         for fault in faults:
             self.add(fault)
+
+    @property
+    def _wrapped(self) -> Store:
+        return self.store
 
     def add(self, fault: Fault) -> None:
         """Plan one more fault. Its `nth` counts all calls, those before this one too."""
@@ -186,6 +191,31 @@ class FlakyStore:
     ) -> None:
         words: dict[str, Any] = {"snapshots_after": snapshots_after, "keep_blobs": keep_blobs}
         self._do("erase", claim, commit, records=records, **words)
+
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        kept: bool = self._do("post", thread, id, body)
+        return kept
+
+    def mail(self, thread: str) -> list[Letter]:
+        found: list[Letter] = self._do("mail", thread)
+        return found
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        found: list[str] = self._do("mailed", threads)
+        return found
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        words: dict[str, Any] = {"graphs": graphs, "prefix": prefix, "after": after, "limit": limit}
+        found: list[Head] = self._do("due", now=now, **words)
+        return found
 
     def close(self) -> None:
         self._do("close")

@@ -1,4 +1,4 @@
-"""Errors about finding threads: tenants, titles, tags, and the pages of the inbox."""
+"""Errors about finding threads: tenants, titles, tags, and the pages of the inbox; and about stores without mail."""
 
 from __future__ import annotations
 
@@ -49,4 +49,9 @@ STORE_ERASES_NOTHING = STORE_FINDS_NOTHING.variant(
     "The store cannot erase values: {store:a_type} has no method `erase`.",
     known="erasing needs a store with the method of `graphrt.stores.Erasable`",
     fix="Use a store that comes with graphrt, or add the method to yours.",
+)
+STORE_TAKES_NO_MAIL = STORE_FINDS_NOTHING.variant(
+    "The store cannot keep mail of threads that other processes drive: {store:a_type} lacks a method.",
+    known="mail needs a store with the methods of `graphrt.stores.Postable`: {methods:names}",
+    fix="Use a store that comes with graphrt, or add the methods to yours.",
 )

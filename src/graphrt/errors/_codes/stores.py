@@ -141,6 +141,15 @@ BAD_COMMIT = ErrorCode(
     where="thread {thread!r}",
 )
 
+BAD_LETTER = ErrorCode(
+    "bad-letter",
+    InputError,
+    "The letter to thread {thread!r} cannot be kept: {why}.",
+    known="the id of a letter is a str of 1 to 200 characters without NUL; a durable store takes bytes only",
+    fix="Shorten the id, or encode the body.",
+    where="thread {thread!r}",
+)
+
 UNKNOWN_CURRENT_KEY = ErrorCode(
     "bad-key",
     InputError,

@@ -6,6 +6,7 @@
     snapshot, blob, meta
     label      one row for each thread with a tenant, title or tags; since version 2, as is the next one
     question   one row for each open question
+    mail       one row for each letter, and for each that was taken, without a body; since version 3
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
@@ -110,7 +111,27 @@ def _second(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_LABELS))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second)
+_MAIL: Final = """
+CREATE TABLE {s}.mail (
+    no bigint NOT NULL,
+    place bigint GENERATED ALWAYS AS IDENTITY,
+    id bytea NOT NULL,
+    body bytea,
+    PRIMARY KEY (no, id)
+);
+CREATE INDEX mail_waiting ON {s}.mail (no, place) WHERE body IS NOT NULL;
+CREATE INDEX thread_running ON {s}.thread (no) WHERE status = 'running';
+CREATE INDEX question_expires ON {s}.question (expires_at, no) WHERE expires_at IS NOT NULL;
+"""
+# Partial indexes: a thread that is not due is in none of them. A commit that does not change the status is still a HOT
+# update, because PostgreSQL compares the values of indexed columns and of those in conditions of indexes.
+
+
+def _third(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_MAIL))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 
@@ -195,7 +216,8 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     """
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question') ORDER BY 1",
+        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail')"
+        b" ORDER BY 1",
         [schema],
     ).fetchone()
     if taken:

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._labels import COPY_LABELS, LABEL_PARTS, label_parts
+from graphrt.stores.postgres._mail_parts import MAIL_PARTS
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
 
-_LIVES: Final = (
+LIVES: Final = (
     "(lease_until > clock_timestamp() AND (backend_pid IS NULL OR EXISTS ("
     "SELECT FROM pg_stat_get_activity(backend_pid) a"
     " WHERE coalesce((extract(epoch FROM a.backend_start) * 1000000)::bigint = thread.backend_start, true))))"
@@ -30,7 +31,7 @@ _LIVES: Final = (
 The start time distinguishes the owner's backend from a later one with the same pid. For a role that may not see start
 times, any backend with that pid counts as the owner's."""
 
-HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {_LIVES}, first, title, tags"
+HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {LIVES}, first, title, tags"
 FROM: Final = "{s}.thread LEFT JOIN {s}.label ON label.no = thread.no"
 HEAD: Final = f"SELECT {HEAD_COLUMNS}, thread.no FROM {FROM} WHERE id = %s"
 HEADS: Final = f"SELECT {HEAD_COLUMNS} FROM {FROM} WHERE seq > 0"
@@ -69,11 +70,11 @@ CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE 
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
 FREE_OF: Final = (
-    f"SELECT no, id FROM {{s}}.thread WHERE id = ANY(%(ids)s) AND seq > 0 AND NOT {_LIVES}"
+    f"SELECT no, id FROM {{s}}.thread WHERE id = ANY(%(ids)s) AND seq > 0 AND NOT {LIVES}"
     " AND (%(before)s::float8 IS NULL OR updated_at < %(before)s) ORDER BY no"
 )
 SEE: Final = (
-    f"SELECT seq, epoch, token, {_LIVES}, holder, extract(epoch FROM held_since)::float8,"
+    f"SELECT seq, epoch, token, {LIVES}, holder, extract(epoch FROM held_since)::float8,"
     " extract(epoch FROM lease_until - clock_timestamp())::float8 FROM {s}.thread WHERE no = %s"
 )
 STRAYS: Final = " UNION ALL ".join(
@@ -87,6 +88,7 @@ STRAYS: Final = " UNION ALL ".join(
         ("metas", "meta"),
         ("labels", "label"),
         ("questions", "question"),
+        ("letters", "mail"),
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
@@ -113,7 +115,8 @@ FORGET: Final = (
     "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s), b AS (DELETE FROM {s}.staged WHERE no = %(no)s),"
     " c AS (DELETE FROM {s}.snapshot WHERE no = %(no)s), d AS (DELETE FROM {s}.blob WHERE no = %(no)s),"
     " e AS (DELETE FROM {s}.meta WHERE no = %(no)s), f AS (DELETE FROM {s}.label WHERE no = %(no)s),"
-    " g AS (DELETE FROM {s}.question WHERE no = %(no)s) DELETE FROM {s}.thread WHERE no = %(no)s"
+    " g AS (DELETE FROM {s}.question WHERE no = %(no)s), h AS (DELETE FROM {s}.mail WHERE no = %(no)s)"
+    " DELETE FROM {s}.thread WHERE no = %(no)s"
 )
 STANDS: Final = "SELECT epoch, seq, token, fence, lease_until > clock_timestamp(), holder FROM {s}.thread WHERE no = %s"
 FENCE: Final = (
@@ -159,6 +162,7 @@ _PARTS: Final = {
     ),
     "meta": "INSERT INTO {s}.meta SELECT no, %s FROM it ON CONFLICT (no) DO UPDATE SET body = excluded.body",
     **LABEL_PARTS,
+    **MAIL_PARTS,
 }
 
 
@@ -241,6 +245,8 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
         parts.append(Part("meta", [commit.meta], len(commit.meta)))
     if commit.labels is not None or commit.questions is not None:
         parts += [Part(*part) for part in label_parts(commit, thread)]
+    if commit.taken:
+        parts += [Part("take", [[*commit.taken]], 0), Part("forget", [[*commit.taken]], 0)]
     return parts
 
 
@@ -293,7 +299,7 @@ def load_text(*, upto: bool) -> str:
         "WITH t AS (SELECT * FROM {s}.thread WHERE id = %(id)s), n AS (SELECT s.seq, s.body FROM t JOIN {s}.snapshot s"
         f" ON s.no = t.no{before.replace('seq', 's.seq')} ORDER BY s.seq DESC LIMIT 1)"
         " SELECT 'h' AS kind, seq, epoch, status, graph, created_at, updated_at,"
-        f" {_LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, 0::bigint AS place FROM t"
+        f" {LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, 0::bigint AS place FROM t"
         " UNION ALL SELECT 'm', 0, 0, '', m.body, 0, 0, false, 0, NULL, 0 FROM t JOIN {s}.meta m ON m.no = t.no"
         " UNION ALL SELECT 'n', seq, 0, '', body, 0, 0, false, 0, NULL, 0 FROM n"
         " UNION ALL SELECT 'r', r.seq, r.count, '', r.body, 0, 0, false, 0, r.seal, r.seq FROM t JOIN {s}.record r"

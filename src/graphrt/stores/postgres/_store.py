@@ -21,6 +21,7 @@ from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
 from graphrt.stores.postgres._finding import Searching
+from graphrt.stores.postgres._mail import Posting
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
 from graphrt.stores.verbs import Finding, StoreVerbs
@@ -29,7 +30,7 @@ __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(Searching, StoreVerbs):
+class PostgresStore(Searching, Posting, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is

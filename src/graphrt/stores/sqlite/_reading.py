@@ -15,7 +15,7 @@ from graphrt.stores._refusals import encodes
 from graphrt.stores.protocol import Loaded, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._rows import Row, checked, head, part, place, records, saved, staged
-from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -229,8 +229,9 @@ def duplicate(db: Connection, no: int, to: int) -> None:
         ((to - no) * SPAN, no * SPAN, (no + 1) * SPAN),
     )
     db.execute(
-        "INSERT INTO part(no, kind, name, place, body) SELECT ?, kind, name, place, body FROM part WHERE no = ?",
-        (to, no),
+        "INSERT INTO part(no, kind, name, place, body) SELECT ?, kind, name, place, body FROM part"
+        " WHERE no = ? AND kind < ?",
+        (to, no, MAIL),  # letters are for the thread that they were posted to
     )
 
 

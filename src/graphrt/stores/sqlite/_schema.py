@@ -4,6 +4,7 @@
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
     part     meta, snapshots, staged bodies and blobs, by thread, kind and name
     label, tag, question   what threads are found by (`_labels`); since version 2
+    part     since version 3 also letters (`_mail`)
 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
@@ -43,9 +44,9 @@ sizes as multiples, measured for decision 0025:
 Only one body of 546 bytes fits a page of 1,024. Pages of 512 bytes are slow for large bodies. Commits take the same
 time with all sizes."""
 
-META, SNAPSHOT, STAGED, BLOB = range(4)
+META, SNAPSHOT, STAGED, BLOB, MAIL, TAKEN = range(6)
 """Kinds of parts. Their names are: 0 for meta, the number of the entry for a snapshot, the key of a staged body, the
-name of a blob."""
+name of a blob, the id of a letter, the id of a letter that was taken."""
 
 _FIRST: Final = (
     (
@@ -79,6 +80,14 @@ _SECOND: Final = (
 )
 # Tables of their own, and no columns of `thread`: a thread without labels costs nothing, and so does a plain commit.
 
+_THIRD: Final = (
+    # Partial indexes: of a thread that is not due there is no row in any of them, and a commit that changes no status
+    # writes none.
+    "CREATE INDEX thread_running ON thread(status) WHERE status = 'running'",
+    f"CREATE INDEX part_mail ON part(no, place) WHERE kind = {MAIL}",
+    "CREATE INDEX question_expires ON question(expires_at, no) WHERE expires_at IS NOT NULL",
+)
+
 
 def _create(db: Connection) -> None:
     for statement in _FIRST:
@@ -90,7 +99,12 @@ def _add_labels(db: Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels)
+def _add_mail(db: Connection) -> None:
+    for statement in _THIRD:
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels, _add_mail)
 """The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 

@@ -6,14 +6,16 @@ on their callers for that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores.ids import tenant_of
+from graphrt.stores.mail import REMEMBERED
 from graphrt.stores.protocol import Claim, Commit, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
-from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
+from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -45,6 +47,12 @@ _PUT: Final = (
 # A blob that exists stays: its name is derived from its content.
 _KEEP: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, 0, ?) ON CONFLICT(no, kind, name) DO NOTHING"
+)
+
+_TAKE_LETTER: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
+_TAKEN: Final = f"FROM part WHERE no = ?1 AND kind = {TAKEN}"
+_FORGET_TAKEN: Final = (
+    f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
 )
 
 
@@ -125,9 +133,18 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
         labels.put_labels(db, no, claim.thread, commit.labels)
     if commit.questions is not None:
         labels.put_questions(db, no, claim.thread, commit.questions)
+    if commit.taken:
+        take_letters(db, no, commit.taken)
     if commit.release:
         free(db, claim)
     return place
+
+
+def take_letters(db: Connection, no: int, places: Iterable[int]) -> None:
+    """Delete the letters at *places* of the thread numbered *no*, and remember the ids of the last ones."""
+    for place in places:
+        db.execute(_TAKE_LETTER, (no, place))
+    db.execute(_FORGET_TAKEN, (no,))
 
 
 def replace(db: Connection, no: int, record: Record) -> bool:

@@ -27,6 +27,7 @@ from graphrt.testing.conformance import (
     leases,
     life,
     listing,
+    mail,
     parts,
     records,
     reopening,
@@ -101,7 +102,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding)
+_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail)
 _DURABLE: Final = (leases, reopening)
 
 

@@ -1,0 +1,126 @@
+"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it.
+
+Its methods are called under the store's lock. Claims and refusals are in `memory`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from itertools import count
+from operator import attrgetter
+from typing import Any, Final, final
+
+from graphrt.stores._mailbox import Mailbox
+from graphrt.stores._searching import NO_LABELS
+from graphrt.stores.ids import tenant_of
+from graphrt.stores.protocol import Claim, Commit, Head, Labels, Question, Record, Saved, Status
+
+_SEQ: Final = attrgetter("seq")
+_NUMBERS: Final = count(1)
+
+
+@final
+class KeptThread:
+    """Everything stored of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
+
+    __slots__ = (
+        "blobs",
+        "claim",
+        "created_at",
+        "epoch",
+        "first",
+        "graph",
+        "id",
+        "labels",
+        "mailbox",
+        "meta",
+        "number",
+        "questions",
+        "records",
+        "seq",
+        "snapshots",
+        "staged",
+        "status",
+        "updated_at",
+    )
+
+    def __init__(self, id: str, at: float) -> None:
+        self.id = id
+        self.seq = 0
+        self.first = 1
+        self.epoch = 0
+        self.status: Status = "new"
+        self.graph = ""
+        self.created_at = at
+        self.updated_at = at
+        self.claim: Claim | None = None
+        """The claim that holds the thread, or None."""
+        self.records: list[Record] = []
+        self.snapshots: list[Saved] = []
+        self.staged: dict[str, Any] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.meta: Any = None
+        self.labels: Labels | None = None
+        self.mailbox: Mailbox | None = None
+        self.number: int = next(_NUMBERS)
+        """Number of the thread, in order of creation."""
+        self.questions: dict[str, Question] = {}
+        """Open questions by their place."""
+
+    def head(self) -> Head:
+        owned = self.claim is not None
+        times = (self.created_at, self.updated_at)
+        made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
+        tenant = tenant_of(self.id)
+        if self.labels is None and tenant is None:
+            return made
+        title, tags = self.labels or NO_LABELS
+        return made._replace(tenant=tenant, title=title, tags=tags)
+
+    def part(self, after: int, upto: int | None) -> list[Record]:
+        """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""
+        begin = bisect_right(self.records, after, key=_SEQ)
+        if upto is None:
+            return self.records[begin:]
+        end = bisect_left(self.records, upto, key=_SEQ)
+        # The record at `end` goes up to *upto* or beyond; it belongs to the result if it begins before or there.
+        if end < len(self.records) and self.records[end].seq - self.records[end].count < upto:
+            end += 1
+        return self.records[begin:end]
+
+    def free(self, threads: dict[str, KeptThread]) -> None:
+        """End the claim, and delete the thread if it has no entries."""
+        self.claim = None
+        if not self.seq:
+            del threads[self.id]
+
+    def write(self, commit: Commit, seq: int) -> None:
+        # All iterables are read before anything changes: one that raises must not leave half of the commit behind.
+        records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
+        if commit.taken and self.mailbox is not None:
+            self.mailbox.take(commit.taken)
+        self.records += records
+        self.seq = seq
+        self.updated_at = commit.at
+        if commit.unstage:
+            self.staged.clear()
+        self.staged.update(stage)
+        if commit.snapshot is not None:
+            self.snapshots = [saved for saved in self.snapshots if saved.seq != commit.snapshot.seq]
+            insort(self.snapshots, commit.snapshot, key=_SEQ)
+        for name, body in blobs.items():
+            self.blobs.setdefault(name, body)  # the name is derived from the content: one that exists stays
+        if commit.meta is not None:
+            self.meta = commit.meta
+        if commit.status is not None:
+            self.status = commit.status
+        if commit.graph is not None:
+            self.graph = commit.graph
+        if commit.labels is not None:
+            self.labels = commit.labels
+        if commit.questions is not None:
+            old = self.questions
+            self.questions = {
+                one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
+                for one in commit.questions
+            }

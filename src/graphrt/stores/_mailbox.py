@@ -1,0 +1,94 @@
+"""The mail of one thread of `MemoryStore`, and the methods of the store that use it: all threads are looked at."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from graphrt.stores import _refusals
+from graphrt.stores.ids import check_id
+from graphrt.stores.mail import REMEMBERED, WAITING, Letter
+from graphrt.stores.protocol import Head, Payload, Question
+
+
+@final
+class Mailbox:
+    """Letters of one thread, and the ids of those that were taken last."""
+
+    __slots__ = ("_last", "_taken", "letters")
+
+    def __init__(self) -> None:
+        self.letters: dict[str, Letter] = {}
+        """Letters that wait, by their id, in order."""
+        self._taken: dict[str, None] = {}
+        """Ids of the letters that were taken last, in the order of taking."""
+        self._last = 0
+
+    def post(self, id: str, body: Payload) -> bool:
+        """Keep a letter. Returns False if there was one with this id."""
+        if id in self.letters or id in self._taken:
+            return False
+        self._last += 1
+        self.letters[id] = Letter(self._last, id, body)
+        return True
+
+    def take(self, places: Iterable[int]) -> None:
+        """Delete the letters at *places*, and remember their ids."""
+        wanted = {*places}
+        for letter in [letter for letter in self.letters.values() if letter.place in wanted]:
+            del self.letters[letter.id]
+            self._taken[letter.id] = None
+        while len(self._taken) > REMEMBERED:
+            del self._taken[next(iter(self._taken))]
+
+
+class Posting(ABC):
+    """The base class of `MemoryStore` with the methods of `Postable`."""
+
+    @abstractmethod
+    def _boxes(self, after: str | None) -> Sequence[tuple[Head, Sequence[Question], bool]]:
+        """Return all threads with entries that were created after *after*, in order of creation.
+
+        Each with its head, its open questions, and whether it has mail.
+
+        Raises:
+            InputError: There is no thread *after*.
+        """
+        ...
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        wanted = {*threads}
+        return [head.thread for head, _, has_mail in self._boxes(None) if has_mail and head.thread in wanted]
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
+        most = _refusals.page_size(limit)
+        names = None if graphs is None else {*graphs}
+        found = [
+            head
+            for head, questions, has_mail in self._boxes(None if after is None else check_id(after))
+            if not head.owned
+            and (names is None or head.graph in names)
+            and (prefix is None or head.thread.startswith(prefix))
+            and is_due(head, questions, now, has_mail=has_mail)
+        ]
+        return found if most < 0 else found[:most]
+
+
+def is_due(head: Head, questions: Iterable[Question], now: float, *, has_mail: bool) -> bool:
+    """Return whether the thread of *head* is due at *now*."""
+    if head.status == "running" or (has_mail and head.status in WAITING):
+        return True
+    return head.status == "interrupted" and any(
+        question.expires_at is not None and question.expires_at <= now for question in questions
+    )

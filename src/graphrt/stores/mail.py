@@ -1,0 +1,122 @@
+"""Mail of threads, and the threads that are due, as stores keep them beside the journal (R22).
+
+A process that does not own a thread may post a letter to it. A letter waits until a commit of the thread's owner names
+it in `Commit.taken`, which deletes it in the same transaction. A store that has the methods of `Postable` also answers
+which threads are due, in one query.
+
+Only the values and the protocol belong here; what letters say is in `_journal.letters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from graphrt.errors._codes.labels import STORE_TAKES_NO_MAIL
+from graphrt.events.status import Status
+from graphrt.stores.protocol import Head, Payload
+
+__all__ = ["REMEMBERED", "Letter", "Postable"]
+
+REMEMBERED: Final = 1_000
+"""How many letters of a thread that were taken last a store remembers at least, by their ids."""
+WAITING: Final[tuple[Status, ...]] = ("running", "interrupted", "completed")
+"""Statuses in which mail makes a thread due. A failed or cancelled thread needs a person first."""
+
+
+class Letter(NamedTuple):
+    """A letter to a thread."""
+
+    place: int
+    """Grows with each letter of the thread; gives their order."""
+    id: str
+    """Unique among the letters of the thread."""
+    body: Payload
+    """What it says, in the form that the sender chose."""
+
+
+class Postable(Protocol):
+    """The methods of a store that keeps mail of threads, and lists the threads that are due.
+
+    They are not part of `Store`: a store without them keeps threads that only their owner can change.
+    """
+
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        """Keep a letter to *thread* until a commit takes it. No claim is needed, and a claim does not matter.
+
+        A second letter with the same *id* is not kept, whatever it says. Ids of letters that were taken are remembered
+        too, at least those of the last `REMEMBERED` letters. So a call may be repeated if its outcome is not known.
+
+        Args:
+            thread: The thread's id.
+            id: 1 to 200 characters, without NUL.
+            body: `bytes` if the store is durable.
+
+        Returns:
+            Whether the letter is kept; False if there was one with this id before.
+
+        Raises:
+            InputError: There is no such thread, or it has no entries (`unknown-thread`), or id or body cannot be kept
+                (`bad-letter`).
+        """
+        ...
+
+    def mail(self, thread: str) -> list[Letter]:
+        """Return the letters of *thread* that were not taken yet, in order.
+
+        Raises:
+            InputError: There is no such thread.
+        """
+        ...
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters, in any order. A thread that does not exist has none."""
+        ...
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the threads that are due and have no living owner, in order of creation.
+
+        Due are threads with the status "running"; paused ones with an open question whose `expires_at` is not after
+        *now*; and running, paused or completed ones with mail.
+
+        Args:
+            now: Seconds since the epoch.
+            graphs: Only threads of the graphs with exactly these names. None: of any graph.
+            prefix: Only threads whose id begins with this text, compared character by character.
+            after: Only threads that were created after this one, for paging. It need not be due.
+            limit: Maximum number of heads. None: no limit.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        """
+        ...
+
+
+POSTS: Final = ("post", "mail", "mailed", "due")
+"""The methods of `Postable`."""
+
+
+def posts(store: Any) -> bool:
+    """Return whether *store* has all methods of `Postable`, and so has the store that it wraps, if it wraps one."""
+    inner = getattr(store, "_wrapped", None)
+    return all(callable(getattr(store, name, None)) for name in POSTS) and (inner is None or posts(inner))
+
+
+def postable(store: Any) -> Postable:
+    """Return *store*, which is about to be asked for mail.
+
+    Raises:
+        InputError: It has no methods for that (`store-lacks`).
+    """
+    if not posts(store):
+        raise STORE_TAKES_NO_MAIL(store=store, methods=POSTS)
+    found: Postable = store
+    return found

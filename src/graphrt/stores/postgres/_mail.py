@@ -1,0 +1,121 @@
+"""Mail and due threads in a PostgreSQL schema: the methods of `PostgresStore`, and their SQL.
+
+The statements that take letters are in `_mail_parts`.
+"""
+
+# ruff: noqa: S608 - what is put into these texts is other constant text
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final
+
+from graphrt.stores import _refusals
+from graphrt.stores.ids import check_id
+from graphrt.stores.mail import WAITING, Letter
+from graphrt.stores.postgres import _statements
+from graphrt.stores.postgres._calls import Calls
+from graphrt.stores.postgres._driver import Connection
+from graphrt.stores.postgres._texts import to_bytes, to_text
+from graphrt.stores.protocol import Head, Payload
+
+# The lock keeps the thread from being deleted until the letter is stored, and lets its owner go on with commits.
+_POST: Final = (
+    "INSERT INTO {s}.mail (no, id, body) SELECT no, %s, %s FROM {s}.thread WHERE thread.id = %s AND seq > 0"
+    " FOR KEY SHARE ON CONFLICT (no, id) DO NOTHING"
+)
+_FIND: Final = "SELECT m.body FROM {s}.mail m JOIN {s}.thread USING (no) WHERE thread.id = %s AND m.id = %s"
+_MAIL: Final = "SELECT place, id, body FROM {s}.mail WHERE no = %s AND body IS NOT NULL ORDER BY place"
+_MAILED: Final = (
+    "SELECT id FROM {s}.thread WHERE id = ANY (%s::text[])"
+    " AND EXISTS (SELECT FROM {s}.mail m WHERE m.no = thread.no AND m.body IS NOT NULL)"
+)
+
+
+def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the statement that lists due threads, and the parameters of its filters; it takes `now`, `after` and `most`.
+
+    The running threads are limited, because there may be many; they are filtered as in the whole statement.
+    """
+    fits, values = f"thread.seq > 0 AND thread.no > %(after)s AND NOT {_statements.LIVES}", dict[str, Any]()
+    if graphs is not None:
+        fits += " AND thread.graph = ANY (%(graphs)s::bytea[])"
+        values["graphs"] = [to_bytes(graph) for graph in graphs]
+    if prefix is not None:
+        fits += " AND starts_with(thread.id, %(prefix)s)"
+        values["prefix"] = prefix
+    waiting = ", ".join(f"'{status}'" for status in WAITING)
+    return (
+        "WITH d AS ("
+        f"(SELECT thread.no FROM {{s}}.thread WHERE status = 'running' AND {fits} ORDER BY thread.no LIMIT %(most)s)"
+        f" UNION SELECT thread.no FROM {{s}}.mail m JOIN {{s}}.thread USING (no) WHERE m.body IS NOT NULL"
+        f" AND status IN ({waiting}) AND {fits}"
+        f" UNION SELECT thread.no FROM {{s}}.question q JOIN {{s}}.thread USING (no) WHERE q.expires_at <= %(now)s"
+        f" AND status = 'interrupted' AND {fits})"
+        f" SELECT {_statements.HEAD_COLUMNS} FROM d JOIN {_statements.FROM.replace(' LEFT', ' USING (no) LEFT', 1)}"
+        " ORDER BY thread.no LIMIT %(most)s"
+    ), values
+
+
+class Posting(ABC):
+    """The base class of `PostgresStore` with the methods of `Postable`."""
+
+    _calls: Calls
+
+    @abstractmethod
+    def _head(self, thread: str) -> tuple[Head, int]:
+        """Return head and number of *thread*."""
+        ...
+
+    def post(self, thread: str, id: str, body: Payload) -> bool:
+        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        _refusals.check_letter(check_id(thread), id, body, durable=True)
+        name = to_bytes(id)
+
+        def work(connection: Connection, again: bool) -> bool | None:  # noqa: FBT001 - Calls.call says so
+            if self._calls.run(connection, _POST, [name, body, thread]).rowcount:
+                return True
+            row = self._calls.run(connection, _FIND, [thread, name]).fetchone()
+            if row is None:
+                return None
+            return again and row[0] == body  # it may be the one that was sent before the connection was lost
+
+        kept = self._calls.call(
+            work,
+            f"post a letter to thread {thread!r}",
+            kept="It was not kept.",
+            unknown="Whether it was kept is not known: post it again under the same id.",
+        )
+        if kept is None:
+            raise _refusals.unknown_thread(thread)
+        return kept
+
+    def mail(self, thread: str) -> list[Letter]:
+        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        rows = self._calls.ask(f"read mail of thread {thread!r}", _MAIL, [self._head(thread)[1]]).fetchall()
+        return [Letter(place, to_text(name), body) for place, name, body in rows]
+
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        wanted = [*threads]
+        return [found for (found,) in self._calls.ask("look for mail", _MAILED, [wanted])] if wanted else []
+
+    def due(
+        self,
+        *,
+        now: float,
+        graphs: Iterable[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Head]:
+        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
+        most = _refusals.page_size(limit)
+        last = 0 if after is None else self._head(check_id(after))[1]
+        if prefix and (not prefix.isascii() or "\0" in prefix):
+            return []  # no id has such a character, and the server would refuse the parameter
+        text, values = due_text(graphs, prefix)
+        values |= {"now": now, "after": last, "most": None if most < 0 else most}
+        rows = self._calls.ask("list the threads that are due", text, values).fetchall()
+        return [_statements.to_head(row[0], row[1:]) for row in rows]

@@ -1,0 +1,264 @@
+"""Clauses on mail and on threads that are due: what a store with the methods of `graphrt.stores.Postable` promises.
+
+A store without these methods keeps the clauses by having none of them: no process puts mail into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.mail import Letter, Postable, posts
+from graphrt.stores.protocol import Commit, Question
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+
+def letters_are_kept_in_order(w: World) -> None:
+    """Letters are read in the order in which they were posted, until a commit takes them."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("t")
+    same([store.post("t", name, b"about " + name.encode()) for name in ("z", "a", "ü")], [True] * 3, "posted")
+    found = store.mail("t")
+    same(
+        [(one.id, one.body) for one in found], [("z", b"about z"), ("a", b"about a"), ("ü", b"about \xc3\xbc")], "mail"
+    )
+    same(sorted({one.place for one in found}), [one.place for one in found], "places")
+
+
+def an_id_is_kept_once(w: World) -> None:
+    """A second letter with the same id is not kept, neither while the first waits nor after it was taken."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("t")
+    w.thread("u")
+    same(store.post("t", "a", b"one"), True, "the first letter")
+    same(store.post("t", "a", b"two"), False, "a letter with its id")
+    same(store.post("u", "a", b"three"), True, "a letter with its id to another thread")
+    (letter,) = store.mail("t")
+    same(letter.body, b"one", "the letter that is kept")
+    _take(w, "t", [letter])
+    same(store.post("t", "a", b"four"), False, "a letter with the id of one that was taken")
+    same(store.mail("t"), [], "mail")
+
+
+def a_held_thread_gets_mail(w: World) -> None:
+    """A letter is kept while another owner holds the thread, which goes on with its commits."""
+    store = _posts(w)
+    if store is None:
+        return
+    claim = w.held("t")
+    same(store.post("t", "a", b"x"), True, "a letter to a held thread")
+    w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same([one.id for one in store.mail("t")], ["a"], "mail after a commit that takes none")
+
+
+def a_commit_takes_letters(w: World) -> None:
+    """A commit deletes the letters at its places, and no other ones; a place without a letter is passed over."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("u")
+    claim = w.held("t")
+    for name in ("a", "b", "c"):
+        store.post("t", name, name.encode())
+        store.post("u", name, name.encode())
+    first, second, third = store.mail("t")
+    w.store.commit(claim, Commit(1, AT, [entry(2)], taken=[first.place, third.place]))
+    same(store.mail("t"), [second], "mail")
+    same(len(store.mail("u")), 3, "letters of another thread")
+    w.store.commit(claim, Commit(2, AT, taken=[first.place, second.place + 1_000_000]))
+    same(store.mail("t"), [second], "mail after a commit that names no letter")
+    store.post("t", "d", b"d")
+    same([one.id for one in store.mail("t")], ["b", "d"], "mail after another letter")
+    w.store.commit(claim, Commit(2, AT, taken=[one.place for one in store.mail("t")]))
+    same(store.mail("t"), [], "mail after all were taken")
+
+
+def a_refused_commit_takes_nothing(w: World) -> None:
+    """A commit that is refused leaves the letters where they are."""
+    store = _posts(w)
+    if store is None:
+        return
+    claim = w.held("t")
+    store.post("t", "a", b"x")
+    (letter,) = store.mail("t")
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(7, AT, taken=[letter.place])), "another entry")
+    same(store.mail("t"), [letter], "mail")
+
+
+def unknown_threads_get_no_mail(w: World) -> None:
+    """A letter to a thread that does not exist, or has no entries, is refused; so are ids and bodies that do not fit."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.claim("empty")
+    for thread in ("nobody", "empty"):
+        refused(InputError, _call(store.post, thread, "a", b"x"), f"a letter to {thread}", code="unknown-thread")
+    refused(InputError, lambda: store.mail("nobody"), "the mail of an unknown thread", code="unknown-thread")
+    w.thread("t")
+    for name in ("", "x" * 201, "a\0b", "\ud800", 7):
+        refused(InputError, _call(store.post, "t", name, b"x"), f"the id {name!a}", code="bad-letter")
+    if w.store.durable:
+        refused(InputError, lambda: store.post("t", "a", "text"), "a body that is not bytes", code="bad-letter")
+    same(store.mail("t"), [], "mail")
+
+
+def mail_goes_with_its_thread(w: World) -> None:
+    """Deleting a thread deletes its letters and what is remembered of them; a copy gets neither."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("t")
+    store.post("t", "taken", b"x")
+    _take(w, "t", store.mail("t"))
+    store.post("t", "waits", b"x")
+    w.store.copy("t", "copy", at=AT)
+    same(store.mail("copy"), [], "mail of the copy")
+    same(store.post("copy", "taken", b"x"), True, "a letter to the copy")
+    w.store.delete("t")
+    w.thread("t")
+    same(store.mail("t"), [], "mail of a thread with the id of a deleted one")
+    same([store.post("t", name, b"x") for name in ("taken", "waits")], [True] * 2, "its letters")
+
+
+def threads_with_mail_are_told(w: World) -> None:
+    """`mailed` returns those of the named threads that have letters, whoever holds them."""
+    store = _posts(w)
+    if store is None:
+        return
+    for thread in ("a", "b", "c"):
+        w.thread(thread)
+    w.claim("b")
+    for thread in ("a", "b", "c"):
+        store.post(thread, "1", b"x")
+    _take(w, "c", store.mail("c"))
+    same(sorted(store.mailed(["c", "b", "nobody"])), ["b"], "threads with mail")
+    same(sorted(store.mailed(iter(["a", "b", "c"]))), ["a", "b"], "threads with mail")
+    same(store.mailed([]), [], "none of no threads")
+
+
+def letters_of_many_senders_are_all_kept(w: World) -> None:
+    """Several threads may post at once: each letter is kept once, and each id is reported as kept once."""
+    store = _posts(w)
+    if store is None:
+        return
+    claim = w.held("t")
+    with ThreadPoolExecutor(4) as pool:
+        kept = list(pool.map(lambda n: store.post("t", f"id-{n % 20}", b"%d" % n), range(40)))
+        w.store.commit(claim, Commit(1, AT, [entry(2)]))
+    same(sum(kept), 20, "letters that were kept")
+    same(sorted(one.id for one in store.mail("t")), sorted(f"id-{n}" for n in range(20)), "mail")
+
+
+def what_is_running_is_due(w: World) -> None:
+    """A thread with the status "running" is due unless a living owner holds it; others are not, without mail."""
+    store = _posts(w)
+    if store is None:
+        return
+    for status in ("running", "interrupted", "failed", "cancelled", "completed"):
+        w.thread(status, status=status)
+    w.thread("held", status="running")
+    w.claim("held")
+    w.claim("empty")
+    same(_due(store), ["running"], "threads that are due")
+    same(store.due(now=AT)[0], w.store.head("running"), "its head")
+
+
+def mail_makes_a_thread_due(w: World) -> None:
+    """Mail makes a running, paused or completed thread due, until it is taken; a failed or cancelled one is not."""
+    store = _posts(w)
+    if store is None:
+        return
+    for status in ("failed", "completed", "cancelled", "interrupted"):
+        w.thread(status, status=status)
+        store.post(status, "a", b"x")
+    w.thread("held", status="completed")
+    store.post("held", "a", b"x")
+    w.claim("held")
+    same(_due(store), ["completed", "interrupted"], "threads that are due")
+    _take(w, "completed", store.mail("completed"))
+    same(_due(store), ["interrupted"], "threads that are due after mail was taken")
+
+
+def time_makes_a_paused_thread_due(w: World) -> None:
+    """A paused thread is due once the time of one of its open questions has come."""
+    store = _posts(w)
+    if store is None:
+        return
+    for thread, status, expires_at in (
+        ("later", "interrupted", AT + 20),
+        ("sooner", "interrupted", AT + 10),
+        ("never", "interrupted", None),
+        ("over", "completed", AT),
+    ):
+        questions = [_question("q"), _question("r", expires_at)]
+        w.thread(thread, status=status, questions=questions)
+    same(_due(store, AT + 9.5), [], "threads that are due before the first time")
+    same(_due(store, AT + 10), ["sooner"], "threads that are due at the first time")
+    same(_due(store, AT + 99), ["later", "sooner"], "threads that are due at last")
+
+
+def due_threads_are_filtered_and_paged(w: World) -> None:
+    """Graphs and prefix filter what is due; pages follow one another in the order of creation."""
+    store = _posts(w)
+    if store is None:
+        return
+    for n in range(6):
+        w.thread(f"{'ab'[n % 2]}{n}", status="running" if n % 3 else "completed", graph=f"g{n % 3}")
+        store.post(f"{'ab'[n % 2]}{n}", "1", b"x")
+    same(_due(store), ["a0", "b1", "a2", "b3", "a4", "b5"], "threads that are due")
+    same(_due(store, graphs=["g1", "g2"]), ["b1", "a2", "a4", "b5"], "threads of two graphs")
+    same(_due(store, graphs=[]), [], "threads of no graph")
+    same(_due(store, graphs=["nothing"]), [], "threads of an unknown graph")
+    same(_due(store, prefix="a", graphs=["g2", "g0"]), ["a0", "a2"], "threads with a prefix")
+    same(_due(store, limit=2), ["a0", "b1"], "a page")
+    same(_due(store, limit=2, after="b1"), ["a2", "b3"], "the next page")
+    same(_due(store, after="b5"), [], "the page after the last")
+    same(_due(store, limit=0), [], "a page of nothing")
+    refused(InputError, lambda: store.due(now=AT, limit=-1), "a limit below 0", code="bad-limit")
+    refused(InputError, lambda: store.due(now=AT, after="nobody"), "an unknown thread", code="unknown-thread")
+
+
+def mail_outlives_reopening(w: World) -> None:
+    """A durable store that is opened again has the same letters, and remembers the ids of those that were taken."""
+    store = _posts(w)
+    if store is None or not w.store.durable:
+        return
+    w.thread("t", status="completed")
+    for name in ("a", "b"):
+        store.post("t", name, name.encode())
+    _take(w, "t", store.mail("t")[:1])
+    before = store.mail("t")
+    again: Any = w.reopen()
+    same(again.mail("t"), before, "mail")
+    same(again.post("t", "a", b"x"), False, "a letter with the id of one that was taken")
+    same(_due(again), ["t"], "threads that are due")
+
+
+def _posts(w: World) -> Postable | None:
+    store: Any = w.store
+    found: Postable | None = store if posts(store) else None
+    return found
+
+
+def _take(w: World, thread: str, letters: list[Letter]) -> None:
+    claim = w.claim(thread)
+    commit = Commit(claim.head.seq, AT, taken=[letter.place for letter in letters], release=True)
+    w.store.commit(claim, commit)
+
+
+def _due(store: Postable, now: float = AT, **words: Any) -> list[str]:
+    return [head.thread for head in store.due(now=now, **words)]
+
+
+def _question(place: str, expires_at: float | None = None) -> Question:
+    return Question(place, "question", "n", "g", AT, expires_at, False, body=b"what")
+
+
+def _call(call: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+    return lambda: call(*args)

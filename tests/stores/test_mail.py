@@ -1,0 +1,304 @@
+"""Mail of threads and due threads: indexes, remembered ids, wrappers, older files, and several senders at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+from tests.stores.support import AT, claimed, entry, pragma
+from tests.stores.test_finding import Plain, older, plan, tables
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import Commit, EncryptedStore, MemoryStore, TenantStore
+from graphrt.stores.mail import REMEMBERED, postable, posts
+from graphrt.stores.sqlite import SqliteStore, _mail
+from graphrt.stores.sqlite import _schema as schema
+from graphrt.testing.flaky_store import Fault, FlakyStore
+
+from . import postgres_server
+from .postgres_support import sql
+
+
+def made(store, thread="t", **words):
+    """A free thread with one entry."""
+    claim = store.claim(thread, create=True, lease_s=60, at=AT)
+    store.commit(claim, Commit(0, AT, [entry(1)], release=True, **words))
+    return store
+
+
+# -- indexes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("graphs", "prefix"), [(None, None), (["g", "h"], None), (["g"], "a")])
+def test_due_threads_are_read_from_indexes(tmp_path, graphs, prefix):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        text, values = _mail.due_text(graphs, prefix)
+        steps = "\n".join(plan(store, text, [5, AT, 10, *values]))
+
+    for index in ("thread_running", "part_mail", "question_expires"):
+        assert index in steps
+    assert "SCAN thread\n" not in steps
+
+
+def test_a_thread_that_is_not_due_is_in_no_index_of_those_that_are(tmp_path):
+    """An idle look costs the same however many threads have ended, wait for a person, or sleep."""
+    with SqliteStore(tmp_path / "runs.db") as store:
+        made(store, status="completed")
+        db = store._file.connection()
+        for table in (
+            "thread WHERE status = 'running'",
+            "part WHERE kind = 4",
+            "question WHERE expires_at IS NOT NULL",
+        ):
+            assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+@pytest.mark.needs("psycopg")
+@pytest.mark.slow
+def test_the_server_reads_due_threads_from_indexes(request):
+    from graphrt.stores import PostgresStore
+    from graphrt.stores.postgres import _mail as mail
+
+    url = postgres_server.fresh_url(request.config)
+    with PostgresStore(url) as store:
+        made(store)
+        sql(
+            url,
+            "INSERT INTO {s}.thread (seq, first, epoch, token, generation, created_at, updated_at, lease_until, held_since,"
+            " fence, id, status, graph, holder) SELECT 1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't' || n,"
+            " CASE WHEN n % 1000 = 0 THEN 'running' ELSE 'interrupted' END, 'g', '' FROM generate_series(2, 40000) n",
+        )
+        sql(
+            url,
+            "INSERT INTO {s}.question SELECT n, n, 1e9 + n, false, NULL, 'timer', 'p', 'g', 'n', 'b'"
+            " FROM generate_series(100, 20100) n",
+        )
+        sql(url, "ANALYZE")
+        text, values = mail.due_text(["g"], None)
+        values |= {"now": 1e9 + 100, "after": 0, "most": 10}
+        with store._link.lend() as connection:
+            rows = connection.execute(b"EXPLAIN " + store._link.named(text), values).fetchall()
+        steps = "\n".join(row[0] for row in rows)
+
+        assert "thread_running" in steps
+        assert "question_expires" in steps
+        assert "Seq Scan on thread" not in steps
+        assert len(store.due(now=1e9 + 100)) == 41
+    postgres_server.drop(url)
+
+
+@pytest.mark.needs("psycopg")
+@pytest.mark.slow
+def test_a_step_on_the_server_stays_a_hot_update(request):
+    """The new index on the status does not make a commit that leaves the status write an index."""
+    from graphrt.stores import PostgresStore
+
+    url = postgres_server.fresh_url(request.config)
+    with PostgresStore(url) as store:
+        claim = store.claim("t", create=True, lease_s=60, at=AT)
+        store.commit(claim, Commit(0, AT, [entry(1)], status="running"))
+        for seq in range(1, 50):
+            store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+        sql(url, "SELECT pg_stat_force_next_flush()") if _has(url, "pg_stat_force_next_flush") else None
+    updates, hot = sql(
+        url, "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = '{s}.thread'::regclass"
+    )[0]
+
+    assert updates >= 49
+    assert updates - hot <= 3  # of the first commit, and where a page was full
+    postgres_server.drop(url)
+
+
+def _has(url, function):
+    return bool(sql(url, f"SELECT 1 FROM pg_proc WHERE proname = '{function}'"))
+
+
+# -- ids that are remembered -------------------------------------------------------------------------------------------
+
+
+def take_all(store, thread="t"):
+    claim = store.claim(thread, create=False, lease_s=60, at=AT)
+    places = [letter.place for letter in store.mail(thread)]
+    store.commit(claim, Commit(claim.head.seq, AT, taken=places, release=True))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_last_thousand_ids_are_remembered_and_older_ones_are_not(tmp_path, kind):
+    with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "runs.db") as store:
+        made(store)
+        for n in range(REMEMBERED + 1):
+            store.post("t", str(n), b"x")
+        take_all(store)
+        assert not store.post("t", "1", b"again")
+        assert not store.post("t", str(REMEMBERED), b"again")
+        assert store.post("t", "0", b"again")  # the oldest one is forgotten
+        assert [(one.id, one.place > REMEMBERED + 1) for one in store.mail("t")] == [("0", True)]
+
+
+# -- wrappers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("cryptography")
+def test_an_encrypted_store_keeps_no_letter_in_plain(tmp_path):
+    path = tmp_path / "runs.db"
+    inner = SqliteStore(path)
+    with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
+        made(made(store), "u")
+        store.post("t", "a", b"a secret answer")
+        stored = inner.mail("t")[0].body
+        assert b"secret" not in stored
+        assert store.mail("t")[0].body == b"a secret answer"
+
+        inner.post("u", "a", stored)  # the letter of another thread
+        with pytest.raises(StoreError) as caught:
+            store.mail("u")
+        assert caught.value.code == "store-damaged"
+
+
+def test_a_tenant_reaches_no_thread_of_another(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as shared:
+        acme, other = TenantStore(shared, "acme"), TenantStore(shared, "other")
+        made(acme, status="running")
+        made(other, "theirs", status="running")
+        made(shared, "free", status="running")
+
+        assert acme.post("t", "a", b"x")
+        for store, thread in ((other, "t"), (acme, "theirs"), (acme, "free")):
+            for call in (lambda s=store, t=thread: s.post(t, "a", b"x"), lambda s=store, t=thread: s.mail(t)):
+                with pytest.raises(InputError) as caught:
+                    call()
+                assert caught.value.code == "unknown-thread"
+                assert "acme" not in str(caught.value)
+        assert [head.thread for head in acme.due(now=AT)] == ["t"]
+        assert other.mailed(["t", "theirs"]) == []
+        assert [head.thread for head in shared.due(now=AT)] == ["acme~t", "other~theirs", "free"]
+        assert acme.due(now=AT, after="t") == []
+
+
+@pytest.mark.parametrize("wrap", ["alone", "in a tenant's store", "flaky"])
+def test_a_store_without_the_methods_says_so(wrap):
+    store = Plain(MemoryStore())
+    store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
+
+    assert not posts(store)
+    with pytest.raises(InputError) as caught:
+        postable(store)
+    assert caught.value.code == "store-lacks"
+    assert all(name in str(caught.value) for name in ("'post'", "'mail'", "'mailed'", "'due'"))
+
+
+def test_a_flaky_store_fails_where_it_is_told_to():
+    store = FlakyStore(made(MemoryStore(), status="running"), [Fault("post", moment="after"), Fault("due")])
+    with pytest.raises(StoreError):
+        store.post("t", "a", 1)
+    with pytest.raises(StoreError):
+        store.due(now=AT)
+
+    assert not store.post("t", "a", 1)  # it was kept although the call failed
+    assert store.mailed(["t"]) == ["t"] == [head.thread for head in store.due(now=AT)]
+    assert store.calls["post"] == 2
+
+
+# -- files and schemas of older versions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_file_gets_mail_and_keeps_its_threads(tmp_path, monkeypatch, version):
+    path = tmp_path / "runs.db"
+    older(path, monkeypatch)
+    if version == 2:
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            SqliteStore(path).close()
+        assert pragma(path, "user_version") == 2
+    with SqliteStore(path) as store:
+        assert store.post("t", "a", b"x")
+        assert [head.thread for head in store.due(now=AT)] == ["t"]
+    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
+
+
+def test_a_newer_file_is_refused_by_a_program_without_mail(tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    SqliteStore(path).close()
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(path)
+    assert caught.value.code == "store-newer"
+
+
+def test_a_migration_that_fails_leaves_version_2(tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    older(path, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE INDEX question_expires ON thread(seq)")  # the last index that the migration makes
+    before = tables(path)
+    with pytest.raises(StoreError):
+        SqliteStore(path)
+    assert tables(path) == before
+
+
+@pytest.mark.needs("psycopg")
+def test_an_older_schema_gets_mail_and_keeps_its_threads(request, monkeypatch):
+    from graphrt.stores import PostgresStore
+    from graphrt.stores.postgres import _schema
+
+    url = postgres_server.fresh_url(request.config)
+    third = _schema.MIGRATIONS[:2]
+    with monkeypatch.context() as patch:
+        # `prepare` has its default from the time of its definition.
+        patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
+        with PostgresStore(url) as store:
+            store.claim("t", create=True, lease_s=60, at=AT)  # version 2 has no mail; a plain claim works on it
+    assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
+    with PostgresStore(url) as store:
+        made(store, "u", status="completed")
+        assert store.post("u", "a", b"x")
+        assert [head.thread for head in store.due(now=AT)] == ["u"]
+    postgres_server.drop(url)
+
+
+# -- several senders ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("psycopg")
+def test_a_thread_is_not_deleted_under_a_letter(request):
+    """Posting and deleting at once leave neither a letter without a thread nor an error besides `unknown-thread`."""
+    from graphrt.stores import PostgresStore
+
+    url = postgres_server.fresh_url(request.config)
+    told = []
+    with PostgresStore(url) as store, PostgresStore(url) as other:
+
+        def post():
+            for n in range(60):
+                try:
+                    other.post("t", str(n), b"x")
+                except InputError as error:
+                    told.append(error.code)
+
+        sender = threading.Thread(target=post)
+        sender.start()
+        for _ in range(20):
+            made(store)
+            store.delete("t")
+        sender.join()
+        assert sql(
+            url, "SELECT count(*) FROM {s}.mail m WHERE NOT EXISTS (SELECT FROM {s}.thread t WHERE t.no = m.no)"
+        ) == [(0,)]
+        assert store.verify().findings == ()
+    assert {*told} <= {"unknown-thread"}
+    postgres_server.drop(url)
+
+
+def test_a_lost_answer_leaves_the_letter_once(tmp_path):
+    """A letter in a file is looked for when the outcome of its transaction is not known."""
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claimed(store)
+        store.post("t", "a", b"x")
+        assert not store.post("t", "a", b"x")
+        assert [one.body for one in store.mail("t")] == [b"x"]
