@@ -15,7 +15,7 @@ import typing_extensions as te
 
 from graphrt._arguments import is_number
 from graphrt.errors._codes.arguments import COMMAND_HAS_NO_GRAPH, COMMAND_HAS_NO_RESUME
-from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY
+from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY, BAD_SIGNAL
 
 __all__ = [
     "DELETE",
@@ -260,6 +260,17 @@ class Command(Generic[U_co]):
 
     def __repr__(self) -> str:
         return f"Command(update={self.update!r}, goto={self.goto!r})"
+
+
+def check_signal_name(name: Any) -> str:
+    """Check the name of a signal and return it unchanged.
+
+    Raises:
+        InputError: *name* is not a text of 1 to 100 printable characters (`bad-signal`).
+    """
+    if type(name) is str and 1 <= len(name) <= 100 and name.isprintable():
+        return name
+    raise BAD_SIGNAL(given=name)
 
 
 def check_expiry(expires_s: Any) -> float | None:

@@ -28,6 +28,7 @@ from graphrt._runs import (
     forking,
     history,
     inspection,
+    mail,
     maintenance,
     provenance,
     pruning,
@@ -282,6 +283,7 @@ class Runtime(Generic[S]):
         answer: Any = UNSET,
         abandon: bool = False,
         only_if_new: bool = False,
+        while_running: Literal["refuse", "queue", "abandon"] = "refuse",
         title: str | None = None,
         tags: Tags = (),
     ) -> str:
@@ -298,15 +300,20 @@ class Runtime(Generic[S]):
             abandon: As for `run`.
             only_if_new: If the thread exists, whatever its status, change nothing: a request that arrives twice begins
                 one run.
+            while_running: What becomes of the input if a run of the thread goes on, in whichever process. "refuse"
+                raises ConflictError. "queue" begins a run with it when that one has completed, after those that were
+                queued before. "abandon" ends that run at once, and begins with the input as *abandon* does.
             title: As for `run`.
             tags: As for `run`.
+
+        Answers to a thread that another process drives are left to that process.
 
         Raises:
             InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
             ConflictError: A living owner drives the thread.
         """
-        how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "labels": new_labels(title, tags)}
-        return detached.start(self._config, input, thread, answers, answer, **how)
+        how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "while_running": while_running}
+        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags), **how)
 
     async def astart(self, input: Any = UNSET, **options: Any) -> str:
         """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
@@ -352,8 +359,10 @@ class Runtime(Generic[S]):
         return watching.afollow(self._config, thread, after, self._unhurried)
 
     def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:
-        """Drive a thread that is due: one that was started and left, or whose owner died. Workers call this.
+        """Drive a thread that is due: one that was started and left, whose owner died, or that has mail. Workers call this.
 
+        Mail is taken first: a request to cancel ends the run, signals and answers let paused tasks go on, and an input
+        begins the next run of a completed thread. If nothing is left to drive then, the present result is returned.
         Unlike `retry`, it never runs a thread that has ended meanwhile.
 
         Args:
@@ -368,6 +377,50 @@ class Runtime(Generic[S]):
             ConflictError: Another run has the thread.
         """
         return due_threads.drive_due(self._config, thread, max_tries)
+
+    def due(
+        self, *, graph: str | None = None, prefix: str | None = None, after: str | None = None, limit: int | None = None
+    ) -> tuple[ThreadInfo, ...]:
+        """List the threads of the store that are due and that no living run has, in order of creation.
+
+        They are running, have mail, or wait for a time that has come. `drive` and workers go on with them.
+
+        Args:
+            graph: Only threads of the graph with this name; None lists those of all graphs.
+            prefix: Only threads whose id starts with this text.
+            after: Only threads that were created after this one: for paging.
+            limit: How many to return at most; None returns all.
+
+        Raises:
+            InputError: A filter is not valid, or there is no thread *after*.
+        """
+        return finding.due(self._config, graph, prefix=prefix, after=after, limit=limit)
+
+    def signal(self, thread: str, name: str, value: Any = None, *, id: str | None = None) -> bool:
+        """Send a signal to a thread, whoever drives it. A node gets it by `ctx.receive(name)` (R22).
+
+        It is stored when this returns, and waits in the thread until a task receives it, each signal once, in the order
+        of arrival. It makes a paused thread due: a `Worker` goes on with it, or `drive` does.
+
+        Args:
+            thread: A thread that exists.
+            name: The name that a node receives it by.
+            value: Any value that can be stored. It is redacted as an input is.
+            id: An id of the sender's, such as that of a request: a second signal with the same id is not kept. None
+                makes one.
+
+        Returns:
+            Whether it is kept; False if one with this id was sent before.
+
+        Raises:
+            InputError: There is no such thread, name or id are not valid (`bad-signal`), the value cannot be stored, or
+                the store keeps no mail (`store-lacks`).
+        """
+        return mail.signal(self._config, thread, name, value, id)
+
+    async def asignal(self, thread: str, name: str, value: Any = None, *, id: str | None = None) -> bool:
+        """Send a signal to a thread; see `signal`."""
+        return await self._unhurried(lambda: self.signal(thread, name, value, id=id))
 
     def hand_over(self, reason: str, *, grace_s: float = 0.0) -> int:
         """End the runs of this runtime with their threads still due, so that another process goes on with them.
@@ -1182,13 +1235,14 @@ class Runtime(Generic[S]):
         return await self._unhurried(self.check_threads)
 
     def cancel(self, thread: str) -> bool:
-        """Cancel the run that drives *thread*, or a paused thread. Its status is "cancelled" then.
+        """Cancel the run that drives *thread*, in whichever process, or a paused thread. Its status is "cancelled" then.
 
         The caller of the cancelled run gets a result with that status. `retry` continues a cancelled thread; open
-        questions are asked anew.
+        questions are asked anew. Another process is asked by mail, and cancels its run within moments; `wait` sees it.
 
         Returns:
-            False if there is nothing to cancel, or if another process drives the thread.
+            Whether it is cancelled, or its driver is asked to. False if there is nothing to cancel, or if another process
+            drives the thread and the store keeps no mail.
         """
         if self._config.active.cancel(thread, "cancel() was called"):
             return True

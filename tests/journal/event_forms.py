@@ -80,6 +80,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "held": places,
     "after": places,
     "waits": st.integers(0, 9),
+    "signals": st.lists(st.tuples(text, text, values), max_size=3).map(tuple),
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -192,6 +193,9 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.RunFailed: {"error": text, "message": text, "node": st.none() | names, "folded": digests},
     events.RunCancelled: {"reason": text, "folded": digests},
     events.RunHandedOver: {"reason": text},
+    events.SignalReceived: {"id": text, "name": text, "value": values, "user": text},
+    events.SignalTaken: {"id": text, "interrupt": text},
+    events.LetterDropped: {"id": text, "what": text, "reason": text},
 }
 
 

@@ -174,6 +174,8 @@ USERS: list[Any] = [
     events.TasksRouted(reason="entry", next=("n",), sends={0: MARK}),
     events.ThreadUpdated(values={"a": MARK}, as_node=None, sends={0: MARK}),
     events.StateSaved(values={"a": MARK}, superstep=1, steps=1, visits={}, next=("n",), sends={0: MARK}),
+    events.StateSaved(values={}, superstep=1, steps=1, visits={}, next=(), signals=(("i", "n", MARK),)),
+    events.SignalReceived(id="i", name="n", value=[MARK]),
     events.ThreadLabelled(title=MARK, tags=()),
     events.ThreadLabelled(title=None, tags=(MARK,)),
     events.ThreadMigrated(source="f", target="g", why="compatible", values={"a": MARK}),

@@ -16,12 +16,13 @@ from graphrt._ambient import NODE
 from graphrt._drivers.ctx_effects import EffectKind, perform
 from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.suspended import Suspended
+from graphrt._engine.mail import SIGNAL
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.questions import ask, returned_answer
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import RUNNING, Task
 from graphrt._plan.fields import own
-from graphrt.commands import check_expiry, check_key
+from graphrt.commands import check_expiry, check_key, check_signal_name
 from graphrt.errors import TaskFailure
 from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_A_COROUTINE, CALL_OF_NO_FUNCTION, NO_HARNESS
 
@@ -256,6 +257,22 @@ class Context(Generic[D]):
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
         return self._ask(name, payload, answer_type, check_expiry(expires_s), keyed=key is not None)
+
+    def receive(self, name: str) -> Any:
+        """Return the value of the next signal *name* that is sent to the thread; pause until there is one (R22).
+
+        Each signal is returned once, in the order of arrival, to the first task that receives it. Signals that arrived
+        before wait in the thread. A plain call, also in async nodes. As after `interrupt`, the node runs again from its
+        start when the signal is there, and this call returns its value.
+
+        Args:
+            name: The name that `Runtime.signal` was given.
+
+        Raises:
+            InputError: *name* is not the name of a signal (`bad-signal`).
+        """
+        check_signal_name(name)
+        return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)
 
     def _ask(
         self,

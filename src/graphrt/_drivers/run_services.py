@@ -45,7 +45,13 @@ class Recorder(Protocol):
     """Function that writes events as entries, and returns the entries that a stream or sink wants."""
 
     def __call__(
-        self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, release: bool = False, show: bool = True
+        self,
+        logged: Sequence[Logged],
+        staged: Sequence[Staged] = (),
+        *,
+        release: bool = False,
+        show: bool = True,
+        taken: Sequence[int] = (),
     ) -> Sequence[Entry]: ...
 
 
@@ -190,13 +196,17 @@ class RunServices:
 
     def written(self, effect: Record) -> Sequence[Entry]:
         """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
-        return self.record(effect.logged, effect.staged, release=effect.last) if self.record is not None else ()
+        if self.record is None:
+            return ()
+        taken = self.control.settled if effect.last else effect.taken
+        return self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
         """Perform a `Record` without the sinks: an async driver calls `show` itself, on the event loop."""
         if self.record is None:
             return ()
-        return self.record(effect.logged, effect.staged, release=effect.last, show=False)
+        taken = self.control.settled if effect.last else effect.taken
+        return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
         """Store events of the open superstep.

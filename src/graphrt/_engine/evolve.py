@@ -15,7 +15,7 @@ from graphrt._engine import outcome
 from graphrt._engine.apply_folded import applied
 from graphrt._engine.edit import edit, folded_in
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.evolve_questions import FATES, answered, fated, hold, raised, raised_after
+from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import Handles, due_again, set_joins, stand_in
@@ -235,6 +235,7 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     engine.due, engine.waiting = due[:opens], due[opens:]
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
+    engine.signals = take(saved.signals)
     set_joins(engine, saved.joins)
     if saved.held:
         for event in saved.held:
@@ -381,20 +382,14 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.ThreadMigrated: _migrated,
     events.ThreadUpdated: _updated,
     events.UsageRecorded: _model_event,
+    **SIGNALS,
 }
 """The function that applies an event, by its class."""
-CHANGE_NOTHING: Final = frozenset(
-    {
-        events.HistoryPruned,
-        events.NodeFatigued,
-        events.OutcomeDropped,
-        events.RunCancelled,
-        events.RunHandedOver,
-        events.RunCompleted,
-        events.RunFailed,
-        events.RunInterrupted,
-        events.ThreadLabelled,
-        events.ValuesErased,
-    }
-)
+# fmt: off
+CHANGE_NOTHING: Final = frozenset({
+    events.HistoryPruned, events.LetterDropped, events.NodeFatigued, events.OutcomeDropped, events.RunCancelled,
+    events.RunHandedOver, events.RunCompleted, events.RunFailed, events.RunInterrupted, events.ThreadLabelled,
+    events.ValuesErased,
+})
+# fmt: on
 """Events that change no state. Questions and the ends of answers are applied in `evolve`, all others by `_APPLY`."""

@@ -22,6 +22,23 @@ def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> Non
     engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth)
 
 
+def _signal_received(engine: Engine, event: events.SignalReceived, take: Take) -> None:
+    """Let a signal wait."""
+    engine.receive(event.id, event.name, take(event.value))
+
+
+def _signal_taken(engine: Engine, event: events.SignalTaken, _take: Take) -> None:
+    """Remove a signal that was taken; the answer to the question is an event of its own."""
+    engine.take_signal(event.id)
+
+
+SIGNALS: Final[dict[Any, Callable[[Any, Any, Take], None]]] = {
+    events.SignalReceived: _signal_received,
+    events.SignalTaken: _signal_taken,
+}
+"""The functions that apply events of signals, by class."""
+
+
 FATES: Final = (events.InterruptExpired, events.InterruptWithdrawn, events.AnswerUsed, events.AnswerDiscarded)
 
 

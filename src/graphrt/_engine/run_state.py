@@ -78,6 +78,7 @@ class RunState:
         "redactor",
         "run_id",
         "settled",
+        "signals",
         "sizes",
         "spoilt",
         "staging",
@@ -120,6 +121,8 @@ class RunState:
         """Task id of the nested graph's node, with a slash at its end; empty at the top."""
         self.run_id: str | None = None
         """Id of the run, for errors; None until the run sets it."""
+        self.signals: tuple[tuple[str, str, Any], ...] = ()
+        """Signals that no node has taken yet: id, name and value, in order of arrival. Only the graph at the top has any."""
         self.check_state: bool = check_state
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
@@ -374,6 +377,14 @@ class RunState:
         if self.held:
             return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
+
+    def receive(self, id: str, name: str, value: Any) -> None:
+        """Let a signal wait until a node takes it."""
+        self.signals = (*self.signals, (id, name, value))
+
+    def take_signal(self, id: str) -> None:
+        """Remove a signal that a node takes."""
+        self.signals = tuple(signal for signal in self.signals if signal[0] != id)
 
     def hold(self, after: list[OpenInterrupt]) -> None:
         """Hold the folded superstep open until the questions *after* it are answered."""

@@ -46,4 +46,5 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.tasks) if engine.held else (),
         after=tuple(question.task_id for question in engine.after if question.open),
         waits=len(engine.waiting),
+        signals=engine.signals,
     )

@@ -7,10 +7,12 @@ it hands to the reader of a step generator.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from graphrt._engine.emit_events import Logged
+from graphrt._engine.mail import Letter
 from graphrt._engine.task import Task
 
 Staged: TypeAlias = tuple[str, list[Logged]]
@@ -90,15 +92,19 @@ class Now:
 class Record:
     """Write entries to the journal, and stage events with them in one commit; answered with None once it is stored."""
 
-    __slots__ = ("last", "logged", "staged")
+    __slots__ = ("last", "logged", "staged", "taken")
 
-    def __init__(self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False) -> None:
+    def __init__(
+        self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False, taken: Sequence[int] = ()
+    ) -> None:
         self.logged: Sequence[Logged] = logged
         """Events to write, in order."""
         self.staged: Sequence[Staged] = staged
         """Events of tasks of the open superstep."""
         self.last: bool = last
         """Whether this is the last commit of the run, which also releases the thread's claim."""
+        self.taken: Sequence[int] = taken
+        """Places of letters to delete in the same commit."""
 
 
 @final
@@ -139,6 +145,10 @@ class Time:
 COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 
 
+NO_LETTERS: Final[deque[Letter]] = deque(maxlen=0)
+"""The mail of a run that can get none: nothing can be appended."""
+
+
 @final
 class Control:
     """Switches of a run that its surroundings set: requests to halt or to hand over, and what is watched.
@@ -146,7 +156,7 @@ class Control:
     `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
     """
 
-    __slots__ = ("ends", "halt", "handing_over", "live", "on_halt", "watched")
+    __slots__ = ("ends", "halt", "handing_over", "letters", "live", "on_halt", "settled", "watched")
 
     def __init__(self) -> None:
         self.ends: bool = False
@@ -157,6 +167,10 @@ class Control:
         """Reason to give the thread back as it is, with work left to do; None if nobody asked for that."""
         self.on_halt: list[Any] = []
         """Callbacks without arguments, called when `halt` is set: drivers wake up what waits."""
+        self.letters: deque[Letter] = NO_LETTERS
+        """Mail that has arrived while the run goes on, and that it has not taken yet (R22)."""
+        self.settled: tuple[int, ...] = ()
+        """Places of letters that are settled with the end of the run, such as a request to cancel it."""
         self.watched: bool = False
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False

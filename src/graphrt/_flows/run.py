@@ -7,7 +7,6 @@ recorded before anything shows what they say: durable first, then true.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from types import CoroutineType
 from typing import Any, Final, final
 
@@ -34,6 +33,7 @@ from graphrt._flows.effects import (
 )
 from graphrt._flows.kept import take_kept
 from graphrt._flows.live import committed, given_up, reported, take_long_way
+from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.next_act import Act, next_act
 from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
@@ -141,9 +141,9 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
     """Write the new events; with *last* also stage what is known of the tasks of a superstep that stays open."""
     if watch.records:
         if engine.log:
-            yield Record(emit_events.take(engine), _standing(engine) if last and engine.dirty else (), last=last)
+            yield Record(emit_events.take(engine), standing(engine) if last and engine.dirty else (), last=last)
     elif engine.staging:
-        staged = _standing(engine) if last and engine.dirty else []
+        staged = standing(engine) if last and engine.dirty else []
         if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its task's outcome says as much
             logged = emit_events.take(engine)
             staged.append((engine.settle(logged), logged))
@@ -151,17 +151,10 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
-def _standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
-    """Return the events to stage of all tasks with unstaged changes, and count those changes as staged."""
-    tasks = sorted(engine.dirty, key=attrgetter("index"))  # task order, not completion order (R2)
-    engine.dirty.clear()
-    return [(task.id, emit_events.standing(engine, task)) for task in tasks]
-
-
 def _stage(engine: Engine) -> Flow:
     """Stage what is new about tasks, while others of the superstep still run (R9)."""
     if engine.dirty:
-        yield Stage(_standing(engine))
+        yield Stage(standing(engine))
 
 
 def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
@@ -243,6 +236,8 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         for task in tasks:
             if task.status == PAUSED:
                 emit_events.raised(engine, task)
+        if (engine.signals or control.letters) and watch.records and (yield from take_mail(engine, control)):
+            return None
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
     live = committed(engine) if control.live else ()

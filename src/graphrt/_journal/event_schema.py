@@ -106,6 +106,21 @@ def _get_tags(body: Body, line: int) -> tuple[str, ...]:
 
 
 TAGS = FieldCodec(_put_tags, _get_tags, ())
+
+
+def _put_signals(body: Body, signals: Sequence[tuple[str, str, Any]]) -> list[Any]:
+    return [part for id_, name, value in signals for part in (id_, name, body.put(value))]
+
+
+def _get_signals(body: Body, stored: Sequence[Any]) -> tuple[tuple[str, str, Any], ...]:
+    parts = iter(stored)
+    return tuple(
+        (text_(body, id_), text_(body, name), body.get(line))
+        for id_, name, line in zip(parts, parts, parts, strict=True)
+    )
+
+
+SIGNALS = FieldCodec(_put_signals, _get_signals, ())
 OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 """What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
@@ -131,6 +146,7 @@ STATE: Final[Form] = (
     ("held", OUTCOMES),
     ("after", TASKS),
     ("waits", RARE_INT),
+    ("signals", SIGNALS),
 )
 """The form of `StateSaved`."""
 
@@ -286,6 +302,9 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (35, events.RunHandedOver, (("reason", TEXT),)),
     # A title or tag may say who a thread is about, so both are values, which can be erased.
     (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT))),
+    (37, events.SignalReceived, (("id", TEXT), ("name", TEXT), ("value", VALUE), ("user", TEXT))),
+    (38, events.SignalTaken, (("id", TEXT), ("interrupt", TEXT))),
+    (39, events.LetterDropped, (("id", TEXT), ("what", TEXT), ("reason", TEXT))),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

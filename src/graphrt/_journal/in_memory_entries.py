@@ -30,7 +30,8 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.ThreadUpdated: ("values", "sends"),
     events.ThreadLabelled: ("tags",),
     events.ThreadMigrated: ("values",),
-    events.StateSaved: ("values", "sends"),
+    events.SignalReceived: ("value",),
+    events.StateSaved: ("values", "sends", "signals"),
 }
 """Fields of events that hold user values."""
 

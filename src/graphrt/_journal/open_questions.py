@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
+from graphrt._engine.mail import SIGNAL
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._plan.fields import is_mapping, own
 from graphrt.errors import StoreError
@@ -35,8 +36,8 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
 
 
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
-    """Return the questions of a thread that wait for an answer; none if it was cancelled, since `retry` asks anew."""
-    return [] if status == "cancelled" else engine.open_interrupts()
+    """Return the questions that a person can answer; none if the thread was cancelled, since `retry` asks anew."""
+    return [] if status == "cancelled" else [one for one in engine.open_interrupts() if one.kind != SIGNAL]
 
 
 def listed(

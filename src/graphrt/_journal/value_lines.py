@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt import events
-from graphrt._journal.event_schema import BY_CODE, FORMS, OUTCOMES, STATE, TAGS
+from graphrt._journal.event_schema import BY_CODE, FORMS, OUTCOMES, SIGNALS, STATE, TAGS
 from graphrt._journal.field_codecs import (
     CHECKSUMS,
     ERROR,
@@ -113,6 +113,7 @@ _VALUES: Final[Mapping[Any, Callable[[Any], Iterator[int]]]] = {
     MESSAGE.get: lambda stored: iter((stored,)),
     ERROR.get: lambda stored: iter((stored,)),
     TAGS.get: lambda stored: iter((stored,)),
+    SIGNALS.get: lambda stored: iter(stored[2::3]),
     ITEMS.get: lambda stored: iter(stored[1::2]),
     ERRORS.get: lambda stored: iter(stored[1::2]),
     HANDLED.get: _each_argument,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from pydantic_core import to_json
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
 
+Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
 SNAPSHOT_BYTES: Final = 32_768
 """Least number of bytes written between two snapshots."""
 SNAPSHOT_ENTRIES: Final = 512
@@ -71,11 +72,8 @@ class Journal:
         watched: bool = False,
         copies: bool = True,
     ) -> None:
-        self._watched = watched
+        self._clock, self._run_id, self._sinks, self._watched = clock, run_id, sinks, watched
         self._copies = copies  # for sinks (decision 0042), unless all are graphrt's own, which only read
-        self._clock = clock
-        self._run_id = run_id
-        self._sinks = sinks
         self._lock = RLock()
         self._commits: CommitQueue | None = None
         self._codec: Codec | None = None
@@ -88,8 +86,7 @@ class Journal:
         self._salts_seed: int | None = None
         self._steps: list[Line] = []
         self._staged: dict[str, str] = {}
-        self._at = 0.0
-        self._flushed_at = 0.0
+        self._at = self._flushed_at = 0.0
         self._tail = 0
         """Bytes since the last snapshot; entries where objects are kept."""
         self._measured = 0
@@ -143,11 +140,12 @@ class Journal:
     def write(
         self,
         logged: Sequence[Logged],
-        staged: Sequence[tuple[str, list[Logged]]] = (),
+        staged: Beside = (),
         *,
         release: bool = False,
         status: Status | None = None,
         show: bool = True,
+        taken: Sequence[int] = (),
     ) -> list[Entry]:
         """Store *logged* as one commit, stage *staged*, and then show the entries to the sinks.
 
@@ -155,6 +153,7 @@ class Journal:
             release: Release the thread in the same transaction.
             status: The thread's status after the commit, if no event of a run sets it.
             show: Whether to show the entries; if not, the caller does with `show`, on a thread of its choice.
+            taken: Places of letters to delete with the commit.
 
         Returns:
             The entries; empty if there are no sinks and the run is not watched.
@@ -170,7 +169,7 @@ class Journal:
             batch = Batch(at, self._run_id, self.cause, logged)
             first = self.seq + 1
             if self._commits is not None:
-                self._store(batch, staged, release=release, status=status)  # durable first, then true
+                self._store(batch, staged, taken, release=release, status=status)  # durable first, then true
             self.seq += len(logged)
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
@@ -186,7 +185,7 @@ class Journal:
             for sink in self._sinks:
                 sink(entry)
 
-    def stage(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
+    def stage(self, staged: Beside, *, now: bool = False) -> None:
         """Stage events of the open superstep next to the journal.
 
         Args:
@@ -205,7 +204,7 @@ class Journal:
                 self._commits.flush()
 
     def _store(
-        self, batch: Batch, staged: Sequence[tuple[str, list[Logged]]], *, release: bool, status: Status | None
+        self, batch: Batch, staged: Beside, taken: Sequence[int], *, release: bool, status: Status | None
     ) -> None:
         assert self._commits is not None  # noqa: S101 - the caller checked
         seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
@@ -249,6 +248,7 @@ class Journal:
             status=status,
             graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,
             release=release,
+            taken=tuple(taken),
         )
         if status is not None or events.ThreadLabelled in kinds:
             commit = self._listing.completed(commit, batch.logged)

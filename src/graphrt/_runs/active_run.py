@@ -7,7 +7,8 @@ runtime, perhaps worker threads. `ended`, `broke` and `close` give them back: on
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -21,18 +22,22 @@ from graphrt._engine.joins import never_fired
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, Watch, run
-from graphrt._journal import commit_queue, leases, name_table, writer
+from graphrt._journal import commit_queue, leases, letters, mail_watch, name_table, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt.stores.ids import shared_id
+from graphrt.stores.mail import posts
 from graphrt.stores.protocol import Claim
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
+    from graphrt.stores.mail import Letter
+
+CANCELLED = "cancel() was called in another process"
 
 
 @final
@@ -50,7 +55,18 @@ class ActiveRun:
         watch: What the caller wants published; None publishes nothing.
     """
 
-    __slots__ = ("_journal", "_sinks", "claim", "config", "control", "engine", "listening", "services", "watch")
+    __slots__ = (
+        "_journal",
+        "_seen",
+        "_sinks",
+        "claim",
+        "config",
+        "control",
+        "engine",
+        "listening",
+        "services",
+        "watch",
+    )
 
     def __init__(
         self,
@@ -96,6 +112,8 @@ class ActiveRun:
             self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
+        self._seen: frozenset[int] = frozenset()
+        """Places of the letters that were noted."""
         if self.listening:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
@@ -154,7 +172,30 @@ class ActiveRun:
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
+            if posts(store):
+                self.control.letters = deque()
+                mail_watch.watch_of(store).add(claim.thread, self._deliver)
         self._journal = journal
+
+    def _deliver(self, stored: Sequence[Letter]) -> None:
+        """Take note of mail that waits for the thread; called by the worker thread that looks for it."""
+        control, claim = self.control, self.claim
+        assert claim is not None  # noqa: S101 - only threads get mail
+        for letter in stored:
+            if letter.place in self._seen:
+                continue
+            self._seen |= {letter.place}
+            mail = letters.read(self.engine.plan.codec, letter)
+            if mail.what == "cancel":
+                control.settled = (*control.settled, letter.place)
+                if mail.told["epoch"] == claim.epoch:  # else it was about an earlier run, which had ended
+                    control.cancel(CANCELLED)
+            elif mail.what != "input":
+                control.letters.append(mail)
+            elif mail.told["abandon"]:
+                # Whoever drives the thread next finds the letter, and begins with it.
+                control.hand_over("a new input abandons the run")
+                control.cancel("a new input abandons the run")
 
     def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
         """Return what the listeners are told of this run."""
@@ -182,15 +223,18 @@ class ActiveRun:
             self._journal.seed = seed
         return seed
 
-    def hand_over(self) -> None:
+    def hand_over(self, *, taken: Sequence[int] = ()) -> None:
         """Store what was noted so far, and release the thread in the same commit: whoever claims it next drives it.
+
+        Args:
+            taken: Places of letters to delete with it.
 
         Raises:
             StoreError: Nothing was stored.
         """
         assert self._journal is not None  # noqa: S101 - only runs on a thread are handed over
         emit_events.stopped(self.engine, "left to others", None)
-        self._journal.write(emit_events.take(self.engine), release=True)
+        self._journal.write(emit_events.take(self.engine), release=True, taken=taken)
         self.close()
 
     def flow(self) -> Flow:
@@ -262,6 +306,8 @@ class ActiveRun:
         if claim is not None and store is not None:
             if store.blocking:
                 leases.renewer_of(store).remove(claim)
+            if posts(store):
+                mail_watch.watch_of(store).remove(claim.thread, self._deliver)
             self.config.active.remove(claim.thread, self.control)
             try:
                 if self._journal is not None:

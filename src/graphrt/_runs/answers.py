@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
+from graphrt._engine.mail import SIGNAL
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.pausing import EXPIRED
 from graphrt._engine.questions import all_questions, effects_after, replaceable
@@ -29,6 +30,7 @@ from graphrt.errors._codes.threads import (
     ONE_ANSWER_FOR_SEVERAL,
     ONE_ANSWER_TO_REPLACE_SEVERAL,
     UNKNOWN_INTERRUPT,
+    WAITS_FOR_SIGNAL,
 )
 
 
@@ -48,16 +50,19 @@ def answers_by_id(
             depends on the answer to replace.
     """
     given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
-    questions = [question for _, question in given.values()] if failed else engine.open_interrupts()
+    open_ = engine.open_interrupts()
+    questions = [question for _, question in given.values()] if failed else [q for q in open_ if q.kind != SIGNAL]
     if not questions:
+        if open_ and not failed and (answer is not UNSET or answers is not UNSET):
+            raise _waits(engine, open_[0])
         if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
             return {}  # the owner of the thread died: it continues without answers
         raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
-    wanted = _by_id(engine, questions, engine.open_interrupts(), answers, answer)
+    wanted = _by_id(engine, questions, open_, answers, answer)
     for id_ in wanted:
         if id_ in given:
             _check_replaceable(engine, *given[id_])
-    known = {question.id: question for question in (*questions, *engine.open_interrupts())}
+    known = {question.id: question for question in (*questions, *open_)}
     return {id_: _checked(engine, known[id_], one, clock) for id_, one in wanted.items()}
 
 
@@ -159,6 +164,8 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
     Raises:
         InputError: The question has expired, or the answer has a wrong type.
     """
+    if question.kind == SIGNAL:
+        raise _waits(engine, question)
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
         raise INTERRUPT_EXPIRED(
             interrupt=question.id,
@@ -184,6 +191,18 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
             interrupts=(question.id,),
             where=engine.where(),
         ) from error
+
+
+def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
+    """Return the error for an answer to a task that waits for a signal."""
+    return WAITS_FOR_SIGNAL(
+        interrupt=question.id,
+        asker=question.node,
+        payload=short(question.payload),
+        thread=engine.thread,
+        interrupts=(question.id,),
+        where=engine.where(),
+    )
 
 
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:

@@ -10,26 +10,32 @@ Everything here reads or writes the store only, so that it works the same whiche
 from __future__ import annotations
 
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Final
 
 from graphrt._flows.run import Watch
 from graphrt._journal.leases import release_now
+from graphrt._journal.letters import read
 from graphrt._runs import open_run, reopen_run, run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import folded, the_store
+from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import Call, Pauses, is_settled
+from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
     BAD_TIMEOUT,
+    BAD_WHILE_RUNNING,
     NOT_ENDED_YET,
     ONLY_IF_NEW_AND_ABANDON,
     ONLY_IF_NEW_WITHOUT_THREAD,
     RUN_FAILED_ELSEWHERE,
+    WHILE_RUNNING_WITHOUT_INPUT,
 )
 from graphrt.stores.ids import check_id
+from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
 
 
@@ -39,13 +45,21 @@ def start(
     thread: str | None,
     answers: Any,
     answer: Any,
+    labels: Labels | None,
     *,
     abandon: bool,
     only_if_new: bool,
-    labels: Labels | None,
+    while_running: Any,
 ) -> str:
     """Store the beginning of a run and return the thread's id; see `Runtime.start`."""
     store = the_store(config)
+    if while_running not in WHILE_RUNNING:
+        raise BAD_WHILE_RUNNING(given=while_running, policies=WHILE_RUNNING, where=config.plan.place())
+    if while_running != "refuse" and (given is UNSET or only_if_new):
+        raise WHILE_RUNNING_WITHOUT_INPUT(policy=while_running, where=config.plan.place())
+    if thread is not None and while_running != "refuse" and _left(config, store, thread, given, labels, while_running):
+        return thread
+    abandon = abandon or while_running == "abandon"
     if only_if_new:
         if abandon:
             raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
@@ -53,7 +67,13 @@ def start(
             raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
         if _exists(store, thread):
             return thread
-    opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
+    try:
+        opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
+    except ConflictError:
+        if thread is None or (answers is UNSET and answer is UNSET) or not posts(store):
+            raise
+        leave_answers(config, thread, answers, answer)  # its owner, or who drives it next, takes them
+        return thread
     if opened is None:
         assert thread is not None  # noqa: S101 - checked above
         return thread
@@ -65,6 +85,28 @@ def start(
         opened.broke(error)
         raise
     return id_
+
+
+WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
+"""What becomes of an input that comes while a run of its thread goes on."""
+
+
+def _left(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
+    """Leave the input to the driver of *thread*, if a run of it goes on or others wait; return False if not."""
+    postable(store)
+    if not _exists(store, thread):
+        return False
+    release_now(store, thread)
+    head = store.head(thread)
+    if is_settled(head) and not (policy == "queue" and head.status == "completed" and _queued(config, store, thread)):
+        return False  # as without a policy: it begins now, or its status wants another verb
+    leave_input(config, head, given, labels, abandon=policy == "abandon")
+    return True
+
+
+def _queued(config: RunConfig, store: Store, thread: str) -> bool:
+    """Return whether another input waits for the thread, which begins before a new one does."""
+    return any(read(config.plan.codec, letter).what == "input" for letter in postable(store).mail(thread))
 
 
 def _exists(store: Store, thread: str) -> bool:
@@ -109,7 +151,7 @@ def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[A
     """Block until no run of the thread goes on, and return its result; see `Runtime.wait`."""
     until, pauses = _until(config, timeout_s), Pauses()
     while True:
-        found = _result(config, thread)
+        found = present_result(config, thread)
         if found is not None:
             return found
         sleep(_pause_s(config, thread, until, timeout_s, pauses))
@@ -121,7 +163,7 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
 
     until, pauses = _until(config, timeout_s), Pauses()
     while True:
-        found: RunResult[Any] | None = await call(lambda: _result(config, thread))
+        found: RunResult[Any] | None = await call(lambda: present_result(config, thread))
         if found is not None:
             return found
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
@@ -154,7 +196,7 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
     return min(pauses.next_s(), left_s)
 
 
-def _result(config: RunConfig, thread: str) -> RunResult[Any] | None:
+def present_result(config: RunConfig, thread: str) -> RunResult[Any] | None:
     """Return the result of a thread that no run drives or is about to drive; None while one does.
 
     Raises:

@@ -12,11 +12,13 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import reopen_run
 from graphrt._runs.arguments import check_number
+from graphrt._runs.detached import present_result
 from graphrt._runs.driving import drive
 from graphrt._runs.loading import the_store
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.state_edits import end
+from graphrt._runs.taking_mail import take_mail
 from graphrt.errors import RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
 from graphrt.stores.protocol import Claim, Loaded
@@ -25,6 +27,10 @@ from graphrt.stores.protocol import Claim, Loaded
 def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResult[Any]:
     """Drive a thread that is due to the end of its run; see `Runtime.drive`."""
     check_number("max_tries", max_tries)
+    if take_mail(config, thread):
+        ended = present_result(config, thread)
+        if ended is not None:
+            return ended  # the mail left nothing to drive
 
     def admit(claim: Claim, loaded: Loaded) -> None:
         # Under the claim: another worker may have driven the thread since it was found to be due.

@@ -25,6 +25,7 @@ from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError
 from graphrt.stores.ids import check_id, check_tenant
 from graphrt.stores.labels import Findable, QuestionFilter, ThreadFilter, finder
+from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Commit, Labels, Question, Store
 
 
@@ -77,6 +78,21 @@ def threads(
         heads = store.heads(status=status, graph=graph, prefix=prefix, updated_before=before, after=after, limit=limit)
     else:
         heads = finder(store, "find").find(wanted, after=after, newest_first=newest_first, limit=limit)
+    return tuple(info(config, head) for head in heads)
+
+
+def due(
+    config: RunConfig, graph: str | None, *, prefix: str | None, after: str | None, limit: int | None
+) -> tuple[ThreadInfo, ...]:
+    """List threads that are due; see `Runtime.due`."""
+    check_filters(graph, prefix, None)
+    store = the_store(config)
+    if posts(store):
+        graphs = None if graph is None else [graph]
+        heads = postable(store).due(now=config.clock(), graphs=graphs, prefix=prefix, after=after, limit=limit)
+    else:  # a store without mail: those that run may have an owner, so all of them are listed
+        found = store.heads(status="running", graph=graph, prefix=prefix, after=after)
+        heads = [head for head in found if not head.owned][:limit]
     return tuple(info(config, head) for head in heads)
 
 

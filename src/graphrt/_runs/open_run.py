@@ -7,7 +7,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events
@@ -59,6 +59,7 @@ def begin(
     only_if_new: bool = False,
     abandon: bool = False,
     labels: Labels | None = None,
+    admit: Callable[[Claim], None] | None = None,
 ) -> ActiveRun:
     """Open a run on an input.
 
@@ -70,6 +71,7 @@ def begin(
         abandon: Give up what the thread left undone (R10).
         only_if_new: Raise `run_once.Present` if the thread exists.
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
+        admit: Called with the claim before anything is read or changed; it may raise.
 
     Raises:
         run_once.Present: The thread exists, and *only_if_new* is set.
@@ -94,7 +96,7 @@ def begin(
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
     if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
         raise batch.no_time(at)
-    claim = claimed(config, store, thread_id, create=True, at=at)
+    claim = claimed(config, store, thread_id, create=True, at=at, admit=admit)
     opened_run: ActiveRun | None = None
     try:
         if claim.head.seq == 0:
@@ -131,13 +133,28 @@ def begin(
     return started
 
 
-def claimed(config: RunConfig, store: Store, thread: str, *, create: bool, at: float) -> Claim:
+def claimed(
+    config: RunConfig,
+    store: Store,
+    thread: str,
+    *,
+    create: bool,
+    at: float,
+    admit: Callable[[Claim], None] | None = None,
+) -> Claim:
     """Claim *thread* for a run; see `leases.take`. Sinks that count conflicts are told of one."""
     try:
-        return leases.take(store, thread, create=create, lease_s=config.lease_s, at=at)
+        claim = leases.take(store, thread, create=create, lease_s=config.lease_s, at=at)
     except ConflictError:
         listeners.conflicted(config)
         raise
+    if admit is not None:
+        try:
+            admit(claim)
+        except BaseException:
+            leases.give_back(store, claim)
+            raise
+    return claim
 
 
 def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:

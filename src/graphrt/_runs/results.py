@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _NONE_USED = events.Usage()
 
-InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after"]
+InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after", "signal"]
 
 
 @final

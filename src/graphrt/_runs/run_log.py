@@ -155,6 +155,14 @@ def _asked(event: events.InterruptRaised) -> Told:
     return f"node {event.node!r} asks a question of the kind {event.kind!r}", {**_of_task(event), "kind": event.kind}
 
 
+def _signalled(event: events.SignalReceived) -> Told:
+    return f"signal {event.name!r} arrived", {"signal": event.name}
+
+
+def _dropped(event: events.LetterDropped) -> Told:
+    return f"mail with {event.what!r} changed nothing: {event.reason}", {"what": event.what}
+
+
 def _granted(event: events.BudgetGranted) -> Told:
     more = event.amounts
     text = f"a budget was raised by {more.tokens} tokens, {more.microusd / 1e6:g} USD and {more.calls} calls"
@@ -199,6 +207,9 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.RunInterrupted: (_INFO, _interrupted),
     events.RunCancelled: (_INFO, _plain("run cancelled")),
     events.RunHandedOver: (_INFO, _plain("run handed over")),
+    events.SignalReceived: (_INFO, _signalled),
+    events.SignalTaken: (_INFO, _plain("a signal was taken")),
+    events.LetterDropped: (_INFO, _dropped),
     events.RunFailed: (_INFO, _failed),
     events.TaskRetried: (_INFO, _retried),
     events.TaskFailed: (_INFO, _task_failed),

@@ -193,11 +193,15 @@ def _node(engine: Engine, as_node: Any) -> str | None:
 
 
 def cancel(config: RunConfig, thread: str) -> bool:
-    """Cancel a paused thread, or one whose owner died; return False if there is no such thread or nothing to cancel."""
+    """Cancel a paused thread, or one whose owner died, or ask its owner; return False if there is nothing to cancel."""
     try:
         claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
-    except (ConflictError, InputError):
-        return False  # another process drives the thread, or it does not exist
+    except ConflictError:
+        from graphrt._runs.mail import ask_to_cancel  # imported late: most programs cancel their own runs
+
+        return ask_to_cancel(config, thread)
+    except InputError:
+        return False  # it does not exist
 
     def cancelled(engine: Engine) -> events.RunCancelled:
         return events.RunCancelled(reason="cancel() was called", folded=emit_events.folded(engine))

@@ -153,6 +153,9 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.RunFailed: "failed",
     events.RunCancelled: "cancelled",
     events.RunHandedOver: "handed over",
+    events.SignalReceived: "signal",
+    events.SignalTaken: "signal taken",
+    events.LetterDropped: "mail dropped",
 }
 
 
@@ -172,6 +175,8 @@ def _values(event: Any) -> dict[str, Any]:
             return {"payload": event.payload}
         case events.InterruptAnswered():
             return {"answer": event.answer}
+        case events.SignalReceived():
+            return {"value": event.value}
         case _:
             return {}
 
@@ -187,8 +192,10 @@ def _text(event: Any) -> str:
     match event:
         case events.TaskFailed() | events.TaskRetried() | events.RunFailed():
             text = f"{event.error}: {event.message}"
-        case events.RunCancelled() | events.RunHandedOver():
+        case events.RunCancelled() | events.RunHandedOver() | events.LetterDropped():
             text = event.reason
+        case events.SignalReceived():
+            text = event.name
         case events.RunResumed():
             text = event.verb
         case events.TaskSucceeded() if event.goto is not None:

@@ -46,6 +46,9 @@ from graphrt.events.run import (
 )
 from graphrt.events.thread import (
     HistoryPruned,
+    LetterDropped,
+    SignalReceived,
+    SignalTaken,
     StateSaved,
     TasksRouted,
     ThreadForked,
@@ -73,6 +76,7 @@ __all__ = [
     "InterruptRaised",
     "InterruptWithdrawn",
     "JoinStanding",
+    "LetterDropped",
     "ModelReplied",
     "NodeFatigued",
     "OutcomeDropped",
@@ -84,6 +88,8 @@ __all__ = [
     "RunInterrupted",
     "RunResumed",
     "RunStarted",
+    "SignalReceived",
+    "SignalTaken",
     "StateSaved",
     "SuperstepAbandoned",
     "SuperstepCommitted",
@@ -130,6 +136,9 @@ Event: TypeAlias = (
     | ThreadForked
     | ThreadLabelled
     | ThreadMigrated
+    | SignalReceived
+    | SignalTaken
+    | LetterDropped
     | HistoryPruned
     | ValuesErased
     | RunInterrupted

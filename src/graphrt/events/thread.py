@@ -14,6 +14,9 @@ from graphrt.events.run import TaskFailed, TaskSucceeded
 
 __all__ = [
     "HistoryPruned",
+    "LetterDropped",
+    "SignalReceived",
+    "SignalTaken",
     "StateSaved",
     "TasksRouted",
     "ThreadForked",
@@ -126,6 +129,8 @@ class StateSaved(Word):
     """Those of its tasks whose `interrupt_after` is not answered yet."""
     waits: int = 0
     """How many items at the end of *next* an edit made due. They start after the open superstep."""
+    signals: tuple[tuple[str, str, Any], ...] = ()
+    """Signals that no node has taken yet, in order of arrival: id, name and value of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -192,3 +197,38 @@ class ValuesErased(Word):
     """Number of records that lost values."""
     lines: int
     """Number of values that were erased; each write of a field, answer or reply is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SignalReceived(Word):
+    """A signal arrived, and waits in the thread until a node takes it by `ctx.receive`. Added in 0.2."""
+
+    id: str
+    """Id of the signal, which its sender chose or which was made."""
+    name: str
+    """Name that a node receives it by."""
+    value: Any = None
+    user: str = ""
+    """Who sent it, as the audit log of the sender's runtime says; empty if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SignalTaken(Word):
+    """A node took a signal, which waits no longer. The entry after it answers the node's question. Added in 0.2."""
+
+    id: str
+    """Id of the signal."""
+    interrupt: str
+    """Id of the question that it answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LetterDropped(Word):
+    """Mail of another process changed nothing, because its time had passed or it did not fit. Added in 0.2."""
+
+    id: str
+    """Id of the letter."""
+    what: str
+    """What it asked for: `cancel`, `answers`, `input` or `signal`."""
+    reason: str
+    """Why it changed nothing, as a phrase."""

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, NamedTuple, final
@@ -24,6 +24,8 @@ _PAGE: Final = 500
 """Threads that are listed at once."""
 _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
+_SOON_S: Final = 1.0
+"""Seconds until a thread is tried again whose mail can change nothing yet."""
 _LONGEST_PAUSE_S: Final = 30.0
 """Longest pause between two looks at a store that fails."""
 _RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "unknown-thread"})
@@ -41,7 +43,7 @@ class _Due(NamedTuple):
 
 @final
 class Worker:
-    """Drives the threads of one store that are due: those that were started, and those whose owner died.
+    """Drives the threads of one store that are due: started ones, those whose owner died, and those with mail.
 
     Any number of workers may share a store, on SQLite in several processes of one machine, on PostgreSQL on several
     machines. The claim on a thread decides who drives it; a worker that loses the race takes another thread.
@@ -286,13 +288,13 @@ class Worker:
         lines: list[list[_Due]] = []
         for name in names[self._turn :] + names[: self._turn]:
             runtime = self._runtimes[name]
-            found = [_Due(info, runtime) for info in _running(runtime, name) if self._may_try(info, now)]
-            found.sort(key=lambda one: one.info.updated_at)
-            lines.append(found)
+            found = _listed(runtime, name, lambda info: self._may_try(info, now))
+            found.sort(key=lambda info: info.updated_at)
+            lines.append([_Due(info, runtime) for info in found])
         return [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
 
     def _may_try(self, info: ThreadInfo, now: float) -> bool:
-        if info.owned or info.thread in self._driving:
+        if info.thread in self._driving:
             return False
         seq, until = self._refused.get(info.thread, (-1, 0.0))
         return seq != info.seq or now >= until
@@ -310,14 +312,14 @@ class Worker:
         except InputError as error:
             if error.code not in _RIGHT_NOW:
                 self._refuse(info, error)
+            elif error.code == "not-due":  # perhaps its mail is an input that waits for an answer
+                self._refused[info.thread] = info.seq, time.monotonic() + _SOON_S
         except StoreError as error:
             self._trouble = error.what
             self._say(f"{thread} {error.code}", logging.WARNING, "Thread %s was left: %s", thread, error.what)
         except GraphrtError as error:  # the journal and its sinks tell of it
             self._count("_parked" if error.code == "parked" else "_failed")
-        except (
-            Exception
-        ):  # the graph's own, or a fault of ours: the worker goes on, and the thread is tried again later
+        except Exception:  # the graph's own, or a fault of ours: the thread is tried again later
             self._refuse(info, None)
             log.exception("Thread %s ended with an error that no run should raise", thread)
         finally:
@@ -339,7 +341,7 @@ class Worker:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
         self._look_around_at = time.monotonic() + _LOOK_AGAIN_S
         runtime = next(iter(self._runtimes.values()))
-        found = {info.graph for info in _running(runtime, None) if not info.owned} - self._runtimes.keys()
+        found = {info.graph for info in _listed(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))
         for name in self._unknown:
             self._say(
@@ -365,13 +367,13 @@ class Worker:
             log.log(level, text, *args)
 
 
-def _running(runtime: Runtime[Any], graph: str | None) -> list[ThreadInfo]:
-    """Return all threads with the status "running", of one graph or of all."""
+def _listed(runtime: Runtime[Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
+    """Return threads that are due and that *fits* lets pass, of one graph or of all: a page of them, oldest first."""
     found: list[ThreadInfo] = []
     after: str | None = None
     while True:
-        page = runtime.threads(status="running", graph=graph, after=after, limit=_PAGE)
-        found += page
-        if len(page) < _PAGE:
+        page = runtime.due(graph=graph, after=after, limit=_PAGE)
+        found += filter(fits, page)
+        if len(page) < _PAGE or len(found) >= _PAGE:
             return found
         after = page[-1].thread

@@ -265,6 +265,20 @@ BAD_EXPIRY = ErrorCode(
     boundary=True,
 )
 
+BAD_SIGNAL = ErrorCode(
+    "bad-signal",
+    InputError,
+    "The name of a signal must be a text, not {given!r:.80}.",
+    known="a name is a str of 1 to 100 printable characters",
+    fix="Name the signal: signal(thread, 'paid', value), and in the node ctx.receive('paid').",
+    boundary=True,
+)
+BAD_SIGNAL_ID = BAD_SIGNAL.variant(
+    "id= of a signal must be a text, not {given!r:.80}.",
+    known="an id is a str of 1 to {longest} printable characters",
+    fix="Pass the id of the request that sends the signal, or a hash of it; None makes an id.",
+)
+
 BAD_INTERRUPT_KEY = ErrorCode(
     "bad-interrupt-key",
     InputError,

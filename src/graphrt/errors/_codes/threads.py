@@ -330,11 +330,30 @@ PARKED = ErrorCode(
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, tries it again.",
     where="thread {thread!r}",
 )
+BAD_WHILE_RUNNING = ErrorCode(
+    "bad-while-running",
+    InputError,
+    "while_running= must be one of {policies:names}, not {given!r}.",
+    known="it says what becomes of an input that comes while a run of its thread goes on",
+    fix="Use 'queue' to run it afterwards, 'abandon' to give the run up, or 'refuse'.",
+)
+WHILE_RUNNING_WITHOUT_INPUT = BAD_WHILE_RUNNING.variant(
+    "while_running={policy!r} goes with an input, and not with only_if_new=True.",
+    fix="Leave while_running= out, or pass an input for a thread that may exist.",
+)
+WAITS_FOR_SIGNAL = ErrorCode(
+    "waits-for-signal",
+    InputError,
+    "Interrupt {interrupt} waits for the signal {payload}, and takes no answer.",
+    known="asked by {asker!r} with ctx.receive()",
+    fix="Send the signal: signal({thread!r}, {payload}, value).",
+    carries=("interrupts",),
+)
 NOT_DUE = ErrorCode(
     "not-due",
     InputError,
     "Thread {thread!r} is {status}, so nothing of it is due.",
-    known="a worker drives threads whose status is running and that nobody has",
+    known="a worker drives threads that nobody has, and that are running, have mail, or a question whose time has come",
     fix="Use run, resume or retry, or start() to leave that to a worker.",
     where="thread {thread!r}",
 )

@@ -1,0 +1,94 @@
+"""What mail of other processes does to a thread (R22): signals that wait and are taken, and answers to open questions.
+
+A `Letter` is decoded here already. The functions note the events, and the engine changes with them; who calls them
+stores both in one commit, with the places of the letters that it deletes. A request to cancel, and a new input, are
+no matter of the engine: the run ends, or another one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from graphrt import events
+from graphrt._engine import emit_events
+from graphrt._engine.engine import Engine
+from graphrt._engine.pausing import answer_number
+from graphrt._plan.fields import own
+
+What: TypeAlias = Literal["cancel", "signal", "answers", "input"]
+SIGNAL: Final = "signal"
+"""Kind of the questions that `ctx.receive` asks."""
+
+
+class Letter(NamedTuple):
+    """Mail to a thread, decoded."""
+
+    place: int
+    id: str
+    what: What
+    told: Mapping[str, Any]
+    """`epoch` of a request to cancel; `name`, `value` and `user` of a signal; `answers` by interrupt id; `input` and how
+    it is meant."""
+
+
+def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
+    """Take the signals and answers among *letters*, and return the places of those that are taken or dropped."""
+    places: list[int] = []
+    for letter in letters:
+        told = letter.told
+        if letter.what == "signal":
+            engine.receive(letter.id, told["name"], told["value"])
+            event = events.SignalReceived(
+                id=letter.id, name=told["name"], value=own(told["value"]), user=told.get("user", "")
+            )
+            emit_events.note(engine, event)
+        elif letter.what == "answers":
+            _answer(engine, letter)
+        else:
+            continue
+        places.append(letter.place)
+    return places
+
+
+def _answer(engine: Engine, letter: Letter) -> None:
+    open_ = {question.id for question in engine.open_interrupts() if question.kind != SIGNAL}
+    given = {id_: answer for id_, answer in letter.told["answers"].items() if id_ in open_}
+    if not given:
+        drop(engine, letter, "no question that it answers was open any more")
+        return
+    _answered(engine, given)
+
+
+def drop(engine: Engine, letter: Letter, reason: str) -> None:
+    """Note that *letter* changes nothing."""
+    emit_events.note(engine, events.LetterDropped(id=letter.id, what=letter.what, reason=reason))
+
+
+def deliver(engine: Engine) -> bool:
+    """Give waiting signals to the tasks that wait for them, each once, in order of arrival.
+
+    Of several tasks that wait for one name, the first in task order gets the first signal.
+
+    Returns:
+        Whether a task got one; it is due then.
+    """
+    given = False
+    for question in engine.open_interrupts() if engine.signals else ():
+        if question.kind != SIGNAL:
+            continue
+        found = next((signal for signal in engine.signals if signal[1] == question.payload), None)
+        if found is None:
+            continue
+        engine.take_signal(found[0])
+        emit_events.note(engine, events.SignalTaken(id=found[0], interrupt=question.id))
+        _answered(engine, {question.id: found[2]})
+        given = True
+    return given
+
+
+def _answered(engine: Engine, answers: Mapping[str, Any]) -> None:
+    engine.answer(answers)
+    for id_, answer in answers.items():
+        event = events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_))
+        emit_events.note(engine, event)

@@ -1,0 +1,32 @@
+"""Mail that is taken by a run at a pause (R22): signals and answers that arrived let its tasks go on at once."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from graphrt._engine import emit_events
+from graphrt._engine.engine import Engine
+from graphrt._engine.mail import deliver, take_letters
+from graphrt._engine.task import DUE
+from graphrt._flows.effects import Control, Flow, Record
+
+
+def standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
+    """Return the events to stage of all tasks with unstaged changes, and count those changes as staged."""
+    tasks = sorted(engine.dirty, key=attrgetter("index"))  # task order, not completion order (R2)
+    engine.dirty.clear()
+    return [(task.id, emit_events.standing(engine, task)) for task in tasks]
+
+
+def take_mail(engine: Engine, control: Control) -> Flow:
+    """Take the mail of a superstep whose tasks all wait, and return whether one of them is due now.
+
+    The entries that say what the mail did, and the deletion of the letters, are one commit. Letters that arrive later
+    make the paused thread due.
+    """
+    letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive meanwhile
+    taken = take_letters(engine, letters)
+    deliver(engine)
+    if engine.log:
+        yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=taken)
+    return any(task.status == DUE for task in engine.tasks)

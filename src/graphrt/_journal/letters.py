@@ -1,0 +1,49 @@
+"""Letters between processes as bytes: what each says, and how it is encoded (R22).
+
+    cancel    epoch of the claim that drove the thread when the letter was posted
+    signal    name, value and sender
+    answers   answers by interrupt id
+    input     a checked update, labels, and whether it abandons the run that goes on
+
+A store in memory keeps the values as objects. Who posts and who takes letters is decided in `_runs.mail`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt._engine.mail import Letter, What
+from graphrt._plan.fields import own
+from graphrt.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt.stores.mail import Letter as Stored
+
+_BEFORE: Final = "signal:"
+"""What the stored id of a signal begins with, so that its sender may choose any id."""
+
+
+def signal_id(id: str) -> str:
+    """Return the id under which the store keeps the signal *id*."""
+    return f"{_BEFORE}{id}"
+
+
+def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any:
+    """Return the body of a letter.
+
+    Raises:
+        NotStorable: A value in it cannot be stored.
+    """
+    encoded = codec.dump({"what": what, **told})  # in any case: every store refuses what a durable one would refuse
+    return encoded if store.durable else own({"what": what, **told})
+
+
+def read(codec: Codec, stored: Stored) -> Letter:
+    """Return a letter, decoded.
+
+    Raises:
+        StoreError: Its body is damaged, or has a class that *codec* does not know.
+    """
+    told: dict[str, Any] = codec.load(stored.body) if stored.body.__class__ is bytes else own(stored.body)
+    return Letter(stored.place, stored.id.removeprefix(_BEFORE), told["what"], told)

@@ -1,0 +1,94 @@
+"""Looking for mail while runs go on: one worker thread per store, which asks for all of its threads in one query.
+
+Another process cannot interrupt a run. It posts a letter, and this worker thread hands it to the run, which is
+cancelled by it or takes it at its next pause. The runs themselves never ask the store, so that a step costs nothing, and
+a run that is shorter than the interval is never asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, final
+
+from graphrt._forks import FreshLock
+from graphrt.stores.mail import Letter, postable
+from graphrt.stores.protocol import Store
+
+POLL_S: Final = 0.1
+"""Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
+IDLE_S: Final = 2.0
+"""Seconds until the worker thread ends if no run goes on."""
+
+Deliver: TypeAlias = Callable[[Sequence[Letter]], None]
+"""Takes all letters that wait for a thread, again and again until they are taken."""
+
+
+@final
+class MailWatch:
+    """Hands the mail of the threads of one store to the runs that drive them in this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = weakref.ref(store)  # watches are found by their store, and must not keep it alive
+        self._runs: dict[str, Deliver] = {}
+        self._changed = threading.Condition()
+        self._worker: threading.Thread | None = None
+        self.pid: Final = os.getpid()
+        """The process that the worker thread belongs to; it does not exist in a forked child."""
+
+    def add(self, thread: str, deliver: Deliver) -> None:
+        """Call *deliver* with mail of *thread* from now on."""
+        with self._changed:
+            self._runs[thread] = deliver
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="graphrt-mail", daemon=True)
+                self._worker.start()
+
+    def remove(self, thread: str, deliver: Deliver) -> None:
+        """Stop calling *deliver*; another run may have taken its place."""
+        with self._changed:
+            if self._runs.get(thread) == deliver:
+                del self._runs[thread]
+
+    def _wanted(self) -> dict[str, Deliver]:
+        """Return the runs to look for, after a pause; none if the worker thread is to end."""
+        idle_since = time.monotonic()
+        while True:
+            time.sleep(POLL_S)
+            with self._changed:
+                if self._runs:
+                    return dict(self._runs)
+                if time.monotonic() - idle_since >= IDLE_S:
+                    self._worker = None  # under the lock: the next `add` starts another one
+                    return {}
+
+    def _work(self) -> None:
+        """Look for mail until no run goes on, or the store is gone; runs in the worker thread."""
+        while runs := self._wanted():
+            store = self._store()
+            if store is None:
+                return
+            # No error may end this thread, which other runs need. The letters wait, and the next look finds them.
+            with contextlib.suppress(Exception):
+                kept = postable(store)
+                for thread in kept.mailed(runs):
+                    with contextlib.suppress(Exception):
+                        runs[thread](kept.mail(thread))
+            del store  # this frame must not keep the store alive while it waits
+
+
+_watches: Final[weakref.WeakKeyDictionary[Store, MailWatch]] = weakref.WeakKeyDictionary()
+_lock: Final = FreshLock()
+
+
+def watch_of(store: Store) -> MailWatch:
+    """Return the watch of *store*, made at first use, and made again in a forked child."""
+    with _lock:
+        found = _watches.get(store)
+        if found is None or found.pid != os.getpid():
+            found = _watches[store] = MailWatch(store)
+        return found

@@ -1,0 +1,120 @@
+"""Mail to a thread that another process may drive: what is posted, and how it is checked before (R22).
+
+The sender does not have the thread's claim. So whatever can be checked without it is checked here, and the rest when
+the letter is taken (`taking_mail`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from graphrt._codec import NotStorable
+from graphrt._engine.engine import Engine
+from graphrt._engine.mail import What
+from graphrt._engine.redacting import redacted_value
+from graphrt._journal.letters import signal_id, written
+from graphrt._runs.answers import answers_by_id
+from graphrt._runs.labels import with_more
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.open_run import checked_update, entered, not_storable
+from graphrt._runs.run_config import RunConfig
+from graphrt.commands import check_signal_name
+from graphrt.errors import InputError
+from graphrt.errors._codes.nodes import BAD_SIGNAL_ID
+from graphrt.stores.ids import check_id
+from graphrt.stores.mail import postable, posts
+from graphrt.stores.protocol import Head, Labels, Store
+
+LONGEST_ID: Final = 150
+"""Most characters of the id of a signal."""
+
+
+def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bool:
+    """Send a signal to a thread; see `Runtime.signal`."""
+    store = the_store(config)
+    postable(store)
+    check_id(thread)
+    check_signal_name(name)
+    chosen = config.ids() if id is None else id
+    if not (type(chosen) is str and 1 <= len(chosen) <= LONGEST_ID and chosen.isprintable()):
+        raise BAD_SIGNAL_ID(given=id, longest=LONGEST_ID)
+    engine = _engine(config, thread)
+    try:
+        value = redacted_value(engine, value, "the value of a signal")
+        told = {"name": name, "value": value, "user": config.user}
+        return _post(config, store, thread, signal_id(chosen), "signal", told)
+    except NotStorable as error:
+        raise not_storable(engine, error, "The signal has a value") from error
+
+
+def ask_to_cancel(config: RunConfig, thread: str) -> bool:
+    """Ask the process that drives *thread* to cancel its run; return False if nothing could be asked."""
+    store = the_store(config)
+    if not posts(store):
+        return False
+    try:
+        head = store.head(thread)
+        if head.owned:  # else it was released meanwhile, and its driver is gone
+            _post(config, store, thread, f"cancel:{head.epoch}", "cancel", {"epoch": head.epoch})
+    except InputError:
+        return False  # it was deleted
+    return head.owned
+
+
+def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> None:
+    """Leave answers to a thread that another process drives. They are checked against what is open now.
+
+    Raises:
+        InputError: As for `resume`.
+    """
+    store = the_store(config)
+    postable(store)
+    engine = folded(config, store.load(thread)).engine
+    if config.redactor is not None:
+        engine.redact_with(config.redactor)
+    given = answers_by_id(engine, answers, answer, config.clock)
+    try:
+        told = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, one in given.items()}
+        _post(config, store, thread, f"answers:{config.ids()}", "answers", {"answers": told})
+    except NotStorable as error:
+        raise not_storable(engine, error, "An answer holds a value") from error
+
+
+def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None, *, abandon: bool) -> None:
+    """Leave an input for the thread of *head*: for after its run, or instead of it.
+
+    Raises:
+        InputError: It does not fit as an update of the state, or cannot be stored.
+    """
+    store = the_store(config)
+    postable(store)
+    engine = _engine(config, head.thread)
+    update = entered(config, engine, checked_update(engine, given, what="The input of a thread"), whole=False)
+    if labels is not None:
+        with_more(Labels(head.title, head.tags), labels)  # checks that it may have so many
+    told: dict[str, Any] = {"input": dict(update), "abandon": abandon}
+    if labels is not None:
+        told |= {"title": labels.title, "tags": sorted(labels.tags)}
+    try:
+        _post(config, store, head.thread, f"input:{config.ids()}", "input", told)
+    except NotStorable as error:
+        raise not_storable(engine, error, "The input holds a value") from error
+
+
+def labels_of(told: Mapping[str, Any]) -> Labels | None:
+    """Return the labels of a letter with an input; None if it has none."""
+    return Labels(told["title"], frozenset(told["tags"])) if "tags" in told else None
+
+
+def _engine(config: RunConfig, thread: str) -> Engine:
+    """Return an engine that checks and redacts values as a run on *thread* does."""
+    engine = Engine(config.plan, config.limits, thread=thread)
+    engine.listen(config.plan.codec)
+    if config.redactor is not None:
+        engine.redact_with(config.redactor)
+    return engine
+
+
+def _post(config: RunConfig, store: Store, thread: str, id: str, what: What, told: dict[str, Any]) -> bool:
+    return postable(store).post(thread, id, written(store, config.plan.codec, what, told))

@@ -1,0 +1,158 @@
+"""Taking the mail of a thread that nobody drives (R22): it is cancelled, answered, or begins its next run.
+
+Each step claims the thread, writes what the mail did and deletes it in one commit, and releases the thread again. If it
+can go on then, it has the status "running", as a thread that was started and left: who takes mail drives it next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from graphrt import events
+from graphrt._engine import emit_events
+from graphrt._engine.emit_events import Logged
+from graphrt._engine.engine import Engine
+from graphrt._engine.mail import Letter, deliver, drop, take_letters
+from graphrt._flows.run import Watch
+from graphrt._journal.commit_queue import CommitQueue
+from graphrt._journal.leases import give_back, take
+from graphrt._journal.letters import read
+from graphrt._runs import open_run
+from graphrt._runs.active_run import CANCELLED
+from graphrt._runs.forking import journal_of
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.mail import labels_of
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors import GraphrtError, InputError
+from graphrt.errors._codes.threads import NOT_DUE
+from graphrt.stores.mail import postable, posts
+from graphrt.stores.protocol import Claim, Status, Store
+
+Work: TypeAlias = Callable[[Engine, Sequence[Letter], Status], list[int]]
+"""Notes what letters do, and returns the places of those that are taken."""
+_PASSING = frozenset({"not-due", "wrong-verb", "unknown-thread", "incompatible-graph"})
+"""Codes of errors of a new run that do not mean that its input is at fault."""
+
+
+def take_mail(config: RunConfig, thread: str) -> bool:
+    """Take the mail of *thread* as far as its status allows, and return whether any was taken.
+
+    Raises:
+        ConflictError: Another process has the thread, and takes its mail.
+        InputError, StoreError: As `Runtime.retry`.
+    """
+    store = the_store(config)
+    if not posts(store):
+        return False
+    took = False
+    while letters := _waiting(config, store, thread):
+        status = store.head(thread).status
+        given = next((one for one in letters if one.what == "input"), None)
+        begins = given is not None and (status == "completed" or given.told["abandon"])
+        # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
+        if not _take(config, store, thread):
+            if given is None or not begins or not _begin(config, store, thread, given):
+                break
+            return True
+        took = True
+    return took
+
+
+def _waiting(config: RunConfig, store: Store, thread: str) -> list[Letter]:
+    return [read(config.plan.codec, letter) for letter in postable(store).mail(thread)]
+
+
+def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool:
+    """Begin a run with the input of *letter*, and leave the thread due; return False if it was taken meanwhile."""
+
+    def admit(claim: Claim) -> None:
+        # Under the claim: another worker may have begun this run, and even ended it.
+        if all(one.place != letter.place for one in postable(store).mail(thread)):
+            raise NOT_DUE(thread=thread, status=claim.head.status)
+
+    try:
+        opened = open_run.begin(
+            config,
+            letter.told["input"],
+            thread,
+            listen=False,
+            watch=Watch(),
+            abandon=letter.told["abandon"],
+            labels=labels_of(letter.told),
+            admit=admit,
+        )
+    except GraphrtError as error:
+        if error.code in _PASSING or not isinstance(error, InputError):
+            raise
+        return _refused(config, store, thread, letter, error)
+    try:
+        opened.hand_over(taken=(letter.place,))
+    except BaseException as error:
+        opened.broke(error)
+        raise
+    return True
+
+
+def _refused(config: RunConfig, store: Store, thread: str, letter: Letter, error: GraphrtError) -> bool:
+    """Drop the input of *letter*, which does not fit the thread as it is now."""
+
+    def dropped(engine: Engine, letters: Sequence[Letter], _status: Status) -> list[int]:
+        if all(one.place != letter.place for one in letters):
+            return []
+        drop(engine, letter, error.what)
+        return [letter.place]
+
+    return _edit(config, store, thread, dropped)
+
+
+def _take(config: RunConfig, store: Store, thread: str) -> bool:
+    """Take all letters but new inputs; return False if there are none."""
+
+    def taken(engine: Engine, letters: Sequence[Letter], status: Status) -> list[int]:
+        cancels = [letter for letter in letters if letter.what == "cancel"]
+        if cancels and status in ("running", "interrupted"):
+            places = take_letters(engine, (letter for letter in letters if letter.what == "signal"))
+            emit_events.note(engine, events.RunCancelled(reason=CANCELLED, folded=emit_events.folded(engine)))
+            return [*places, *(letter.place for letter in cancels)]
+        for letter in cancels:
+            drop(engine, letter, "the run had ended")
+        return [*(letter.place for letter in cancels), *take_letters(engine, letters)]
+
+    return _edit(config, store, thread, taken)
+
+
+def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
+    """Claim the thread, let *work* note what its mail does, and write that; return False if nothing was taken."""
+    claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
+    try:
+        letters = _waiting(config, store, thread)  # again, under the claim
+        status = claim.head.status
+        fold = folded(config, store.load(thread))
+        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
+        engine = fold.engine
+        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        open_run.adopted(engine, fold)
+        places = work(engine, letters, status)
+        if not places:
+            return False
+        if status == "interrupted" and not isinstance(engine.log and engine.log[-1][1], events.RunCancelled):
+            deliver(engine)
+        logged = emit_events.take(engine)
+        if status == "interrupted" and any(event.__class__ in _ANSWERS for _, event in logged):
+            logged = _resumed(config, thread, logged)
+        journal.write(logged, release=True, taken=places)
+    finally:
+        give_back(store, claim)
+    return True
+
+
+_ANSWERS = (events.SignalTaken, events.InterruptAnswered)
+
+
+def _resumed(config: RunConfig, thread: str, logged: Sequence[Logged]) -> list[Logged]:
+    """Return *logged* as a resumption that is left to others."""
+    at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
+    begun = events.RunResumed(verb="resume", thread=thread, user=config.user, redaction=config.redaction)
+    left = events.RunHandedOver(reason="mail was taken")
+    return [*logged[:at], ("", begun), *logged[at:], ("", left)]
