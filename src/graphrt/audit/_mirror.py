@@ -6,6 +6,7 @@ import json
 import os
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote
@@ -90,7 +91,10 @@ class Mirror:
         Raises:
             OSError: They could not be written. What was written of them is cut off again, if that is possible.
         """
-        before = os.fstat(self._file).st_size
+        found = os.fstat(self._file)
+        if not found.st_nlink:  # what is written to a file without a name is lost when it is closed
+            raise FileNotFoundError(ENOENT, "the file was removed or replaced", str(self.path))
+        before = found.st_size
         rest = memoryview(b"".join(lines))
         try:
             while rest:
