@@ -239,6 +239,10 @@ def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder:
     lines = call("audit", "show", "log.jsonl").result["lines"]
     assert [one["kind"] for one in lines][-2:] == ["record", "head"]
     assert lines[-2]["last"] == head["seq"]
+    call("audit", "export", "paused", "paused.jsonl", "--store", stored)
+    staged = [one for one in call("audit", "show", "paused.jsonl").result["lines"] if one["kind"] == "staged"]
+    assert len(staged) == 1
+    assert staged[0]["told"]
 
 
 def test_audit_verify_finds_a_changed_log(call, stored: str, folder: Path) -> None:
