@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -163,6 +164,17 @@ def test_log_has_every_entry(call, stored: str) -> None:
     ]  # fmt: skip
     some = call("log", "flow.py:letters", "paused", "--store", stored, "--event", "task-succeeded", "--limit", "1")
     assert [one["seq"] for one in some.result["entries"]] == [2]
+
+
+def test_the_way_on_can_be_typed_as_it_is_told(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = call("fork", "flow.py:letters", "paused", "--at", "1", "--to", "b", "--store", stored, "--text")
+    told = "go on with: graphrt retry flow.py:letters b --store runs.db"
+    assert told in forked.out
+    assert call(*shlex.split(told.partition("graphrt ")[2])).result["status"] == "interrupted"
+
+    monkeypatch.setenv("GRAPHRT_STORE", "runs.db")  # which the next command has too
+    forked = call("fork", "flow.py:letters", "paused", "--to", "c", "--text")
+    assert forked.out.endswith("go on with: graphrt resume flow.py:letters c\n")
 
 
 def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> None:

@@ -96,7 +96,7 @@ def test_a_question_that_is_left_stays_open(terminal, call) -> None:
     done = terminal("run", "flow.py:letters", "--store", "a.db", "--thread", "t", answers=[("do:", "\x04")])
 
     assert done.code == 4
-    assert "go on with: graphrt resume flow.py:letters t" in done.text
+    assert "go on with: graphrt resume flow.py:letters t --store a.db" in done.text
     assert call("show", "flow.py:letters", "t", "--store", "a.db").result["status"] == "interrupted"
 
 

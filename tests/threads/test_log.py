@@ -91,6 +91,19 @@ def test_life_of_a_thread_is_logged_at_info(caplog):
     assert told[11].startswith("thread forked from 't' at ")
 
 
+def test_an_erasure_is_logged_without_what_was_erased(caplog, tmp_path):
+    with caplog.at_level(logging.INFO, logger="graphrt"), runtime(Line(), f"sqlite:///{tmp_path}/runs.db") as one:
+        one.run({"notes": [f"{CANARY} input"]}, thread="t")
+        caplog.clear()
+        one.erase(CANARY, force=True, reason="asked for by mail")
+    (record,) = [record for record in caplog.records if record.name.startswith("graphrt")]
+
+    assert record.getMessage().startswith("values erased: ")
+    assert record.graphrt_thread == "t"
+    assert record.graphrt_values > 1
+    assert CANARY not in str(record.__dict__)
+
+
 def test_steps_are_logged_at_debug_only(caplog):
     records = lived(caplog, logging.DEBUG)
 

@@ -22,6 +22,7 @@ from graphrt._journal.value_lines import Place
 from graphrt._journal.verifying import PLAIN
 from graphrt._runs.entries import entries
 from graphrt._runs.erasure_report import ErasureReport, Left
+from graphrt._runs.listeners import of_edits
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
@@ -332,10 +333,10 @@ class _Erasing:
             self._left.append(Left(thread, "digest", why))
 
     def _show(self, thread: str, commit: Commit) -> None:
-        """Show the entry of the erasure to the sinks."""
-        seq = commit.records[0].seq
-        for entry in entries(self._config, thread, after=seq - 1) if self._config.sinks else ():
-            for sink in self._config.sinks:
+        """Show the entry of the erasure to the sinks, and to the log."""
+        seq, sinks = commit.records[0].seq, of_edits(self._config)
+        for entry in entries(self._config, thread, after=seq - 1) if sinks else ():
+            for sink in sinks:
                 sink(entry)
 
     # ---------------------------------------------------------------------------------------------- files of logs

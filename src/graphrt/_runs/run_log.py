@@ -196,6 +196,10 @@ def _committed(event: events.SuperstepCommitted) -> Told:
     return f"superstep {event.superstep} committed", {"superstep": event.superstep}
 
 
+def _erased(event: events.ValuesErased) -> Told:
+    return f"values erased: {event.lines}", {"values": event.lines, "records": event.records}
+
+
 def _plain(text: str) -> Callable[[Any], Told]:
     return lambda event: (text, _of_task(event) if hasattr(event, "task") else {})
 
@@ -225,6 +229,8 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.ThreadMigrated: (_INFO, _plain("thread migrated to a changed graph")),
     events.ThreadUpdated: (_INFO, _updated),
     events.HistoryPruned: (_INFO, _plain("history pruned")),
+    events.ValuesErased: (_INFO, _erased),
+    events.AnswerDiscarded: (_INFO, _plain("an answer was not used")),
     events.TaskSucceeded: (_DEBUG, lambda event: (f"node {event.node!r} finished", _of_task(event))),
     events.SuperstepCommitted: (_DEBUG, _committed),
     events.ModelReplied: (_DEBUG, _used),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -94,7 +95,7 @@ def _similar_named(store: Store | None) -> Generator[None]:
     try:
         yield
     except InputError as error:
-        wanted: Any = getattr(error, "thread", None)
+        wanted: str | None = getattr(error, "thread", None)
         if store is None or error.code != UNKNOWN_THREAD.code or not wanted:
             raise
         begins = [head.thread for head in store.heads(prefix=wanted, limit=MOST_SIMILAR)]
@@ -206,6 +207,19 @@ def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
             guess = get_close_matches(name, known, 1)
             raise UNKNOWN_AMOUNT(option=option, name=name, names=known, fix=f"Write {guess[0]}." if guess else "Name one of these.")  # fmt: skip
     return kind(**values)
+
+
+def way_on(verb: str, target: str, thread: str) -> str:
+    """Return the command line that continues *thread*, with what the present one was told of stores and nodes."""
+    words = ["graphrt", verb, target, thread]
+    for name, value in click.get_current_context().params.items():
+        if name in _OF_NODES and value and _on_the_line(name):
+            # A URL with a user may have a password, which must not get into the log of a build.
+            words += [f"--{name.replace('_', '-')}", "URL" if "@" in value else value]
+    return shlex.join(words)
+
+
+_OF_NODES: Final = ("store", "deps", "harness", "models", "audit_key")
 
 
 def _on_the_line(name: str) -> bool:

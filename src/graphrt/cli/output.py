@@ -146,7 +146,7 @@ class Output:
 
 
 def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it is written until the process ends
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def document(command: str, answer: Answer) -> dict[str, Any]:

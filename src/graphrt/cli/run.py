@@ -14,7 +14,7 @@ from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
 from graphrt.cli.documents import parsed, read_json
 from graphrt.cli.forms import Form, NoAnswer
-from graphrt.cli.opening import TARGET, THREAD, opened_runtime, runtime_options
+from graphrt.cli.opening import TARGET, THREAD, opened_runtime, runtime_options, way_on
 from graphrt.cli.output import Answer, Output
 from graphrt.console import MODES, RunProgress, draw, views, watched
 from graphrt.console.live import LiveView
@@ -259,5 +259,5 @@ class _Drive:
             return []
         return [
             [],
-            *views.paragraph(f"go on with: graphrt {verb} {self._target} {self._thread}", width, style="accent"),
+            *views.paragraph(f"go on with: {way_on(verb, self._target, self._thread)}", width, style="accent"),
         ]

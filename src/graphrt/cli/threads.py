@@ -10,7 +10,7 @@ import click
 
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, views
 from graphrt.errors._codes.command_line import UNKNOWN_EVENT
@@ -150,7 +150,16 @@ def fork(target: str, thread: str, store: str | None, at: int | None, to: str | 
         made = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
         found = runtime.state(made)
         data = {"thread": made, "source": thread, "status": found.status, "next": list(found.next)}
-    return Answer(data=data, lines=lambda width: views.snapshot(found, width))
+    # A fork of a superstep that was under way is due, and nobody drives it.
+    verb = {"running": "retry", "interrupted": "resume"}.get(found.status)
+    then = f"go on with: {way_on(verb, target, made)}" if verb is not None else ""
+    return Answer(
+        data=data,
+        lines=lambda width: [
+            *views.snapshot(found, width),
+            *([[], *views.paragraph(then, width, style="accent")] if then else []),
+        ],
+    )
 
 
 @click.command("cancel", cls=Command)
