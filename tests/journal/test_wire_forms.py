@@ -64,6 +64,9 @@ GIVEN_OUT = {
     33: "task question of amounts",
     34: "by reason records lines",
     36: "title tags user",
+    37: "id name value user",
+    38: "id interrupt",
+    39: "id what reason",
 }
 """Fields by code, as they were when versions 1 and 2 (from 28 on) were given out: more may follow, none may change."""
 

@@ -1,4 +1,4 @@
-"""Runtimes that share a store, as those of several processes do."""
+"""Runtimes and worker processes that share a store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores import postgres_support
 
 from graphrt import Runtime
 from graphrt.graph import CompiledGraph
 from graphrt.stores import MemoryStore
 
 from .mail_support import Open
+from .process_support import Workers
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -27,3 +29,16 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             return stack.enter_context(Runtime(graph, store=store, **options))
 
         yield opened
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
+def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
+    if request.param == "sqlite":
+        made = Workers(f"sqlite:///{tmp_path}/runs.db")
+        yield made
+        made.end()
+        return
+    for url in postgres_support.fresh(request.config):
+        made = Workers(url)
+        yield made
+        made.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from graphrt import END, Context, GraphBuilder, Limits, Send
+from graphrt import END, START, Context, GraphBuilder, Limits, Send
 from graphrt.graph import CompiledGraph
 from graphrt.reducers import add, append
 
@@ -94,4 +95,42 @@ def asking() -> CompiledGraph[State, Any]:
 
     g.set_entry(ask)
     g.set_finish(ask)
+    return g.compile()
+
+
+def receiving() -> CompiledGraph[State, Any]:
+    """Receive signals with numbers one after another, until `most`."""
+    g = GraphBuilder(State, name="receiving")
+
+    @g.node
+    def take(state: State, ctx: Context) -> dict[str, Any]:
+        number = ctx.receive("number")
+        time.sleep(state.pause_s)
+        return {"n": state.n + 1, "log": [number]}
+
+    g.set_entry(take)
+    g.add_conditional_edges(take, lambda state: state.n < state.most, {True: take, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
+def slow() -> CompiledGraph[State, Any]:
+    """Work for a long time on two tasks side by side, and stop at once when cancelled."""
+    g = GraphBuilder(State, name="slow")
+
+    @g.node
+    async def waits(state: State) -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {"n": 1}
+
+    @g.node
+    def looks(state: State, ctx: Context) -> dict[str, Any]:
+        note(state.folder, "began")
+        until = time.monotonic() + 60
+        while not ctx.cancelled and time.monotonic() < until:
+            time.sleep(0.002)
+        return {}
+
+    for node in (waits, looks):
+        g.add_edge(START, node)
+        g.add_edge(node, END)
     return g.compile()

@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.stores import postgres_support
 
 from graphrt import Runtime
 from graphrt.errors import RunFailedError
 from graphrt.stores import open_store
 
 from .graphs import asking, deadly, fan, loop
-
-ROOT = Path(__file__).parents[2]
-
-
-class Workers:
-    """Worker processes of one store."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.processes: list[subprocess.Popen[str]] = []
-
-    def add(self, lease_s: float = 5.0) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.workers.process", self.url, str(lease_s)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line == "working\n", line + process.stdout.read()
-        self.processes.append(process)
-        return process
-
-    def end(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
-def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
-    if request.param == "sqlite":
-        made = Workers(f"sqlite:///{tmp_path}/runs.db")
-        yield made
-        made.end()
-        return
-    for url in postgres_support.fresh(request.config):
-        made = Workers(url)
-        yield made
-        made.end()
+from .process_support import Workers
 
 
 def test_kills_lose_nothing_and_repeat_no_effect(workers: Workers, tmp_path: Path) -> None:
