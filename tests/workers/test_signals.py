@@ -29,6 +29,7 @@ def test_signals_are_taken_once_each_in_order(open_: Open) -> None:
     assert (result.status, result.state.got) == ("completed", [{"n": 1}, (2, "a", None)])
     assert kinds(runtime, "t").count("SignalTaken") == 4
     assert runtime.replay("t").values.got == result.state.got
+    assert runtime.reexecute("t").same
     assert runtime.due() == ()
     again = runtime.run({}, thread="t")  # what was left over waits for the next run
     assert again.state.got[-1] == 4

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._runs import run_to_end, state_edits
+from graphrt._runs import mail, run_to_end, state_edits, taking_mail
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
@@ -135,7 +136,7 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
     if running and log:  # a fork or a migration in the middle of a run
         yield _Verb(0, lambda config: run_to_end.retry(config, thread))
     abandon = False
-    edited = -1
+    edited = sent = -1
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
@@ -149,6 +150,11 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
             answers = _answers(log, at, thread)
             yield _Verb(at, _resume(thread, answers) if event.verb == "resume" else _retry(thread))
             running = True
+        elif isinstance(event, events.SignalReceived) and not running and at > sent:
+            signals = [one.event for one in takewhile(_is_signal, log[at:])]
+            sent = at + len(signals)
+            yield _Verb(at, _signal(thread, signals))
+            running = sent < len(log) and isinstance(log[sent].event, events.RunResumed)
         elif isinstance(event, events.RunCancelled) and not running:
             yield _Verb(at, _cancel(thread))
         elif isinstance(event, events.ThreadUpdated) and at > edited:
@@ -195,6 +201,21 @@ def _resume(thread: str, answers: dict[str, Any]) -> Callable[[RunConfig], Any]:
 
 def _retry(thread: str) -> Callable[[RunConfig], Any]:
     return lambda config: run_to_end.retry(config, thread)
+
+
+def _is_signal(entry: Entry) -> bool:
+    return isinstance(entry.event, events.SignalReceived)
+
+
+def _signal(thread: str, signals: Sequence[Any]) -> Callable[[RunConfig], Any]:
+    def send(config: RunConfig) -> Any:
+        for event in signals:
+            mail.signal(config, thread, event.name, event.value, event.id)
+        taking_mail.take_mail(config, thread)
+        if the_store(config).head(thread).status == "running":  # a task took one
+            run_to_end.retry(config, thread)
+
+    return send
 
 
 def _cancel(thread: str) -> Callable[[RunConfig], Any]:
