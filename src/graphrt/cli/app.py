@@ -19,7 +19,7 @@ COMMANDS: Final = {
     "run": ("graphrt.cli.run:run", "Run a graph, and watch it."),
     "resume": ("graphrt.cli.run:resume", "Answer the open questions of a thread, and continue it."),
     "retry": ("graphrt.cli.run:retry", "Continue a thread that failed, was cancelled, or lost its process."),
-    "cancel": ("graphrt.cli.threads:cancel", "Cancel a paused thread."),
+    "cancel": ("graphrt.cli.threads:cancel", "Cancel a paused thread, or a run."),
     "start": ("graphrt.cli.working:start", "Begin a run, and leave it to a worker."),
     "worker": ("graphrt.cli.working:worker", "Drive the threads of a store that are due, until SIGTERM or Ctrl-C."),
     "threads": ("graphrt.cli.threads:threads", "List the threads of a store."),

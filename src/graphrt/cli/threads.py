@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final, get_args
@@ -13,12 +14,15 @@ from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, views
+from graphrt.errors import GraphrtError
 from graphrt.errors._codes.command_line import UNKNOWN_EVENT
 from graphrt.events import Event, event_kind
 from graphrt.stores import Status
 
 EVENT_KINDS: Final = [event_kind(kind.__new__(kind)) for kind in get_args(Event)]
 """What `--event` may name."""
+_ASKED_S: Final = 5.0
+"""Seconds that `cancel` waits for the run of another process to end."""
 
 
 @click.command("threads", cls=Command)
@@ -168,11 +172,14 @@ def fork(target: str, thread: str, store: str | None, at: int | None, to: str | 
 @STORE
 @click.pass_obj
 def cancel(output: Output, target: str, thread: str, store: str | None) -> Answer:
-    """Cancel a paused thread. Exit code 1 if there is nothing to cancel, or another process drives it."""
+    """Cancel a paused thread, or the run of another process. Exit code 1 if there is nothing to cancel."""
     with opened_runtime(target, store) as runtime:
         done = runtime.cancel(thread)
+        if done:
+            with suppress(GraphrtError):  # its driver may take longer, or the run ended otherwise: the status says so
+                runtime.wait(thread, timeout_s=_ASKED_S)
         found = runtime.state(thread)
         data = {"thread": thread, "cancelled": done, "status": found.status}
     if not done:
-        output.note((f"{thread} was not cancelled: there is nothing to cancel, or another process drives it.", "warn"))
+        output.note((f"{thread} was not cancelled: there is nothing to cancel.", "warn"))
     return Answer(data=data, lines=lambda width: views.snapshot(found, width), code=exits.OK if done else exits.FAILED)

@@ -81,8 +81,11 @@ def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
     lines: list[Line] = []
     for one in interrupts:
         stale = "  stale: the state was edited since" if one.stale else ""
-        lines += [[], [(fit(f"? {one.node} asks ({one.kind}){stale}", width).rstrip(), "warn")]]
+        asks = f"waits for the signal {one.payload!r}" if one.kind == "signal" else f"asks ({one.kind})"
+        lines += [[], [(fit(f"? {one.node} {asks}{stale}", width).rstrip(), "warn")]]
         lines += paragraph(one.id, width, style="faint")
+        if one.kind == "signal":
+            continue
         shown = fields_of(one.payload)
         rows = {"": one.payload} if shown is None else shown
         for name, value in rows.items():
