@@ -7,7 +7,8 @@ They stand on the public face alone: `Runtime.threads` finds what is due, `Runti
 from __future__ import annotations
 
 from graphrt.workers._health import WorkerHealth
+from graphrt.workers._host import Host
 from graphrt.workers._retention import Retention
 from graphrt.workers._worker import Worker
 
-__all__ = ["Retention", "Worker", "WorkerHealth"]
+__all__ = ["Host", "Retention", "Worker", "WorkerHealth"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +12,14 @@ from typing import Any, Final, NamedTuple, final
 
 import typing_extensions as te
 
-from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_runtimes
+from graphrt.workers._delivery import deliver
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._retention import Retention, Sweeper
+from graphrt.workers._serving import serve
 
 _PAGE: Final = 500
 """Threads that are listed at once."""
@@ -28,8 +29,6 @@ _SOON_S: Final = 1.0
 """Seconds until a thread is tried again whose mail can change nothing yet."""
 _LONGEST_PAUSE_S: Final = 30.0
 """Longest pause between two looks at a store that fails."""
-_RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "unknown-thread"})
-"""Codes that mean: another worker, or a caller, was faster. Nothing is wrong with the thread."""
 
 log: Final = logging.getLogger("graphrt.workers")
 
@@ -132,29 +131,7 @@ class Worker:
         Args:
             grace_s: As for `stop`.
         """
-        asked = threading.Event()
-        hurried: list[int] = []
-
-        def ask(number: int, _frame: object) -> None:
-            hurried.append(number)
-            asked.set()
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            self.start()
-            # `wait` without a limit would not let the handler run on Windows.
-            while not asked.wait(1.0):
-                if self._state == "stopped":
-                    return
-            stopping = threading.Thread(target=self.stop, kwargs={"grace_s": grace_s})
-            stopping.start()
-            while stopping.is_alive():
-                stopping.join(0.1)
-                if len(hurried) > 1:
-                    self.stop(grace_s=0.0)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        serve(self, grace_s, lambda: self._state == "stopped")
 
     def stop(self, *, grace_s: float = 10.0) -> int:
         """Take no more threads, hand over those that are driven, and return how many these were.
@@ -183,6 +160,11 @@ class Worker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         return number
+
+    def drive(self, thread: str) -> None:  # noqa: ARG002 - a worker drives what is due, and is told of it by the store
+        """Look at the store now, and not only after `poll_s`: a process that starts a thread may say so."""
+        with self._lock:
+            self._lock.notify_all()
 
     def __enter__(self) -> te.Self:
         return self.start()
@@ -303,39 +285,35 @@ class Worker:
         """Drive one thread to the end of its run; never raises."""
         thread = info.thread
         try:
-            if self._state == "working":
-                runtime.drive(thread, max_tries=self._max_tries)
-                self._count("_ended")
-                self._refused.pop(thread, None)
-        except ConflictError:
-            pass
-        except InputError as error:
-            if error.code not in _RIGHT_NOW:
-                self._refuse(info, error)
-            elif error.code == "not-due":  # perhaps its mail is an input that waits for an answer
-                self._refused[info.thread] = info.seq, time.monotonic() + _SOON_S
-        except StoreError as error:
-            self._trouble = error.what
-            self._say(f"{thread} {error.code}", logging.WARNING, "Thread %s was left: %s", thread, error.what)
-        except GraphrtError as error:  # the journal and its sinks tell of it
-            self._count("_parked" if error.code == "parked" else "_failed")
-        except Exception:  # the graph's own, or a fault of ours: the thread is tried again later
-            self._refuse(info, None)
-            log.exception("Thread %s ended with an error that no run should raise", thread)
+            if self._state != "working":
+                return
+            told = deliver(runtime, thread, self._max_tries)
+            match told.outcome:
+                case "ended":
+                    self._count("_ended")
+                    self._refused.pop(thread, None)
+                case "parked" | "failed":  # the journal and its sinks tell of it
+                    self._count(f"_{told.outcome}")
+                case "refused":
+                    self._refuse(info)
+                    self._say(
+                        f"{thread} {told.code}", logging.WARNING, "Thread %s is left to others: %s", thread, told.what
+                    )
+                case "unreachable":
+                    self._trouble = told.what
+                    self._say(f"{thread} {told.code}", logging.WARNING, "Thread %s was left: %s", thread, told.what)
+                case "broken":  # the thread is tried again later
+                    self._refuse(info)
+                    log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
+                case "left":
+                    if told.code == "not-due":  # perhaps its mail is an input that waits for an answer
+                        self._refused[thread] = info.seq, time.monotonic() + _SOON_S
         finally:
             self._end(thread)
 
-    def _refuse(self, info: ThreadInfo, error: GraphrtError | None) -> None:
-        """Leave a thread to others for a while, and say so once."""
+    def _refuse(self, info: ThreadInfo) -> None:
+        """Leave a thread to others for a while."""
         self._refused[info.thread] = info.seq, time.monotonic() + _LOOK_AGAIN_S
-        if error is not None:
-            self._say(
-                f"{info.thread} {error.code}",
-                logging.WARNING,
-                "Thread %s is left to others: %s",
-                info.thread,
-                error.what,
-            )
 
     def _look_around(self) -> None:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""

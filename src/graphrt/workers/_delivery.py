@@ -1,0 +1,61 @@
+"""What becomes of one message "drive this thread": every host delivers through here, and none of them raises.
+
+A message may come twice, late, or for a thread that nobody should drive any more. The claim and `Runtime.drive` decide
+that; this module only says in one word what they decided.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NamedTuple
+
+from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.runtime import Runtime
+from graphrt.stores import Store
+
+RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "unknown-thread"})
+"""Codes that mean: another host, or a caller, was faster. Nothing is wrong with the thread."""
+
+
+class Delivery(NamedTuple):
+    """The outcome of a message."""
+
+    outcome: Literal["ended", "failed", "parked", "left", "refused", "unreachable", "broken"]
+    """`ended`: driven until it completed, paused, was cancelled or handed over. `failed`: the run failed. `parked`: its
+    runs died too often. `left`: nothing to do. `refused`: this process cannot drive it, for instance because another
+    version of the graph began it. `unreachable`: the store failed. `broken`: an error that no run should raise."""
+    error: Exception | None = None
+    """The error that decided it, if there was one."""
+
+    @property
+    def code(self) -> str:
+        """The code of graphrt's error, or an empty string."""
+        return self.error.code if isinstance(self.error, GraphrtError) else ""
+
+    @property
+    def what(self) -> str:
+        """What happened, in one sentence; an empty string for `ended`."""
+        return self.error.what if isinstance(self.error, GraphrtError) else str(self.error or "")
+
+
+def deliver(runtime: Runtime[Any], thread: str, max_tries: int | None) -> Delivery:
+    """Drive a thread if it is due, and return what became of it. Never raises an `Exception`."""
+    try:
+        if _store_of(runtime).head(thread).owned:
+            return Delivery("left")  # a claim would be refused, after waiting whether the owner has just died
+        runtime.drive(thread, max_tries=max_tries)
+    except ConflictError as error:
+        return Delivery("left", error)
+    except InputError as error:
+        return Delivery("left" if error.code in RIGHT_NOW else "refused", error)
+    except StoreError as error:
+        return Delivery("unreachable", error)
+    except GraphrtError as error:
+        return Delivery("parked" if error.code == "parked" else "failed", error)
+    except Exception as error:  # noqa: BLE001 - the graph's own, or a fault of ours: the host has to go on
+        return Delivery("broken", error)
+    return Delivery("ended")
+
+
+def _store_of(runtime: Runtime[Any]) -> Store:
+    assert runtime.store is not None  # noqa: S101 - checked by the host
+    return runtime.store
