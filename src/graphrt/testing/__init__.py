@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         explore_routes,
         explore_schedules,
     )
+    from graphrt.testing.faulty_host import FaultyHost
     from graphrt.testing.flaky_store import Fault, FlakyStore
     from graphrt.testing.golden import golden_divergence, golden_trace
     from graphrt.testing.nodes import ScriptedNode, failing, fan_out, interrupting, noop, scripted, slow
@@ -36,6 +37,7 @@ __all__ = [
     "Exploration",
     "FakeChatServer",
     "Fault",
+    "FaultyHost",
     "Finding",
     "FlakyStore",
     "RecordedRun",
@@ -75,6 +77,7 @@ _HOMES: Final[dict[str, str]] = {
     **dict[str, str].fromkeys(("RouteExploration", "explore_routes"), "graphrt.testing.exploring"),
     **dict[str, str].fromkeys(("explore_crashes", "explore_forks", "explore_schedules"), "graphrt.testing.exploring"),
     "FakeChatServer": "graphrt.testing.chat_server",
+    "FaultyHost": "graphrt.testing.faulty_host",
     **dict[str, str].fromkeys(("Fault", "FlakyStore"), "graphrt.testing.flaky_store"),
     **dict[str, str].fromkeys(("golden_divergence", "golden_trace"), "graphrt.testing.golden"),
     **dict[str, str].fromkeys(

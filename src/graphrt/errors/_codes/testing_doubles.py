@@ -95,3 +95,8 @@ NOT_A_STRATEGY = INVALID_ARGUMENT.variant(
     "check_reducer() got {option}={strategy!r}, which is not a Hypothesis strategy.",
     fix="Pass a strategy, for instance st.lists(st.integers()).",
 )
+BAD_SHARE = INVALID_ARGUMENT.variant(
+    "{option}={given!r} is not a share of the messages.",
+    known="0.0 disturbs none; a host that loses all of them can drive nothing",
+    fix="Pass a number from 0.0, for drop= below 1.0.",
+)

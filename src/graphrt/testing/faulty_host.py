@@ -1,0 +1,155 @@
+"""`FaultyHost`: a host in this process whose messages come twice, late, in another order, or not at all."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, final
+
+import typing_extensions as te
+
+from graphrt.errors import StoreError
+from graphrt.errors._codes.testing_doubles import BAD_SHARE
+from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
+from graphrt.runtime import Runtime
+from graphrt.workers._delivery import deliver
+from graphrt.workers._worker import _checked, _number, _running
+
+log: Final = logging.getLogger("graphrt.testing.faulty_host")
+
+
+@final
+class FaultyHost:
+    """Drives threads by messages that a test disturbs. Without faults it is the simplest host there is.
+
+    A message is `drive(thread)`. It is kept in memory until its time has come, and is then delivered on a worker thread.
+    Every *look_s* seconds the host asks the store for threads that are due, and sends them messages, with the same
+    faults: what was lost is sent again.
+
+    Args:
+        *runtimes: The runtimes to drive with, one for each graph, all with the same store.
+        seed: Decides which messages are disturbed.
+        drop: Share of the messages that are lost, 0.0 or more and below 1.0.
+        duplicate: Share of the messages that come twice, 0.0 to 1.0.
+        delay_s: Messages wait up to so many seconds, each its own time: later ones overtake earlier ones.
+        look_s: Seconds between two looks at the store.
+        concurrency: How many messages are delivered at once.
+        max_tries: As for `Worker`.
+
+    Raises:
+        InputError: An argument does not fit.
+    """
+
+    def __init__(
+        self,
+        *runtimes: Runtime[Any],
+        seed: int = 0,
+        drop: float = 0.0,
+        duplicate: float = 0.0,
+        delay_s: float = 0.0,
+        look_s: float = 0.1,
+        concurrency: int = 8,
+        max_tries: int = 5,
+    ) -> None:
+        self._runtimes: dict[str, Runtime[Any]] = _checked(runtimes)
+        for option, share, below in (("drop", drop, 1.0), ("duplicate", duplicate, 1.0 + 1e-9)):
+            if not 0.0 <= share < below:
+                raise BAD_SHARE(option=option, given=share)
+        self._chance = random.Random(seed)  # noqa: S311 - a test repeats it
+        self._drop, self._duplicate = drop, duplicate
+        self._delay_s = _number("delay_s", delay_s, whole=False)
+        self._look_s = _number("look_s", look_s, whole=False)
+        self._most = _number("concurrency", concurrency, whole=True)
+        self._max_tries = _number("max_tries", max_tries, whole=True)
+        self._lock = threading.Condition()
+        self._messages: list[tuple[float, int, str]] = []
+        """A heap of messages: when each is delivered, a number that keeps their order, and the thread."""
+        self._numbers = itertools.count()
+        self._driving: list[str] = []
+        self._state = "new"
+        self._look_at = 0.0
+        self._loop = threading.Thread(target=self._work, name="graphrt-faulty-host", daemon=True)
+
+    def start(self) -> te.Self:
+        """Begin to deliver messages, in threads of its own, and return the host."""
+        with self._lock:
+            if self._state != "new":
+                raise WORKER_RUNS_ALREADY(state=self._state)
+            self._state = "working"
+        self._loop.start()
+        return self
+
+    def drive(self, thread: str) -> None:
+        """Send a message, which may be lost, delayed or doubled."""
+        with self._lock:
+            if self._state != "working" or self._chance.random() < self._drop:
+                return
+            for _ in range(1 + (self._chance.random() < self._duplicate)):
+                at = time.monotonic() + self._chance.uniform(0.0, self._delay_s)
+                heapq.heappush(self._messages, (at, next(self._numbers), thread))
+            self._lock.notify_all()
+
+    def stop(self, *, grace_s: float = 10.0) -> int:
+        """Deliver nothing more, hand over the threads that are driven, and return how many these were."""
+        with self._lock:
+            begun, self._state = self._state == "working", "stopped"
+            number = len(self._driving)
+            self._lock.notify_all()
+        if begun:
+            for runtime in self._runtimes.values():
+                runtime.hand_over("the host stops", grace_s=grace_s)
+            self._loop.join()
+        return number
+
+    def __enter__(self) -> te.Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _work(self) -> None:
+        with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-faulty-drive") as pool:
+            while self._state == "working":
+                if time.monotonic() >= self._look_at:
+                    self._look()
+                with self._lock:
+                    while self._messages and self._messages[0][0] <= time.monotonic():
+                        pool.submit(self._deliver, heapq.heappop(self._messages)[2])
+                    until = min([self._look_at, *(message[0] for message in self._messages[:1])])
+                    if self._state == "working":
+                        self._lock.wait(max(0.0, until - time.monotonic()))
+
+    def _look(self) -> None:
+        """Send a message to each thread that is due."""
+        self._look_at = time.monotonic() + self._look_s
+        for name, runtime in self._runtimes.items():
+            try:
+                due = [info.thread for info in _running(runtime, name) if not info.owned]
+            except StoreError as error:  # the next look is a new attempt
+                log.warning("Cannot look for threads: %s", error.what)
+                continue
+            for thread in due:
+                if thread not in self._driving:
+                    self.drive(thread)
+
+    def _deliver(self, thread: str) -> None:
+        self._driving.append(thread)
+        try:
+            store = next(iter(self._runtimes.values())).store
+            assert store is not None  # noqa: S101 - checked by the constructor
+            runtime = self._runtimes.get(store.head(thread).graph)
+            if runtime is not None and self._state == "working":
+                told = deliver(runtime, thread, self._max_tries)
+                log.debug("Thread %s: %s", thread, told.outcome, exc_info=told.error)
+        except Exception as error:  # noqa: BLE001 - an unknown thread, a store that fails: the message is lost
+            log.debug("A message for thread %s was lost: %s", thread, error)
+        finally:
+            self._driving.remove(thread)

@@ -1,0 +1,78 @@
+"""Conformance suite for hosts: one clause for each rule of `graphrt.workers.Host`, to be checked on any host.
+
+With pytest:
+
+    @pytest.mark.parametrize("clause", host_conformance.CLAUSES, ids=str)
+    def test_my_host(clause, tmp_path):
+        clause(MyHost, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"))
+
+The first argument makes a host, not started yet, of the runtimes that it is called with; the second one opens the same
+storage each time. A clause has one host of the kind at a time: some engines allow one in a process. pytest is never
+imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from graphrt.stores.protocol import Store
+from graphrt.testing.conformance._world import BrokenClauseError
+from graphrt.testing.host_conformance import lives, messages
+from graphrt.testing.host_conformance._world import HostWorld, MakeHost
+
+__all__ = ["CLAUSES", "BrokenClauseError", "HostClause"]
+
+
+class HostClause:
+    """One rule of a host. A call raises `BrokenClauseError` if the host breaks it; errors of the host come out.
+
+    Args:
+        theme: Name of the module that defines the rule.
+        name: Name of the function that checks it.
+        run: The function. Its docstring is the rule.
+    """
+
+    def __init__(self, theme: str, name: str, run: Callable[[HostWorld], None]) -> None:
+        self.theme = theme
+        self.name = name
+        self.rule: str = (run.__doc__ or "").strip()
+        """The rule, in 1..2 sentences."""
+        self._run = run
+
+    def __call__(
+        self, make: MakeHost, open_store: Callable[[], Store], *, look_s: float = 0.5, patience_s: float = 20.0
+    ) -> None:
+        """Check the rule.
+
+        Args:
+            make: Makes a host of the runtimes that it is called with.
+            open_store: Opens the storage, each time it is called; empty at first.
+            look_s: Seconds within which the host looks at the store and delivers a message. A clause about what must
+                not happen waits twice as long.
+            patience_s: Seconds after which what has to happen has not happened.
+        """
+        world = HostWorld(make, open_store, look_s, patience_s)
+        try:
+            self._run(world)
+        finally:
+            world.close()
+
+    def __repr__(self) -> str:
+        return f"{self.theme}.{self.name}"
+
+
+def _of(module: ModuleType) -> list[HostClause]:
+    """Return the clauses of a module: the public functions that it defines itself, in order."""
+    theme = module.__name__.rpartition(".")[2]
+    found: list[tuple[str, Any]] = [
+        (name, value)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
+    ]
+    return [HostClause(theme, name, run) for name, run in found]
+
+
+CLAUSES: Final[tuple[HostClause, ...]] = (*_of(messages), *_of(lives))
+"""All clauses, in order."""

@@ -1,0 +1,170 @@
+"""What the clauses have in common: a host on a storage, graphs that count what they do, and waiting with a limit.
+
+No rule about hosts is checked here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel
+
+from graphrt import END, Context, GraphBuilder, Interrupt, Limits, Runtime
+from graphrt.events import RunResumed
+from graphrt.graph import CompiledGraph
+from graphrt.reducers import append
+from graphrt.stores.protocol import Store
+from graphrt.testing.conformance._world import BrokenClauseError
+from graphrt.workers import Host
+
+MakeHost: TypeAlias = Callable[..., Host]
+
+
+class Counting(BaseModel):
+    """The state of the graphs of the clauses."""
+
+    most: int = 3
+    n: int = 0
+    log: Annotated[list[int], append] = []
+
+
+class HostWorld:
+    """One storage, the hosts and runtimes on it, and what their nodes did. All are closed when the clause ends."""
+
+    def __init__(self, make: MakeHost, open_store: Callable[[], Store], look_s: float, patience_s: float) -> None:
+        self._make = make
+        self._open = open_store
+        self._look_s = look_s
+        self._patience_s = patience_s
+        self._hosts: list[Host] = []
+        self._runtimes: list[Runtime[Any]] = []
+        self._stores: list[Store] = []
+        self.done: Counter[tuple[str, int]] = Counter()
+        """How often each node activation ran: thread and number to how often."""
+        self.gate = threading.Event()
+        """The nodes of `loop` wait for it, if it was not set by the clause; it is set at first."""
+        self.gate.set()
+        self.entered = threading.Event()
+        """Set when a node of `loop` runs."""
+
+    # -- what clauses use ------------------------------------------------------------------------------------------
+
+    def store(self) -> Store:
+        """Open the storage once more."""
+        store = self._open()
+        self._stores.append(store)
+        return store
+
+    def runtime(self, graph: CompiledGraph[Any, Any], store: Store | None = None) -> Runtime[Any]:
+        """Make a runtime, by default on a store of its own."""
+        runtime = Runtime(graph, store=store or self.store())
+        self._runtimes.append(runtime)
+        return runtime
+
+    def host(self, *graphs: CompiledGraph[Any, Any], store: Store | None = None) -> Host:
+        """Start a host with a runtime for each graph, all with one store."""
+        shared = store or self.store()
+        host = self._make(*(self.runtime(graph, shared) for graph in graphs))
+        self._hosts.append(host)
+        host.start()
+        return host
+
+    def ends(self, runtime: Runtime[Any], thread: str, what: str, status: str = "completed") -> Any:
+        """Return the state of a thread, after the run that was left to the host has ended."""
+        found: list[Any] = []
+
+        def ended() -> bool:
+            # One look: a thread that has ended is shown as running while a late message claims it to see that.
+            found[:] = [runtime.state(thread)]
+            return found[0].status not in {"running", "new"}
+
+        self.eventually(ended, f"{what}: the run does not end")
+        if found[0].status != status:
+            raise BrokenClauseError(f"{what}: the thread is {found[0].status}, not {status}")
+        return found[0].values
+
+    def eventually(self, true: Callable[[], object], what: str) -> None:
+        """Wait until something is true."""
+        until = time.monotonic() + self._patience_s
+        while not true():
+            if time.monotonic() > until:
+                raise BrokenClauseError(what)
+            time.sleep(0.01)
+
+    def stays(self, value: Callable[[], object], what: str) -> None:
+        """Wait as long as the host takes to look twice, and check that a value has not changed."""
+        before = value()
+        until = time.monotonic() + 2 * self._look_s
+        while time.monotonic() < until:
+            if (now := value()) != before:
+                raise BrokenClauseError(f"{what}: {before!r} became {now!r}")
+            time.sleep(0.02)
+
+    def once_each(self, thread: str, most: int, what: str) -> None:
+        """Check that each activation of `loop` ran once."""
+        ran = {number: self.done[thread, number] for number in range(most)}
+        if set(ran.values()) != {1}:
+            raise BrokenClauseError(f"{what}: activations ran so often: {ran}")
+
+    def takings(self, runtime: Runtime[Any], thread: str) -> int:
+        """Return how often the thread was taken over."""
+        return sum(isinstance(entry.event, RunResumed) for entry in runtime.entries(thread))
+
+    def close(self) -> None:
+        """Let all nodes end, stop every host, and close what was opened."""
+        self.gate.set()
+        for host in self._hosts:
+            host.stop(grace_s=5.0)
+        for runtime in self._runtimes:
+            runtime.close()
+        for store in self._stores:
+            store.close()
+
+    # -- graphs ----------------------------------------------------------------------------------------------------
+
+    def loop(self, name: str = "loop") -> CompiledGraph[Any, Any]:
+        """Return a graph that counts to `most`, waits for the gate in each step, and notes what it did."""
+        g = GraphBuilder(Counting, name=name)
+
+        def count(state: Counting, ctx: Context) -> dict[str, Any]:
+            self.entered.set()
+            self.gate.wait()
+            self.done[str(ctx.thread), state.n] += 1
+            return {"n": state.n + 1, "log": [state.n]}
+
+        g.add_node("count", count)
+        g.set_entry("count")
+        g.add_conditional_edges("count", lambda state: state.n < state.most, {True: "count", False: END})
+        return g.compile(limits=Limits(max_visits=None))
+
+    def failing(self) -> CompiledGraph[Any, Any]:
+        """Return a graph whose only node raises, and notes that."""
+        g = GraphBuilder(Counting, name="failing")
+
+        def fail(state: Counting, ctx: Context) -> dict[str, Any]:
+            self.done[str(ctx.thread), state.n] += 1
+            raise ValueError("planned")
+
+        g.add_node("fail", fail)
+        g.set_entry("fail")
+        g.set_finish("fail")
+        return g.compile()
+
+    def asking(self) -> CompiledGraph[Any, Any]:
+        """Return a graph that asks for a number."""
+        g = GraphBuilder(Counting, name="asking")
+
+        def ask(state: Counting, ctx: Context) -> Any:
+            if ctx.answer is None:
+                self.done[str(ctx.thread), state.n] += 1
+                return Interrupt("how many?")
+            return {"n": ctx.answer}
+
+        g.add_node("ask", ask)
+        g.set_entry("ask")
+        g.set_finish("ask")
+        return g.compile()

@@ -1,0 +1,57 @@
+"""Every kind of host keeps every clause; hosts that are wrong on purpose do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores import postgres_support
+
+from graphrt.stores import open_store
+from graphrt.testing import FaultyHost
+from graphrt.testing.host_conformance import CLAUSES, BrokenClauseError, HostClause
+from graphrt.workers import Host, Worker
+
+from . import planted
+
+pytestmark = pytest.mark.slow
+
+
+def in_process(*runtimes: Any) -> Host:
+    return FaultyHost(*runtimes)
+
+
+def disturbed(*runtimes: Any) -> Host:
+    return FaultyHost(*runtimes, seed=16, drop=0.4, duplicate=0.5, delay_s=0.1)
+
+
+def worker(*runtimes: Any) -> Host:
+    return Worker(*runtimes, poll_s=0.02)
+
+
+@pytest.mark.parametrize("make", [in_process, disturbed, worker])
+@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+def test_hosts_of_this_process_keep_the_clause(clause: HostClause, make: Callable[..., Host], tmp_path: Path) -> None:
+    clause(make, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"))
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield from postgres_support.fresh(request.config)
+
+
+@pytest.mark.needs("psycopg")
+@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+def test_workers_on_postgresql_keep_the_clause(clause: HostClause, url: str) -> None:
+    clause(worker, lambda: open_store(url))
+
+
+@pytest.mark.parametrize("wrong", planted.HOSTS, ids=lambda wrong: wrong.__name__)
+def test_a_wrong_host_breaks_the_clause_that_is_about_it(wrong: type[planted.Planted], tmp_path: Path) -> None:
+    (clause,) = [clause for clause in CLAUSES if clause.name == wrong.breaks]
+    clause(planted.Planted, lambda: open_store(f"sqlite:///{tmp_path}/right.db"))
+
+    with pytest.raises(BrokenClauseError):
+        clause(wrong, lambda: open_store(f"sqlite:///{tmp_path}/wrong.db"), patience_s=3.0)
