@@ -129,6 +129,7 @@ def test_the_wings_notice_an_import_of_a_private_room(house: Path) -> None:
         plant(house, "graphrt.compat.lar._state", f"import {name}")
         plant(house, "graphrt.otel._names", f"import {name}")
         plant(house, "graphrt.workers._health", f"import {name}")
+        plant(house, "graphrt.backends._liveness", f"import {name}")
 
     code, text = lint(house)
 
@@ -136,7 +137,7 @@ def test_the_wings_notice_an_import_of_a_private_room(house: Path) -> None:
     assert code == 1
     missed = [
         f"{wing}: {name}"
-        for wing in ("graphrt.nodes", "graphrt.otel", "graphrt.workers", "graphrt.compat")
+        for wing in ("graphrt.nodes", "graphrt.otel", "graphrt.workers", "graphrt.backends", "graphrt.compat")
         for name in WINGS["forbidden_modules"]
         if f"{wing} is not allowed to import {name}" not in text
     ]

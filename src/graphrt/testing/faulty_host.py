@@ -18,8 +18,9 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.testing_doubles import BAD_SHARE
 from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
 from graphrt.runtime import Runtime
+from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
-from graphrt.workers._worker import _checked, _number, _running
+from graphrt.workers._due import due_threads
 
 log: Final = logging.getLogger("graphrt.testing.faulty_host")
 
@@ -57,16 +58,16 @@ class FaultyHost:
         concurrency: int = 8,
         max_tries: int = 5,
     ) -> None:
-        self._runtimes: dict[str, Runtime[Any]] = _checked(runtimes)
+        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
         for option, share, below in (("drop", drop, 1.0), ("duplicate", duplicate, 1.0 + 1e-9)):
             if not 0.0 <= share < below:
                 raise BAD_SHARE(option=option, given=share)
         self._chance = random.Random(seed)  # noqa: S311 - a test repeats it
         self._drop, self._duplicate = drop, duplicate
-        self._delay_s = _number("delay_s", delay_s, whole=False)
-        self._look_s = _number("look_s", look_s, whole=False)
-        self._most = _number("concurrency", concurrency, whole=True)
-        self._max_tries = _number("max_tries", max_tries, whole=True)
+        self._delay_s = checked_number("delay_s", delay_s, whole=False)
+        self._look_s = checked_number("look_s", look_s, whole=False)
+        self._most = checked_number("concurrency", concurrency, whole=True)
+        self._max_tries = checked_number("max_tries", max_tries, whole=True)
         self._lock = threading.Condition()
         self._messages: list[tuple[float, int, str]] = []
         """A heap of messages: when each is delivered, a number that keeps their order, and the thread."""
@@ -132,13 +133,12 @@ class FaultyHost:
         self._look_at = time.monotonic() + self._look_s
         for name, runtime in self._runtimes.items():
             try:
-                due = [info.thread for info in _running(runtime, name) if not info.owned]
+                due = due_threads(runtime, name, lambda info: info.thread not in self._driving)
             except StoreError as error:  # the next look is a new attempt
                 log.warning("Cannot look for threads: %s", error.what)
                 continue
-            for thread in due:
-                if thread not in self._driving:
-                    self.drive(thread)
+            for info in due:
+                self.drive(info.thread)
 
     def _deliver(self, thread: str) -> None:
         self._driving.append(thread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, NamedTuple, final
@@ -17,12 +17,11 @@ from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_AL
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
+from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._retention import Retention, Sweeper
 from graphrt.workers._serving import serve
 
-_PAGE: Final = 500
-"""Threads that are listed at once."""
 _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
 _SOON_S: Final = 1.0
@@ -270,7 +269,7 @@ class Worker:
         lines: list[list[_Due]] = []
         for name in names[self._turn :] + names[: self._turn]:
             runtime = self._runtimes[name]
-            found = _listed(runtime, name, lambda info: self._may_try(info, now))
+            found = due_threads(runtime, name, lambda info: self._may_try(info, now))
             found.sort(key=lambda info: info.updated_at)
             lines.append([_Due(info, runtime) for info in found])
         return [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
@@ -319,7 +318,7 @@ class Worker:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
         self._look_around_at = time.monotonic() + _LOOK_AGAIN_S
         runtime = next(iter(self._runtimes.values()))
-        found = {info.graph for info in _listed(runtime, None, lambda info: info.graph not in self._runtimes)}
+        found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))
         for name in self._unknown:
             self._say(
@@ -343,15 +342,3 @@ class Worker:
         if key not in self._told:
             self._told.add(key)
             log.log(level, text, *args)
-
-
-def _listed(runtime: Runtime[Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
-    """Return threads that are due and that *fits* lets pass, of one graph or of all: a page of them, oldest first."""
-    found: list[ThreadInfo] = []
-    after: str | None = None
-    while True:
-        page = runtime.due(graph=graph, after=after, limit=_PAGE)
-        found += filter(fits, page)
-        if len(page) < _PAGE or len(found) >= _PAGE:
-            return found
-        after = page[-1].thread

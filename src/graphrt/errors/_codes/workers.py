@@ -51,3 +51,15 @@ WORKER_RUNS_ALREADY = ErrorCode(
     "This worker is {state}: it begins once.",
     fix="Make another Worker with the same runtimes.",
 )
+UNKNOWN_GRAPH_OF_THREAD = UNKNOWN_GRAPH_OF_LIMIT.variant(
+    "Thread {thread!r} is of graph {name!r}, and no runtime of the host has a graph of this name.",
+    known="{graphs:names}",
+    fix="Pass a Runtime of this graph to the host, or ask another host.",
+)
+BAD_DBOS_URL = ErrorCode(
+    "bad-dbos-url",
+    InputError,
+    "system_database_url={given!r} is not the URL of a PostgreSQL database.",
+    known="DBOS keeps its queues in PostgreSQL; its mode on SQLite has one process",
+    fix='Pass a URL such as "postgresql://user@host/database". It may be the database of the store, without `schema=`.',
+)

@@ -1,0 +1,4 @@
+"""Adapters of other engines: hosts that deliver `drive(thread)` by a queue of somebody else. Nothing is imported here.
+
+Each engine has a module of its own, behind an extra: `graphrt.backends.dbos` needs `graphrt[dbos]`.
+"""

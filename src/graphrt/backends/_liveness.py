@@ -1,0 +1,63 @@
+"""Which processes of a DBOS application are alive: DBOS itself asks its Conductor for that, which is not open source.
+
+Each process keeps one session with the server, named after its executor. A process that was killed loses its session
+at once; one that hangs no longer asks anything in it, and `pg_stat_activity` says since when. So neither a table nor a
+lock is needed. The session has to be a direct one: PgBouncer in transaction mode would share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Final
+
+_PREFIX: Final = "graphrt "
+_ALIVE: Final = """
+SELECT application_name FROM pg_stat_activity
+WHERE application_name = ANY(%s)
+  -- Sessions of other roles show no time; they are taken to be alive as long as they last.
+  AND coalesce(state_change, now()) > now() - make_interval(secs => %s)
+"""
+
+
+class Liveness:
+    """The session of this process, and what the sessions of others say.
+
+    Args:
+        url: The database of DBOS.
+        executor: The executor id of this process.
+        dead_after_s: Seconds without a sign of life after which a process with a session counts as dead.
+    """
+
+    def __init__(self, url: str, executor: str, dead_after_s: float) -> None:
+        self._url = url
+        self._name = _PREFIX + executor
+        self._dead_after_s = dead_after_s
+        self._session: Any = None
+
+    def beat(self) -> None:
+        """Show that this process is alive; opens the session if there is none, or if the server closed it."""
+        try:
+            if self._session is None:
+                psycopg = import_module("psycopg")
+                self._session = psycopg.connect(
+                    self._url, autocommit=True, application_name=self._name, connect_timeout=5
+                )
+            self._session.execute("SELECT 1")
+        except BaseException:
+            self.close()
+            raise
+
+    def dead(self, executors: Iterable[str]) -> set[str]:
+        """Return which of *executors* have no session, or one without a recent sign of life."""
+        names = {_PREFIX + executor: executor for executor in executors}
+        if not names:
+            return set()
+        alive = {name for (name,) in self._session.execute(_ALIVE, (list(names), self._dead_after_s))}
+        return {executor for name, executor in names.items() if name not in alive}
+
+    def close(self) -> None:
+        """End the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

@@ -1,0 +1,405 @@
+"""`DbosHost`: threads driven through queues of DBOS 3.4 on PostgreSQL. Needs `graphrt[dbos]`.
+
+DBOS delivers messages, limits how many run at once, and takes over those of dead processes. A message names a graph and
+a thread and holds no state; its only effect is `Runtime.drive`. What was done is in the journal, and DBOS's own record
+of a message says only that it was delivered, so that its table can be emptied at any time.
+
+Three rules of DBOS shape this module (decision 0157):
+
+- An exception ends a workflow for good. The message therefore never raises; what it could not do, a later look at the
+  store sends again.
+- By default the version of an application is a hash of its source, and messages of other versions are never delivered.
+  Ours is a constant.
+- A message with the id of one that was delivered is dropped without an error. Ids are therefore new each time; what
+  prevents a flood is DBOS's deduplication, which counts only messages that still wait or run. Its key has the number of
+  the thread's last entry, so that a message for a later part of the run is never taken for an earlier one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import uuid
+from contextlib import suppress
+from contextvars import Context
+from datetime import UTC, datetime
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Final, Literal, final
+
+import typing_extensions as te
+
+from graphrt.backends._liveness import Liveness
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
+from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
+from graphrt.runtime import Runtime, ThreadInfo
+from graphrt.workers._checks import checked_number, checked_runtimes
+from graphrt.workers._delivery import Delivery, deliver
+from graphrt.workers._due import due_threads
+from graphrt.workers._serving import serve
+
+__all__ = ["DbosHost"]
+
+try:
+    import_module("dbos")  # asked for here, so that its absence is told once and clearly
+except ModuleNotFoundError as _missing:
+    raise MISSING_PACKAGE(
+        user="graphrt.backends.dbos", package=_missing.name, extra="dbos", value=_missing.name
+    ) from _missing
+
+from dbos import (
+    DBOS,
+    DBOSConfig,
+    DBOSPortableJSONSerializer,
+    EnqueueOptions,
+    WorkflowSerializationFormat,
+    WorkflowStatus,
+)
+from dbos import error as dbos_errors
+
+_WIRE: Final = 1
+"""Version of the message. Another number keeps messages of older processes from newer ones, and the other way round."""
+_WORKFLOW: Final = "graphrt.drive"
+_FORM: Final = WorkflowSerializationFormat.PORTABLE
+"""JSON. The default of DBOS is pickle."""
+_NO_INSTANCE: Final = "without a DBOS instance"
+"""What DBOS says when the process has none; there is no other public way to ask."""
+_SENT_AT_ONCE: Final = 200
+"""Messages that one look at the store sends at most, so that the next sign of life is not late."""
+_SLOWEST_REPEAT_S: Final = 30.0
+"""Longest pause before a message for the same entry of a thread is sent again by the same process."""
+_TIDY_S: Final = 60.0
+"""Seconds between two removals of delivered messages."""
+_TIDIED_AT_ONCE: Final = 1000
+_ENDED: Final[list[str]] = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+
+log: Final = logging.getLogger("graphrt.backends.dbos")
+
+
+@final
+class DbosHost:
+    """Drives threads through DBOS: any number of processes, on any number of machines, share its queues.
+
+    There is one queue for each graph, named `graphrt.<graph>`. DBOS is a singleton of its process, so there is one host
+    in a process. If the process has a `DBOS` of its own already, launched or not, the host registers with it and leaves
+    its end to the application.
+
+    Args:
+        *runtimes: The runtimes to drive with, one for each graph, all with the same store.
+        system_database_url: The PostgreSQL database that DBOS keeps its tables in. It may be the one of the store.
+        drives: Whether this process drives threads. A server that only starts them passes False.
+        worker_concurrency: How many threads of one graph this process drives at once.
+        concurrency: How many threads of one graph all processes drive at once; None for any number.
+        limiter: How many threads of one graph may begin to be driven, in how many seconds: `(100, 60.0)`.
+        polling_interval_s: Seconds between two looks of DBOS at a queue.
+        sweep_s: Seconds between two looks at the store, which find what has no message, and at the executors, which
+            find those that died.
+        dead_after_s: Seconds after which a process that shows no sign of life, though its session is open, counts as
+            dead. A killed process loses its session at once.
+        recover: Whether to take over the messages of dead processes. Pass False where DBOS Conductor does it.
+        keep_s: Seconds for which DBOS keeps the records of delivered messages.
+        max_tries: As for `Worker`.
+
+    Raises:
+        InputError: An argument does not fit.
+    """
+
+    def __init__(
+        self,
+        *runtimes: Runtime[Any],
+        system_database_url: str,
+        drives: bool = True,
+        worker_concurrency: int = 8,
+        concurrency: int | None = None,
+        limiter: tuple[int, float] | None = None,
+        polling_interval_s: float = 0.02,
+        sweep_s: float = 0.5,
+        dead_after_s: float = 15.0,
+        recover: bool = True,
+        keep_s: float = 3600.0,
+        max_tries: int = 5,
+    ) -> None:
+        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
+        if not str(system_database_url).startswith("postgresql://"):
+            raise BAD_DBOS_URL(given=system_database_url)
+        self._queues = {f"graphrt.{name}": name for name in self._runtimes}
+        self._url = system_database_url
+        self._drives = drives
+        self._limits: dict[str, Any] = {
+            "worker_concurrency": checked_number("worker_concurrency", worker_concurrency, whole=True),
+            "global_concurrency": None
+            if concurrency is None
+            else checked_number("concurrency", concurrency, whole=True),
+            "limiter": None if limiter is None else {"limit": limiter[0], "period": limiter[1]},
+            "polling_interval_sec": checked_number("polling_interval_s", polling_interval_s, whole=False),
+        }
+        self._sweep_s = checked_number("sweep_s", sweep_s, whole=False)
+        self._dead_after_s = checked_number("dead_after_s", dead_after_s, whole=False)
+        self._recover = recover
+        self._keep_s = checked_number("keep_s", keep_s, whole=False)
+        self._max_tries = checked_number("max_tries", max_tries, whole=True)
+        self._state: Literal["new", "working", "draining", "stopped"] = "new"
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._driving: set[str] = set()
+        self._owns_dbos = False
+        self._liveness: Liveness | None = None
+        self._suspects: set[str] = set()
+        """Executors without a sign of life at the last look: they are dead if the next look finds none either."""
+        self._told: set[str] = set()
+        """What was said in the log, and is not said again."""
+        self._sent: dict[str, tuple[int, float, float]] = {}
+        """Thread to its `seq` at the last message, the time of that, and the pause before it is repeated."""
+        self._tidied_at = time.monotonic()
+        self._sweeper = threading.Thread(target=self._sweep_on, name="graphrt-sweep", daemon=True)
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    def start(self) -> te.Self:
+        """Launch DBOS, begin to drive threads in its threads, and return the host.
+
+        Raises:
+            InputError: The host was started already.
+        """
+        with self._lock:
+            if self._state != "new":
+                raise WORKER_RUNS_ALREADY(state=self._state)
+            self._state = "working"
+        self._launch()
+        for queue in self._queues:
+            DBOS.register_queue(queue, **self._limits)
+        self._sweeper.start()
+        return self
+
+    def _launch(self) -> None:
+        """Launch the process's DBOS, or one of our own, with the message registered."""
+
+        def drive(graph: str, thread: str) -> str:
+            return self._deliver(graph, thread)
+
+        DBOS.workflow(
+            name=_WORKFLOW,
+            # A thread whose runs die is parked by its journal; DBOS counts deliveries, which says less.
+            max_recovery_attempts=None,
+            serialization_type=_FORM,
+        )(drive)
+        try:
+            DBOS.launch()
+        except dbos_errors.DBOSException as error:
+            if _NO_INSTANCE not in str(error):
+                raise
+        else:
+            self._show_life(DBOS.executor_id)
+            return
+        executor = uuid.uuid4().hex
+        config: DBOSConfig = {
+            "name": "graphrt",
+            "system_database_url": self._url,
+            "application_version": f"graphrt-{_WIRE}",
+            "executor_id": executor,
+            "serializer": DBOSPortableJSONSerializer(),
+            "log_level": "WARNING",
+        }
+        DBOS(config=config)
+        self._owns_dbos = True
+        # Without this a process would take messages of every queue of the database, whichever graphs it has.
+        DBOS.listen_queues(list(self._queues) if self._drives else [])
+        self._show_life(executor)  # before it may take a message
+        DBOS.launch()
+
+    def _show_life(self, executor: str) -> None:
+        if self._recover:
+            self._liveness = Liveness(self._url, executor, self._dead_after_s)
+            self._liveness.beat()
+
+    def serve(self, *, grace_s: float = 10.0) -> None:
+        """Work until the process gets SIGTERM or SIGINT, then `stop`; a second signal gives no more time.
+
+        Call it in the main thread: only there Python runs signal handlers.
+        """
+        serve(self, grace_s, lambda: self._state == "stopped")
+
+    def stop(self, *, grace_s: float = 10.0) -> int:
+        """Take no more messages, hand over the threads that are driven, and return how many these were.
+
+        Each is given *grace_s* seconds to finish its open superstep; then its unfinished tasks are interrupted, and run
+        again where the thread is driven next. Takes a second at least, which is how often DBOS looks whether its
+        workflows have ended. May be called again.
+        """
+        with self._lock:
+            if self._state in ("new", "stopped"):
+                self._state = "stopped"
+                return 0
+            first, self._state = self._state == "working", "draining"
+            number = len(self._driving)
+        self._stopping.set()
+        drains = [
+            threading.Thread(target=runtime.hand_over, args=("the host stops",), kwargs={"grace_s": grace_s})
+            for runtime in self._runtimes.values()
+        ]
+        for drain in drains:
+            drain.start()
+        if first and self._owns_dbos:
+            # Beside the drains: it takes no more messages from its first moment on, and waits for those that run.
+            DBOS.destroy(workflow_completion_timeout_sec=math.ceil(grace_s) + 5)
+        for drain in drains:
+            drain.join()
+        if first:
+            self._sweeper.join(timeout=5.0)
+            self._state = "stopped"
+        return number
+
+    def __enter__(self) -> te.Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def drive(self, thread: str) -> None:
+        """Ask for a thread to be driven by any process; returns when the message is stored.
+
+        A hint: without it, the next look at the store would find the thread. Before `start` and after `stop` it does
+        nothing, and another process finds the thread.
+
+        Raises:
+            InputError: There is no such thread, or this host has no runtime of its graph.
+        """
+        if self._state != "working":
+            return
+        store = next(iter(self._runtimes.values())).store
+        assert store is not None  # noqa: S101 - checked by the constructor
+        head = store.head(thread)
+        if head.graph not in self._runtimes:
+            raise UNKNOWN_GRAPH_OF_THREAD(thread=thread, name=head.graph, graphs=sorted(self._runtimes))
+        self._send(head.graph, thread, head.seq)
+
+    def _send(self, graph: str, thread: str, seq: int) -> None:
+        version = DBOS.application_version
+        options: EnqueueOptions = {
+            "workflow_name": _WORKFLOW,
+            "queue_name": f"graphrt.{graph}",
+            "app_version": version,
+            "deduplication_id": _key(version, thread, seq),
+            "serialization_type": _FORM,
+        }
+        with suppress(dbos_errors.DBOSQueueDeduplicatedError):  # one waits, or runs
+            # In a context of its own: called by a node, it would be recorded as a step of the node's message.
+            Context().run(DBOS.enqueue_workflow_with_options, options, graph, thread)
+
+    def _deliver(self, graph: str, thread: str) -> str:
+        """Drive a thread, as DBOS asks for it; never raises."""
+        runtime = self._runtimes.get(graph)
+        if runtime is None or self._state != "working":
+            return "left"
+        with self._lock:
+            self._driving.add(thread)
+        try:
+            # A node is no step of DBOS, whatever it calls: its effects are in the journal.
+            told: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
+        finally:
+            with self._lock:
+                self._driving.discard(thread)
+        if told.outcome in {"refused", "unreachable"}:
+            self._say(f"{thread} {told.code}", "Thread %s was left: %s", thread, told.what)
+        elif told.outcome == "broken":
+            log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
+        return told.outcome
+
+    # -- what repairs lost messages --------------------------------------------------------------------------------
+
+    def _sweep_on(self) -> None:
+        while not self._stopping.wait(self._sweep_s):
+            try:
+                self._sweep()
+            except Exception as error:  # noqa: BLE001 - a database that is away: the next look is a new attempt
+                self._say(type(error).__name__, "Cannot look for threads, and will try again: %s", error)
+        if self._liveness is not None:
+            self._liveness.close()
+
+    def _sweep(self) -> None:
+        if self._liveness is not None:
+            self._liveness.beat()
+        rows: list[WorkflowStatus] = DBOS.list_workflows(
+            name=_WORKFLOW,
+            status=["ENQUEUED", "PENDING"],
+            queue_name=list(self._queues),
+            load_input=False,
+            load_output=False,
+        )
+        self._take_over(rows)
+        self._send_what_is_due({row.deduplication_id for row in rows})
+        if time.monotonic() - self._tidied_at >= _TIDY_S:
+            self._tidy()
+
+    def _take_over(self, rows: list[WorkflowStatus]) -> None:
+        """Put messages of dead executors back into their queues; they hold slots of its limits until then.
+
+        A wrong suspicion costs a second delivery, which the claim on the thread makes harmless.
+        """
+        if self._liveness is None:
+            return
+        pending = {row.executor_id for row in rows if row.status == "PENDING" and row.executor_id}
+        without_life = self._liveness.dead(pending)
+        dead, self._suspects = without_life & self._suspects, without_life
+        for row in rows:
+            if row.status == "PENDING" and row.executor_id in dead:
+                Context().run(DBOS.resume_workflow, row.workflow_id, queue_name=row.queue_name)
+
+    def _send_what_is_due(self, waiting: set[str | None]) -> None:
+        """Send a message for each thread that is due and has none: it was lost, or never sent."""
+        now, version = time.monotonic(), DBOS.application_version
+        sent, self._sent = self._sent, {}
+        room = _SENT_AT_ONCE
+
+        def wants(info: ThreadInfo) -> bool:
+            seq, at, pause_s = sent.get(info.thread, (-1, 0.0, 0.0))
+            if seq == info.seq:
+                self._sent[info.thread] = seq, at, pause_s
+                if now - at < pause_s:
+                    return False
+            return _key(version, info.thread, info.seq) not in waiting
+
+        for name, runtime in self._runtimes.items():
+            for info in due_threads(runtime, name, wants)[:room]:
+                seq, _, pause_s = sent.get(info.thread, (-1, 0.0, 0.0))
+                # A message that changed nothing, of a thread that nobody can drive for example, is repeated at growing
+                # intervals.
+                longer_s = min(pause_s * 2, _SLOWEST_REPEAT_S) if seq == info.seq else self._sweep_s
+                self._sent[info.thread] = info.seq, now, longer_s
+                self._send(name, info.thread, info.seq)
+                room -= 1
+
+    def _tidy(self) -> None:
+        """Remove the records of messages that were delivered some time ago."""
+        self._tidied_at = time.monotonic()
+        before = datetime.fromtimestamp(time.time() - self._keep_s, UTC).isoformat()
+        while not self._stopping.is_set():
+            old: list[WorkflowStatus] = DBOS.list_workflows(
+                name=_WORKFLOW,
+                status=_ENDED,
+                queue_name=list(self._queues),
+                completed_before=before,
+                limit=_TIDIED_AT_ONCE,
+                load_input=False,
+                load_output=False,
+            )
+            if old:
+                Context().run(DBOS.delete_workflows, [row.workflow_id for row in old])
+            if len(old) < _TIDIED_AT_ONCE:
+                return
+
+    def _say(self, key: str, text: str, *args: object) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            log.warning(text, *args)
+
+
+def _key(version: str, thread: str, seq: int) -> str:
+    """Return what DBOS tells repeated messages by; with the version, since others are not delivered here."""
+    return f"{version} {seq} {thread}"

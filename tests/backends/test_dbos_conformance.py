@@ -1,0 +1,32 @@
+"""DBOS keeps every clause of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.stores import postgres_server, postgres_support
+
+from graphrt.stores import open_store
+from graphrt.testing.host_conformance import CLAUSES, HostClause
+from graphrt.workers import Host
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("psycopg", "dbos")]
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield from postgres_support.fresh(request.config)
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+def test_dbos_keeps_the_clause(clause: HostClause, url: str, request: pytest.FixtureRequest) -> None:
+    from graphrt.backends.dbos import DbosHost
+
+    system, _ = postgres_server.plain(postgres_server.base_url(request.config))
+
+    def make(*runtimes: Any) -> Host:
+        return DbosHost(*runtimes, system_database_url=system, sweep_s=0.2)
+
+    clause(make, lambda: open_store(url))
