@@ -53,6 +53,16 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session
+def chaos(session: nox.Session) -> None:
+    """Kill, stop and cut off the processes of each kind of host, 300 kills each, and plant two wrong builds."""
+    session.install("--editable", ".[dev]")
+    session.run("pytest", "-n", "0", "tests/workers/chaos", env={"CI": "true"})
+    for host, database in (("worker", "sqlite"), ("worker", "postgres"), ("dbos", "postgres")):
+        storm = ["python", "-m", "tests.workers.chaos", "--host", host, "--database", database, "--kills", "300"]
+        session.run(*storm, *session.posargs)
+
+
+@nox.session
 def tampering(session: nox.Session) -> None:
     """Flip every bit of an audit log, kill its writers 200 times, and verify 1,000 honest logs: about an hour."""
     session.install("--editable", ".[dev]")

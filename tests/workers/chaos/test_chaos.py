@@ -1,0 +1,69 @@
+"""A short storm on each kind of host, and wrong builds that a storm has to notice; `nox -s chaos` has the long ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores import postgres_server
+
+from .planted import PLANTS
+from .storm import Storm
+
+pytestmark = pytest.mark.slow
+RIGHT: dict[str, Any] = {"kills": 5}
+WRONG: dict[str, Any] = {"kills": 2, "pace_s": 4.0, "patience_s": 5}
+"""Few disturbances, which can explain little."""
+
+
+def on_postgres(request: pytest.FixtureRequest, folder: Path, kind: str, plant: str = "") -> Storm:
+    server = postgres_server.server(request.config)
+    store = postgres_server.fresh_url(request.config)
+    request.addfinalizer(lambda: postgres_server.drop(store))
+    return Storm(
+        kind=kind,
+        store=store,
+        system=server.url,
+        restart=server.restart,
+        folder=folder,
+        **(WRONG if plant else RIGHT),
+        plant=plant,
+    )
+
+
+def test_a_storm_over_workers_on_sqlite_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    storm = Storm(kind="worker", store=f"sqlite:///{tmp_path}/runs.db", folder=tmp_path, **RIGHT)
+
+    assert storm.run() == []
+    assert storm.done["starts"] >= 10
+
+
+@pytest.mark.needs("psycopg")
+def test_a_storm_over_workers_on_postgresql_loses_and_repeats_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    assert on_postgres(request, tmp_path, "worker").run() == []
+
+
+@pytest.mark.needs("psycopg", "dbos")
+def test_a_storm_over_dbos_loses_and_repeats_nothing(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    assert on_postgres(request, tmp_path, "dbos").run() == []
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_storm_notices_a_wrong_build_of_workers(plant: str, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/runs.db"
+    storm = Storm(kind="worker", store=store, folder=tmp_path, plant=plant, **WRONG)
+
+    assert storm.run() != []
+
+
+@pytest.mark.needs("psycopg", "dbos")
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_storm_notices_a_wrong_build_on_postgresql(
+    plant: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    kind = "worker" if plant == "no_claims" else "dbos"
+
+    assert on_postgres(request, tmp_path, kind, plant).run() != []
