@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
+from tests.testing.warm_python import warm_python
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Send
 from graphrt.harness import Agent, ScriptedModel, ToolCall
@@ -115,18 +116,32 @@ def reported(graph: Any) -> str:
     return golden_trace(run, requests={"writer": model.calls})
 
 
-def run_pytest(folder: Path, *options: str, **files: str) -> tuple[int, str]:
-    """Run pytest in *folder* on *files*; return its exit code and its output."""
+FOREIGN = ("pytest", "_pytest.assertion.rewrite", "pydantic.main", "asyncio", "sqlite3")
+"""What a run of pytest imports that is not ours."""
+OURS = ("graphrt.graph", "graphrt.runtime", "graphrt.testing", "graphrt._runs.run_to_end", "graphrt._drivers.sync")
+"""What most runs use of graphrt."""
+
+
+def run_covered(folder: Path, *options: str, **files: str) -> tuple[int, str]:
+    """`run_pytest`, in a process that imports graphrt itself: that is where the collectors of route coverage start."""
+    return run_pytest(folder, *options, imported=FOREIGN, **files)
+
+
+def run_pytest(
+    folder: Path, *options: str, imported: tuple[str, ...] = (*FOREIGN, *OURS), **files: str
+) -> tuple[int, str]:
+    """Run pytest in *folder* on *files*; return its exit code and its output.
+
+    The run finds the modules *imported*: it is a fork of a process that has imported them, or a new interpreter for ().
+    """
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("GRAPHRT_", "PYTEST_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", *options],
-        cwd=folder,
-        env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    arguments = ["-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", *options]
+    if not imported:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
+    else:
+        done = warm_python(*imported).run(arguments, cwd=folder, env=env, timeout_s=120)
     return done.returncode, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.testing.support import run_pytest
+from tests.testing.support import run_covered
 
 pytestmark = pytest.mark.slow  # each test starts pytest
 
@@ -53,7 +53,7 @@ def test_told():
 
 
 def test_what_is_told_is_kept_apart_and_nothing_counts_while_paused(tmp_path: Path) -> None:
-    _, out = run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TOLD)
+    _, out = run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TOLD)
 
     assert "node possible  (possible: an explorer took it)" in out
     assert "node impossible  (impossible: no explored path takes it)" in out
@@ -61,7 +61,7 @@ def test_what_is_told_is_kept_apart_and_nothing_counts_while_paused(tmp_path: Pa
 
 
 def test_routes_of_explorers_are_possible_or_impossible_and_not_taken(tmp_path: Path) -> None:
-    code, out = run_pytest(
+    code, out = run_covered(
         tmp_path,
         "--graphrt-cov=flows",
         "--graphrt-cov-report=term-missing",
@@ -84,7 +84,7 @@ def test_routes_of_explorers_are_possible_or_impossible_and_not_taken(tmp_path: 
 
 
 def test_nothing_is_impossible_if_paths_were_left_out(tmp_path: Path) -> None:
-    _, out = run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % ", most=1")
+    _, out = run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % ", most=1")
 
     assert "node possible\n" in out
     assert "impossible:" not in out
@@ -94,7 +94,7 @@ def test_merged_data_keeps_what_explorers_took(tmp_path: Path) -> None:
     from graphrt.testing.route_coverage import load, summarise
     from graphrt.testing.route_coverage.arcs import Arc
 
-    run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % "")
+    run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % "")
     data = load(tmp_path / ".graphrt_coverage.json")
     data.merge(load(tmp_path / ".graphrt_coverage.json"))
     data.save(tmp_path / "again.json")

@@ -46,6 +46,7 @@ def test_the_plugin_imports_nothing_until_it_is_used(suite: Path) -> None:
     code, text = run(
         suite,
         "-q",
+        imported=(),
         test_nothing="import sys\ndef test(): assert not [n for n in sys.modules if n in ('graphrt', 'pydantic')]",
     )
     assert code == 0, text
@@ -55,7 +56,7 @@ def test_a_table_needs_no_module_of_the_other_reports(suite: Path) -> None:
     told = "def pytest_unconfigure():\n    import sys\n    print('imported', 'urllib.request' in sys.modules, "
     told += "[name for name in sys.modules if name.endswith('html_page')])"
     test = "from flow import graph\ndef test(): graph.run({'kind': 'end'})"
-    code, text = run(suite, "-q", "--graphrt-cov=flow", conftest=told, test_run=test)
+    code, text = run(suite, "-q", "--graphrt-cov=flow", imported=(), conftest=told, test_run=test)
     assert code == 0, text
     assert "imported False []" in text
 

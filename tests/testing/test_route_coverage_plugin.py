@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.testing.support import run_pytest as run
+from tests.testing.support import run_covered as run
 
 FLOW = """
 from typing import Annotated, TypedDict

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.testing.warm_python import warm_python
 
+IMPORTED = ("graphrt", "graphrt.harness", "graphrt.runtime", "graphrt.stores.sqlite", "graphrt._agents", "asyncio")
+"""What each life would import first."""
 MODELS = ["model 1", "model 2", "model 3"]
 ACTS = ["act 2", "act 3", "act 4"]
 TEXTS = ["go", "", "acted 2", "acted 3", "", "acted 4", "done"]
@@ -26,9 +29,10 @@ class Life:
         self.given = [f"sqlite:///{folder / 'runs.db'}", str(self.log), kind, nodes]
 
     def live(self, verb: str, point: str = "") -> Any:
-        command = [sys.executable, str(Path(__file__).with_name("dying.py")), *self.given, point, verb, str(self.lives)]
+        command = [str(Path(__file__).with_name("dying.py")), *self.given, point, verb, str(self.lives)]
         self.lives += 1
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        ended = warm_python(*IMPORTED).run(command, cwd=Path.cwd(), env=env, timeout_s=120)
         if point:
             assert ended.returncode == -signal.SIGKILL, ended.stderr
             return None
