@@ -31,12 +31,12 @@ WHERE = matrix.places(LOG)
 
 MATRIX: dict[str, Callable[[], Iterable[Change]]] = {
     "deletions": lambda: matrix.deletions(LOG),
-    "duplications": lambda: sample(list(matrix.duplications(LOG)), 250),
-    "swaps": lambda: sample(list(matrix.swaps(LOG)), 250),
-    "splices": lambda: sample(list(matrix.splices(LOG, OTHER)), 120),
+    "duplications": lambda: sample(list(matrix.duplications(LOG)), 100),
+    "swaps": lambda: sample(list(matrix.swaps(LOG)), 100),
+    "splices": lambda: sample(list(matrix.splices(LOG, OTHER)), 100),
     "truncations": lambda: matrix.truncations(LOG),
     "cut lines": lambda: matrix.cut_lines(LOG, 1 if FULL else 197),
-    "rewritings": lambda: sample(list(matrix.rewritings(LOG)), 200),
+    "rewritings": lambda: sample(list(matrix.rewritings(LOG)), 100),
 }
 
 
@@ -72,10 +72,11 @@ def test_change_is_detected(kind: str) -> None:
 
 def test_other_version_or_key_of_a_record_is_detected() -> None:
     """Every other version of a seal, no key, another key, and the MAC of another key in place of the right one."""
-    wrong = []
-    for at, record in list(enumerate(LOG))[:: 1 if FULL else 9]:
+    wrong, tried = [], 0
+    for at, record in list(enumerate(LOG))[:: 1 if FULL else 27]:
         if not matrix.is_record(record):
             continue
+        tried += 1
         value = json.loads(record)
         seal = base64.b64decode(value["seal"])
         mac = hmac.digest(key_of(OTHER_KEY, "voyage"), seal[42:74], "sha256")
@@ -93,6 +94,7 @@ def test_other_version_or_key_of_a_record_is_detected() -> None:
             if report.exit_code == 0 or report.verdict in ("unanchored", "tail-unanchored", "open-run"):
                 wrong.append((at, changed[:10], report.sentence))
 
+    assert tried >= 2
     assert wrong == []
 
 
