@@ -105,22 +105,36 @@ pytest_collect_file = Sybil(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Keep the blocks of a document in one process of pytest-xdist: they share their names."""
+    """Give pytest-xdist whole files, in the order of the tests: the slow ones first.
+
+    The blocks of a document share their names, and what the tests of a file share is made once, in one process.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
-    class KeepDocumentsWhole(LoadScopeScheduling):
+    class FileByFile(LoadScopeScheduling):
+        """`--dist loadfile`, but in order, and without a search through all tests for each that is sent or has ended."""
+
+        _places: dict[str, int] | None = None
+
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.split("::", 1)[0]
-            return path if path.endswith(".md") else nodeid
+            return nodeid.split("::", 1)[0]
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if self._places is None:  # all processes have collected the same tests, or xdist would have stopped
+                self._places = {nodeid: place for place, nodeid in enumerate(self.collection or ())}
+            scope, unit = self.workqueue.popitem(last=False)
+            self.assigned_work.setdefault(node, {})[scope] = unit
+            node.send_runtest_some([self._places[nodeid] for nodeid, is_complete in unit.items() if not is_complete])
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-            # xdist keeps what has ended, and looks through all of it after each test: over 17,000 tests that takes 11 s.
+            # xdist keeps what has ended, and counts it after each test: over 17,000 tests that takes 11 s.
             super().mark_test_complete(node, item_index, duration)
             scope = self._split_scope(self.registered_collections[node][item_index])
             if all(self.assigned_work[node][scope].values()):
                 del self.assigned_work[node][scope]
 
-    return KeepDocumentsWhole(config, log)
+    config.option.loadscopereorder = False  # else the files with the most tests would begin
+    return FileByFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)
