@@ -96,9 +96,10 @@ def run(folder: Path) -> dict[str, str]:
     return said
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as the page assumes it: the package desk with its suite, a recorded test, and a repository."""
+    tmp_path = tmp_path_factory.mktemp("project")
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "examples" / "support_triage", tmp_path / "desk", ignore=ignored)
     (tmp_path / "pyproject.toml").write_text(block("toml"), encoding="utf-8")
@@ -107,6 +108,12 @@ def project(tmp_path: Path) -> Path:
     commit = "git init -q . && git add -A && git -c user.name=n -c user.email=n@example.org commit -q -m all"
     assert shell(tmp_path, commit)[0] == 0
     return tmp_path
+
+
+@pytest.fixture
+def project(made_project: Path, tmp_path: Path) -> Path:
+    """The project, as it was made."""
+    return shutil.copytree(made_project, tmp_path / "project")
 
 
 def change(file: Path, old: str, new: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.testing.support import FOREIGN
+from tests.testing.warm_python import warm_python
 
 import graphrt
 
@@ -101,21 +101,9 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
     """Run pytest in *folder* as a user does, with the plugin of graphrt alone; return its exit code and its output."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GRAPHRT_", "PYTEST_"))}
     path = [str(Path(graphrt.__file__).parents[1])]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", "-q", "-rf", *options],
-        cwd=folder,
-        env={
-            **env,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": os.pathsep.join(path),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "COLUMNS": "200",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(path), "COLUMNS": "200"}
+    arguments = ["-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", "-q", "-rf", *options]
+    done = warm_python(*FOREIGN).run(arguments, cwd=folder, env=env, timeout_s=120)
     return done.returncode, done.stdout + done.stderr
 
 

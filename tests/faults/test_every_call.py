@@ -15,8 +15,8 @@ from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 FACES = ("sync", "async")
 DURABILITIES = ("sync", "async", "exit")
-STEP = 1 if FULL else 3
-"""Every third call of a run fails, other ones than in the sweep beside it: together they come to every call."""
+STEP = 1 if FULL else 4
+"""Every fourth call of a run fails, other ones than in the sweep beside it: together they come to every call."""
 
 
 def attempt(store, **options):

@@ -1,4 +1,4 @@
-"""A process that reads ten megabytes is killed in the middle, twice, and the next one goes on: no finished call is paid again."""
+"""A process that reads a long book is killed in the middle, and the next one goes on: no finished call is paid again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from .reading_process import LIMITS
 from .support import book, clerk, librarian
 
 ROOT = Path(__file__).parents[3]
-SIZE = 10_500_000
-KILLS = (120, 300)
-"""Numbers of the requests at which the process is killed."""
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
+SIZE = 10_500_000 if FULL else 3_500_000
+KILLS = (120, 300) if FULL else (100,)
+"""Numbers of the requests at which the process is killed; each life takes seconds to import litellm."""
 
 
 class World:
@@ -81,4 +82,4 @@ def test_a_killed_reading_goes_on_without_paying_twice(tmp_path: Path) -> None:
     for request in again:  # none that was answered long before the kill
         first = world.requests.index(request) + 1
         assert any(kill - 2 * LIMITS.concurrency < first <= kill + LIMITS.concurrency for kill in KILLS)
-    assert len(world.requests) > 400
+    assert len(world.requests) > (400 if FULL else 130)
