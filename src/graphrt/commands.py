@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeA
 import typing_extensions as te
 
 from graphrt._arguments import is_number
+from graphrt._due_times import Moment, expiry
 from graphrt.errors._codes.arguments import COMMAND_HAS_NO_GRAPH, COMMAND_HAS_NO_RESUME
 from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY, BAD_SIGNAL
+from graphrt.errors._codes.timers import DEFAULT_WITHOUT_EXPIRY
 
 __all__ = [
     "DELETE",
@@ -285,6 +287,16 @@ def check_expiry(expires_s: Any) -> float | None:
     raise BAD_EXPIRY(expires_s=expires_s)
 
 
+def check_default(default: Any, expires: Any) -> None:
+    """Check that a question with the answer *default* expires.
+
+    Raises:
+        InputError: It does not, since *expires* is None (`bad-default`).
+    """
+    if default is not UNSET and expires is None:
+        raise DEFAULT_WITHOUT_EXPIRY(default=default)
+
+
 def check_key(key: Any) -> str | None:
     """Check the key of a question and return it unchanged.
 
@@ -300,18 +312,30 @@ def check_key(key: Any) -> str | None:
 class Interrupt:
     """A node's result that pauses its task and asks a question; once answered, the node runs again with `ctx.answer`."""
 
-    __slots__ = ("answer_type", "expires_at", "expires_s", "payload")
+    __slots__ = ("answer_type", "default", "expires_at", "expires_s", "payload")
 
-    def __init__(self, payload: Any = None, *, answer_type: Any = None, expires_s: float | None = None) -> None:
+    def __init__(
+        self,
+        payload: Any = None,
+        *,
+        answer_type: Any = None,
+        expires_s: float | None = None,
+        expires_at: Moment | float | None = None,
+        default: Any = UNSET,
+    ) -> None:
         """Make a question with *payload*.
 
         Args:
             payload: The question, as any value that can be stored.
             answer_type: Type that the answer must have, for instance `bool` or a pydantic model; None takes any answer.
-            expires_s: Seconds after which no answer is taken any more; None waits for ever.
+            expires_s: Seconds after which the question answers itself; None waits for ever.
+            expires_at: The moment at which it does so, in place of *expires_s*: an aware datetime, or seconds since the
+                epoch.
+            default: The answer that it gives itself. Without one, `ctx.answer` raises a `QuestionExpiredError` then.
 
         Raises:
-            InputError: *expires_s* is not a finite number of seconds above 0 (`bad-expiry`).
+            InputError: *expires_s* is not a finite number of seconds above 0 (`bad-expiry`), *expires_at* is
+                not a moment (`bad-moment`), or there is a *default* without an expiry (`bad-default`).
         """
         self.payload: Any = payload
         """The question."""
@@ -320,7 +344,12 @@ class Interrupt:
         self.expires_s: float | None = check_expiry(expires_s)
         """Seconds from asking to expiry; None if the question does not expire."""
         self.expires_at: float | None = None
-        """Seconds since the epoch; None until the question is asked, and if it does not expire."""
+        """Seconds since the epoch; None if the question does not expire, and before it is asked with *expires_s*."""
+        self.default: Any = default
+        """The answer that it gives itself when it expires; UNSET if there is none."""
+        if expires_at is not None or default is not UNSET:
+            self.expires_at = expiry(expires_s, expires_at)
+            check_default(default, expires_s if expires_at is None else expires_at)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Interrupt) and other.payload == self.payload

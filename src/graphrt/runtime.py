@@ -44,6 +44,7 @@ from graphrt._runs.labels import Begin, Tags, new_labels
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import Divergence, InboxItem, InterruptInfo, InterruptKind, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
+from graphrt._runs.schedules import Schedule, Schedules
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
 from graphrt.errors import _foreign
@@ -78,6 +79,8 @@ __all__ = [
     "RunResult",
     "Runtime",
     "RuntimeOptions",
+    "Schedule",
+    "Schedules",
     "Snapshot",
     "Step",
     "Stream",
@@ -272,6 +275,11 @@ class Runtime(Generic[S]):
         """Continue a failed or cancelled thread on the running event loop; see `retry`."""
         return await run_to_end.aretry(self._config, thread)
 
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the store for this graph: threads that begin by themselves, at the times of a cron expression."""
+        return Schedules(self._config, self._unhurried)
+
     # -- one run, driven by others -------------------------------------------------------------------------------
 
     def start(
@@ -321,6 +329,9 @@ class Runtime(Generic[S]):
 
     def wait(self, thread: str, *, timeout_s: float | None = None) -> RunResult[S]:
         """Block until the thread's run has ended, whichever process drives it, and return its result.
+
+        A thread that only sleeps (`ctx.sleep`) is waited for too: a worker goes on with it. One that waits for a
+        person is not.
 
         Args:
             thread: The thread. If no run of it goes on, its present result is returned at once.
@@ -1008,7 +1019,8 @@ class Runtime(Generic[S]):
         """List the open questions of all threads of the store, of all graphs, the oldest first.
 
         Args:
-            kind: Only questions of this kind, see `InterruptInfo.kind`.
+            kind: Only questions of this kind, see `InterruptInfo.kind`. None lists those that people can answer, and no
+                timers.
             tenant: Only questions of this tenant's threads.
             tags: Only questions of threads that have all these tags.
             graph: Only questions that the graph with this name asked.

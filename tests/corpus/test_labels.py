@@ -35,8 +35,10 @@ def test_a_file_of_0_1_is_brought_to_version_2(tmp_path):
 
 @pytest.mark.needs("psycopg")
 @pytest.mark.slow
-def test_a_schema_of_0_1_is_brought_to_version_2(request):
+def test_a_schema_of_0_1_is_brought_to_the_newest_version(request):
     import psycopg
+
+    from graphrt.stores.postgres import _schema
 
     url = postgres_server.fresh_url(request.config, pool_size="2")
     with psycopg.connect(postgres_server.base_url(request.config), autocommit=True) as connection:
@@ -45,7 +47,7 @@ def test_a_schema_of_0_1_is_brought_to_version_2(request):
     with open_store(url) as store:
         assert len(store.find(ThreadFilter(status="interrupted"))) > 0
 
-    assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
+    assert sql(url, "SELECT version FROM {s}.schema_version") == [(len(_schema.MIGRATIONS),)]
     postgres_server.drop(url)
 
 

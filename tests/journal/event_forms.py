@@ -95,7 +95,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "redaction": text,
     },
     events.RunResumed: {"verb": text, "thread": st.none() | text, "user": text, "redaction": text},
-    events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers},
+    events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers, "by": text},
     events.InterruptExpired: {"id": text},
     events.InterruptWithdrawn: {"id": text, "reason": text},
     events.AnswerUsed: {"id": text, "reworded": st.booleans(), "payload": values},
@@ -120,6 +120,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "kind": text,
         "version": numbers,
         "stale": st.booleans(),
+        "default": values,
+        "has_default": st.booleans(),
     },
     events.TaskRetried: {
         **TASK,

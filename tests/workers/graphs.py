@@ -98,6 +98,21 @@ def asking() -> CompiledGraph[State, Any]:
     return g.compile()
 
 
+def sleeping() -> CompiledGraph[State, Any]:
+    """Sleep `most` times for `pause_s`, and note each time outside that a timer fired."""
+    g = GraphBuilder(State, name="sleeping")
+
+    @g.node
+    def nap(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.sleep(state.pause_s)
+        ctx.effect("outside", note, state.folder, f"{ctx.thread} {state.n}")
+        return {"n": state.n + 1, "log": [state.n]}
+
+    g.set_entry(nap)
+    g.add_conditional_edges(nap, lambda state: state.n < state.most, {True: nap, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
 def receiving() -> CompiledGraph[State, Any]:
     """Receive signals with numbers one after another, until `most`."""
     g = GraphBuilder(State, name="receiving")

@@ -6,28 +6,29 @@ attempt; matching answers to questions belongs to `_engine.questions`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
 import typing_extensions as te
 
 from graphrt._ambient import NODE
+from graphrt._drivers.ctx_calls import check_call
 from graphrt._drivers.ctx_effects import EffectKind, perform
+from graphrt._drivers.ctx_questions import NEVER, SLEPT, Expiry, Slept, answer_to, answered, checked_expiry
 from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.suspended import Suspended
-from graphrt._engine.mail import SIGNAL
-from graphrt._engine.outcome import answer_type as described_answer
-from graphrt._engine.questions import ask, returned_answer
+from graphrt._due_times import Units, checked_due, moment_s, sleep_s
+from graphrt._engine.open_interrupt import SIGNAL, TIMER
+from graphrt._engine.questions import returned
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import RUNNING, Task
-from graphrt._plan.fields import own
-from graphrt.commands import check_expiry, check_key, check_signal_name
+from graphrt.commands import UNSET, check_key, check_signal_name
 from graphrt.errors import TaskFailure
-from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_A_COROUTINE, CALL_OF_NO_FUNCTION, NO_HARNESS
+from graphrt.errors._codes.nodes import NO_HARNESS
 
 if TYPE_CHECKING:
     import random
+    from datetime import datetime, timedelta
 
     from graphrt._drivers.agents import BoundHarness, TaskAgents
     from graphrt._usage.budget import Budget
@@ -119,9 +120,14 @@ class Context(Generic[D]):
 
     @property
     def answer(self) -> Any:
-        """The answer to the Interrupt that this node returned; None before it is answered."""
+        """The answer to the Interrupt that this node returned; None before it is answered.
+
+        Raises:
+            QuestionExpiredError: Nobody answered it in time, and it has no default.
+        """
         extra = self._task.extra
-        return None if extra is None else returned_answer(extra)
+        question = None if extra is None else returned(extra)
+        return None if question is None else answer_to(self._task, question)
 
     @property
     def cancelled(self) -> bool:
@@ -222,11 +228,25 @@ class Context(Generic[D]):
 
     @overload
     def interrupt(
-        self, payload: Any = None, *, key: str | None = None, answer_type: type[T], expires_s: float | None = None
+        self,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        answer_type: type[T],
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+        default: T = ...,
     ) -> T: ...
     @overload
     def interrupt(
-        self, payload: Any = None, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None
+        self,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        answer_type: Any = None,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+        default: Any = ...,
     ) -> Any: ...
     def interrupt(
         self,
@@ -235,13 +255,14 @@ class Context(Generic[D]):
         key: str | None = None,
         answer_type: Any = None,
         expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+        default: Any = UNSET,
     ) -> Any:
         """Pause the task with a question, and return the answer after `resume`.
 
         On resume the node runs again from its start, and this call returns the answer. A plain call, also in async nodes.
 
-        If a new release or an edit of the state makes the node ask something else, the answer is not given to another
-        question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
+        An answer is never given to another question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
 
         Args:
             payload: The question, as any value that can be stored.
@@ -249,14 +270,20 @@ class Context(Generic[D]):
                 of the call and the payload; a question with another payload is asked anew.
             answer_type: Type of the answer, for instance `bool`, `Literal["yes", "no"]` or a pydantic model; `resume`
                 refuses an answer that does not fit. None takes any answer.
-            expires_s: Seconds after which no answer is taken any more; `retry` then lets the node ask anew.
+            expires_s: Seconds after which the question answers itself, and a person's answer is refused. A worker, or
+                `drive(thread)`, then goes on with the thread.
+            expires_at: The moment, in place of *expires_s*: a datetime with a time zone, or seconds since the epoch.
+            default: The answer that it gives itself.
 
         Raises:
-            UpdateError: The payload cannot be stored.
-            InputError: *key* is not a string, or *expires_s* not a number of seconds above 0.
+            QuestionExpiredError: Nobody answered in time, and there is no *default*. The node may catch it.
+            UpdateError: The payload or the default cannot be stored.
+            InputError: *key* is not a string, *expires_s* not a number of seconds above 0, *expires_at* not a moment,
+                or *default* does not fit the *answer_type*, or is given without an expiry.
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
-        return self._ask(name, payload, answer_type, check_expiry(expires_s), keyed=key is not None)
+        when = checked_expiry(self._scope, expires_s, expires_at, default)
+        return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
 
     def receive(self, name: str) -> Any:
         """Return the value of the next signal *name* that is sent to the thread; pause until there is one (R22).
@@ -279,24 +306,50 @@ class Context(Generic[D]):
         name: str,
         payload: Any,
         answer_type: Any = None,
-        expires_s: float | None = None,
         *,
         keyed: bool = True,
         kind: str = "question",
+        when: Expiry = NEVER,
     ) -> Any:
-        task = self._task
-        engine = task.engine
-        if engine.thread is not None:
-            payload = check_storable(engine, task, payload, "asks with a payload")
-            described = described_answer(engine, task, answer_type)
-            known = len(task.more().interrupts)
-            question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
-            if question.answered:
-                return own(question.answer)  # a copy, which the node may change (rule R15)
-            if len(task.more().interrupts) > known and expires_s is not None:  # asked now for the first time
-                question.expires_at = self._scope.clock() + expires_s
+        question = answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
+        if question is not None:
+            return answer_to(self._task, question)
         self._suspended = True
         raise Suspended(name, payload)
+
+    def sleep(self, duration: float | timedelta | None = None, **units: te.Unpack[Units]) -> Slept:
+        """Pause the task for some time, without a worker, a slot or memory: see `sleep_until`.
+
+        The moment at which it ends is computed once, by the runtime's clock, and stored: the node sleeps once.
+
+        Args:
+            duration: Seconds, or a timedelta.
+            **units: Or `days=` of 24 hours, `hours=`, `minutes=` and `seconds=`, which are added.
+
+        Raises:
+            InputError: It is not a duration from 0 (`bad-timer`), or ends after the year 9998 (`bad-moment`).
+        """
+        lasts_s = sleep_s(duration, units)
+        return self._sleep(lambda: checked_due("The end of ctx.sleep()", self._scope.clock() + lasts_s))
+
+    def sleep_until(self, when: datetime | float) -> Slept:
+        """Pause the task until *when*; at once due if that is past.
+
+        The run pauses, with the status "interrupted". A `Worker`, or `Runtime.drive`, goes on with the thread when the
+        time has come: the node runs again, and this call returns. A plain call, also in async nodes, which may await it.
+
+        Args:
+            when: A datetime with a time zone, or seconds since the epoch. It is stored at the first call.
+
+        Raises:
+            InputError: It is neither, or after the year 9998 (`bad-moment`); or the run has no thread.
+        """
+        due_s = moment_s("when", when)
+        return self._sleep(lambda: due_s)
+
+    def _sleep(self, due_s: Callable[[], float]) -> Slept:
+        self._ask(f"sleep{self._count('sleep')}", None, kind=TIMER, when=Expiry(due_s))
+        return SLEPT
 
     @overload
     def effect(
@@ -336,15 +389,7 @@ class Context(Generic[D]):
             NodeError: Called in an async node, which should await instead (`call-in-async-node`).
             InputError: *fn* is not a function, but for instance a coroutine (`call-of-no-function`).
         """
-        given: Any = fn
-        if inspect.iscoroutine(given):
-            given.close()  # else Python warns that it was never awaited
-        if self._task.node.is_async:
-            raise CALL_IN_ASYNC_NODE(node=self.node, where=self._task.engine.where(self._task))
-        if inspect.iscoroutine(given):
-            raise CALL_OF_A_COROUTINE(function=given.__qualname__, where=self._task.engine.where(self._task))
-        if not callable(given):
-            raise CALL_OF_NO_FUNCTION(given=given, where=self._task.engine.where(self._task))
+        check_call(self._task, fn)
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -21,6 +21,7 @@ from graphrt._engine.steps import goto_names
 from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Task
 from graphrt._plan.tables import NodePlan
+from graphrt.commands import UNSET
 from graphrt.errors import said
 
 if TYPE_CHECKING:
@@ -264,7 +265,10 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
         for question in task.extra.interrupts:
             question_raised(engine, task, question)
             if question.answered:
-                note(engine, events.InterruptAnswered(id=question.id, answer=question.answer, nth=question.nth))
+                note(
+                    engine,
+                    events.InterruptAnswered(id=question.id, answer=question.answer, nth=question.nth, by=question.by),
+                )
                 if question.fate:
                     note(engine, _fate(question))
             elif question.closed:
@@ -322,6 +326,8 @@ def question_raised(engine: RunState, task: Task, question: OpenInterrupt) -> No
             kind=question.kind,
             version=question.version,
             stale=question.stale,
+            default=None if question.default is UNSET else question.default,
+            has_default=question.default is not UNSET,
         ),
     )
 

@@ -110,9 +110,9 @@ class Engine(RunState):
             emit_events.routed(self, "starved", fired)
         return bool(self.due)
 
-    def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
+    def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False, by: str = "") -> None:
         """Take answers by interrupt id; tasks whose questions are all answered are due again. See `pausing.answer`."""
-        pausing.answer(self, answers, nth=nth, replace=replace)
+        pausing.answer(self, answers, nth=nth, replace=replace, by=by)
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:
         """Close the open questions *ids*: they take no answer any more, and their tasks run again."""

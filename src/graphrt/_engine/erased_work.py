@@ -48,7 +48,7 @@ def _of_task(task: Task) -> Iterator[str]:
     extra = task.extra
     if extra is None:
         return
-    if ERASED in [*extra.effects.values(), *extra.answers_ahead.values()]:
+    if ERASED in [*extra.effects.values(), *(answer for answer, _ in extra.answers_ahead.values())]:
         yield f"an effect of task {task.id}"
     for question in extra.interrupts:
         if ERASED in (question.payload, question.answer):

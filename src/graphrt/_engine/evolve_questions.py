@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
-from graphrt._engine.open_interrupt import STATIC, USED, OpenInterrupt
-from graphrt._engine.pausing import EXPIRED, question_after
+from graphrt._engine.open_interrupt import EXPIRED, STATIC, USED, OpenInterrupt
+from graphrt._engine.pausing import question_after
 from graphrt._engine.task import DONE, PAUSED, Task
+from graphrt.commands import UNSET
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -19,7 +20,7 @@ Take = Callable[[Any], Any]
 
 def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
     """Apply the answer to a question."""
-    engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth)
+    engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth, by=event.by)
 
 
 def _signal_received(engine: Engine, event: events.SignalReceived, take: Take) -> None:
@@ -113,6 +114,7 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
     if not question.answered:  # a keyed question asked with another payload; in graphrt 0.1 also one that expired
         question.payload, question.closed = take(event.payload), ""
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
+    question.default = take(event.default) if event.has_default else UNSET
     question.stale = question.stale or event.stale
     # A nested graph's question has an entry in each enclosing graph; these are counted by path.
     if task.node.child is None:

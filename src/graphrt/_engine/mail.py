@@ -8,17 +8,16 @@ no matter of the engine: the run ends, or another one begins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, SIGNAL
 from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
 What: TypeAlias = Literal["cancel", "signal", "answers", "input"]
-SIGNAL: Final = "signal"
-"""Kind of the questions that `ctx.receive` asks."""
 
 
 class Letter(NamedTuple):
@@ -52,7 +51,7 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
 
 
 def _answer(engine: Engine, letter: Letter) -> None:
-    open_ = {question.id for question in engine.open_interrupts() if question.kind != SIGNAL}
+    open_ = {question.id for question in engine.open_interrupts() if question.kind not in NOT_FOR_PEOPLE}
     given = {id_: answer for id_, answer in letter.told["answers"].items() if id_ in open_}
     if not given:
         drop(engine, letter, "no question that it answers was open any more")

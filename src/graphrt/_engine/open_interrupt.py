@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
+from graphrt.commands import UNSET
+
 USED: Final = "used"
 """Fate of an answer that its node was given; any other fate is the reason why the answer was discarded."""
+EXPIRED: Final = "expired"
+"""Reason for which a question is closed, or its answer discarded, when nobody answered in time."""
+TIMER: Final = "timer"
+"""Kind of the question that `ctx.sleep` asks of the clock. No person can answer it."""
+SIGNAL: Final = "signal"
+"""Kind of the question that `ctx.receive` asks: a signal answers it."""
+NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL})
+"""Kinds of questions that no person answers."""
+BY_TIMER, BY_DEFAULT, BY_EXPIRY = "timer", "default", "expiry"
+"""What answered a question, if no person did: its timer fired, its default was taken, or nobody answered in time."""
 STATIC: Final = ("before", "after")
 """Kinds of questions that the node's policy asks, and not its code."""
 
@@ -18,7 +30,9 @@ class OpenInterrupt:
         "answer",
         "answer_type",
         "answered",
+        "by",
         "closed",
+        "default",
         "expires_at",
         "fate",
         "fate_told",
@@ -46,13 +60,15 @@ class OpenInterrupt:
         self.payload: Any = payload
         """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
+        """`question`, `approval`, `budget`, `effect`, `before`, `after` or `timer`."""
         self.version: int = version
         """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None
         """Type that the answer must have, as the codec describes types; None if any answer will do."""
         self.expires_at: float | None = None
-        """Time after which no answer is taken, in seconds since the epoch; None if it never expires."""
+        """Time at which it answers itself, in seconds since the epoch; None if it waits for ever."""
+        self.default: Any = UNSET
+        """The answer that it then gives itself; UNSET if its node is to be told that nobody answered."""
         self.stale: bool = False
         """Whether the state was edited after it was asked. An answer is then used even if the node asks something else."""
         self.closed: str = ""
@@ -61,6 +77,8 @@ class OpenInterrupt:
         """Whether it has an answer."""
         self.answer: Any = None
         """The answer; only meaningful if `answered`."""
+        self.by: str = ""
+        """What answered it: empty for a person, else one of the `BY_` constants."""
         self.nth: int = 0
         """Number of its answer among those of its task, from 1; 0 without an answer."""
         self.fate: str = ""
@@ -80,6 +98,14 @@ class OpenInterrupt:
     def open(self) -> bool:
         """Whether it waits for an answer."""
         return not self.answered and self.current
+
+    def elapsed(self, now_s: float) -> str:
+        """Return what answers it at the time *now_s*, as one of the `BY_` constants; empty if it waits on."""
+        if self.expires_at is None or now_s < self.expires_at:
+            return ""
+        if self.kind == TIMER:
+            return BY_TIMER
+        return BY_EXPIRY if self.default is UNSET else BY_DEFAULT
 
     @property
     def static(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from graphrt import _retry_policy as retry
 from graphrt._codec import NotStorable
 from graphrt._engine import mutation_check, pausing
@@ -36,10 +38,12 @@ from graphrt._engine.task import (
     TimedOut,
 )
 from graphrt._plan.fields import own
-from graphrt._plan.quoting import quoted
-from graphrt.commands import Command, Interrupt, Replacement, Send, Sentinel
+from graphrt._plan.quoting import quoted, short
+from graphrt._plan.state import explain
+from graphrt.commands import UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
 from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, NOT_AN_UPDATE
+from graphrt.errors._codes.timers import BAD_DEFAULT
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -147,6 +151,7 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     try:
         question.answer_type = answer_type(engine, task, reply.answer_type)
         question.payload = check_storable(engine, task, reply.payload, "asks with a payload")
+        question.default = checked_default(engine, task, reply.default, question.answer_type)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return
@@ -165,6 +170,28 @@ def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
         return engine.plan.codec.describe(annotation)
     except NotStorable as error:
         raise BAD_ANSWER_TYPE(node=task.node.name, why=error.why, where=engine.where(task)) from error
+
+
+def checked_default(engine: RunState, task: Task, default: Any, described: Any) -> Any:
+    """Return the *default* of a question as an answer to it, redacted; UNSET if it has none.
+
+    Args:
+        described: The type of the answer as plain data; None if any answer will do.
+
+    Raises:
+        InputError: It does not fit that type.
+        UpdateError, AuditError: It cannot be stored, or not be redacted.
+    """
+    if default is UNSET:
+        return UNSET
+    if described is not None:
+        try:
+            default = engine.plan.codec.adapter(described).validate_python(default)
+        except ValidationError as error:
+            raise BAD_DEFAULT(
+                default=default, problem=explain(error, "default"), wanted=short(described), where=engine.where(task)
+            ) from error
+    return own(check_storable(engine, task, default, "asks with a default"))
 
 
 def check_reply(engine: RunState, task: Task, reply: Any) -> None:
@@ -261,7 +288,8 @@ def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: A
             question.told |= before.told
         # In a fork the nested graph begins anew, and asks again what was answered already (decision 0027).
         if question.id in extra.answers_ahead:
-            question.answered, question.answer = True, own(extra.answers_ahead[question.id])
+            answer, question.by = extra.answers_ahead[question.id]
+            question.answered, question.answer = True, own(answer)
     extra.child, extra.interrupts = child, list(questions)
     task.status = PAUSED
     if any(question.answered for question in questions):

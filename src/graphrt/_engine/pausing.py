@@ -7,9 +7,9 @@ task that runs it, so that both see an answer.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, OpenInterrupt
 from graphrt._engine.questions import take_answer
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Task
 from graphrt.errors import InputError
@@ -19,16 +19,13 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 
-EXPIRED: Final = "expired"
-"""Reason for which a question is closed when its time is over."""
-
-
-def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False) -> None:
+def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False, by: str = "") -> None:
     """Take answers by interrupt id; tasks whose questions are all answered become due again.
 
     Args:
         nth: Number of the answer among those of its task, when a journalled one is applied; 0 for a new one.
         replace: Let these answers replace earlier ones.
+        by: What gives them, as in `OpenInterrupt.by`.
     """
     for question in engine.after:
         if question.id in answers:
@@ -39,29 +36,29 @@ def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replac
             around = engine.interrupt_prefix(task)
             inside = f"{around[:-1]}/"
             if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
-                task.more().answers_ahead.update(mine)
+                task.more().answers_ahead.update({id_: (answer, by) for id_, answer in mine.items()})
         extra = task.extra
         if extra is None or task.status not in (DUE, PAUSED, FAILED):
             # The task is done, but its superstep could not be folded or routed: perhaps the answer was wrong (R10).
             if extra is not None and task.status == DONE and not engine.held:
-                _answer_anew(task, answers, nth=nth, replace=replace)
+                _answer_anew(task, answers, nth=nth, replace=replace, by=by)
             continue
         if extra.child is not None:
-            answer(extra.child, answers, nth=nth, replace=replace)  # it shares its questions with the task
+            answer(extra.child, answers, nth=nth, replace=replace, by=by)  # it shares its questions with the task
         for question in extra.interrupts:
             wanted = question.current or not question.answered  # a staged fate may be applied before its answer
             if question.id in answers and wanted and (extra.child is None or not question.answered):
-                take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
+                take_answer(extra, question, answers[question.id], nth=nth, replace=replace, by=by)
     take_answers(engine)
 
 
-def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: bool) -> None:
+def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: bool, by: str) -> None:
     """Make a finished task due again with another answer, because its outcome could not be folded or routed."""
     extra = task.more()
     for question in extra.interrupts:
         newer = question.answered and question.current and not question.static and (replace or nth > question.nth)
         if newer and question.id in answers:
-            take_answer(extra, question, answers[question.id], nth=nth, replace=replace)
+            take_answer(extra, question, answers[question.id], nth=nth, replace=replace, by=by)
             task.again()
             task.updates, task.goto, extra.ended = (), None, False
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
-from graphrt._engine.open_interrupt import USED, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, USED, OpenInterrupt
 from graphrt._engine.task import DONE, HANDLED, Extra, Task
 from graphrt._plan.fields import own
 
@@ -76,13 +76,14 @@ def _same(engine: RunState, one: Any, other: Any) -> bool:
         return False
 
 
-def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int, replace: bool) -> None:
+def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int, replace: bool, by: str) -> None:
     """Store the *answer* to *question*, in place of an earlier one.
 
     Args:
         nth: Number of the answer, when a journalled one is applied; 0 for a new one. A number that is not above that of
             the present answer changes nothing.
         replace: Replace the present answer in any case.
+        by: What answers it, as in `OpenInterrupt.by`.
     """
     if question.answered and nth <= question.nth and not replace:  # staged and journalled: applied twice
         return
@@ -90,16 +91,16 @@ def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int,
         question.fate, question.fate_told, question.reworded, question.newest = "", False, False, None
     question.nth = nth or extra.answers + 1
     extra.answers = max(extra.answers, question.nth)
-    question.answered, question.answer = True, own(answer)
+    question.answered, question.answer, question.by = True, own(answer), by
 
 
-def returned_answer(extra: Extra) -> Any:
-    """Return the answer to the last Interrupt that the node returned, and mark it as used; None without an answer."""
-    found = [question for question in extra.interrupts if question.answered and question.base.startswith("returned")]
-    if not found:
-        return None
-    found[-1].fate = USED
-    return own(found[-1].answer)
+def returned(extra: Extra) -> OpenInterrupt | None:
+    """Return the last answered question that the node asked by returning an Interrupt, and mark its answer as used."""
+    for question in reversed(extra.interrupts):
+        if question.answered and question.base.startswith("returned") and question.fate != EXPIRED:
+            question.fate = USED
+            return question
+    return None
 
 
 def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:

@@ -420,6 +420,7 @@ class RunState:
                 task.again()
                 task.attempt = 1
                 task.more().failure = None
+                task.more().ask_expired_anew()
 
     def pending(self) -> tuple[str, ...]:
         """Return the names of the nodes that are open, else of those that are due, in task order."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._engine.model_calls import ModelCall, ModelCalls
-from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.open_interrupt import BY_EXPIRY, EXPIRED, OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
@@ -101,7 +101,7 @@ class Extra:
         """Questions in the order in which they were first asked, also answered and closed ones."""
         self.answers: int = 0
         """Number of answers that the task was given."""
-        self.answers_ahead: dict[str, Any] = {}
+        self.answers_ahead: dict[str, tuple[Any, str]] = {}
         """Answers by interrupt id to a nested graph and its node, for a nested graph that begins anew (0027)."""
         self.effects: dict[str, Any] = {}
         """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents."""
@@ -145,6 +145,12 @@ class Extra:
         if models is None:
             models = self.models = ModelCalls()
         return models
+
+    def ask_expired_anew(self) -> None:
+        """Discard what the task was told of questions that nobody answered in time: its next run asks them anew."""
+        for question in self.interrupts:
+            if question.by == BY_EXPIRY and question.current:
+                question.fate, question.fate_told = EXPIRED, False
 
 
 @final

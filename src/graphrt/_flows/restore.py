@@ -55,7 +55,7 @@ def restore_open(
         # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
         _restore(engine, staged, kept, told, take)
         for id_, event in answers.items():
-            engine.answer({id_: event.answer}, nth=event.nth)
+            engine.answer({id_: event.answer}, nth=event.nth, by=event.by)
         for id_, reason in withdrawn.items():
             engine.withdraw({id_}, reason)
         for task in engine.tasks:

@@ -167,7 +167,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         ),
     ),
     (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)), ("user", TEXT), ("redaction", TEXT))),
-    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT))),
+    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT), ("by", TEXT))),
     (
         4,
         events.InterruptRaised,
@@ -183,6 +183,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("kind", FieldCodec(clean_, text_, "question")),
             ("version", FieldCodec(same_, int_, 1)),
             ("stale", FLAG),
+            ("default", VALUE),
+            ("has_default", FLAG),
         ),
     ),
     (

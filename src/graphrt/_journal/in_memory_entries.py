@@ -21,7 +21,7 @@ from graphrt.events import Entry
 _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.RunStarted: ("input",),
     events.InterruptAnswered: ("answer",),
-    events.InterruptRaised: ("payload",),
+    events.InterruptRaised: ("payload", "default"),
     events.EffectRecorded: ("result",),
     events.ModelReplied: ("reply",),
     events.TaskSucceeded: ("updates", "sends"),

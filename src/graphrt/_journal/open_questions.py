@@ -13,9 +13,9 @@ from pydantic_core import from_json
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.mail import SIGNAL
-from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.open_interrupt import SIGNAL, OpenInterrupt
 from graphrt._plan.fields import is_mapping, own
+from graphrt.commands import UNSET
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Commit, Labels, Question
 
@@ -103,6 +103,8 @@ class Listing:
 
 def _body(question: OpenInterrupt, codec: Codec | None) -> Any:
     shown = {"payload": question.payload, "answer_type": question.answer_type}
+    if question.default is not UNSET:
+        shown["default"] = question.default
     return own(shown) if codec is None else codec.dump(shown)
 
 
@@ -124,4 +126,5 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
     key = question.place.partition("#")[2]
     found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, told.get("payload"), kind=question.kind)
     found.answer_type, found.expires_at, found.stale = told.get("answer_type"), question.expires_at, question.stale
+    found.default = told.get("default", UNSET)
     return found

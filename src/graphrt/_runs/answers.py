@@ -5,19 +5,18 @@ Nothing is changed here. A refused answer leaves the thread as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.mail import SIGNAL
-from graphrt._engine.open_interrupt import OpenInterrupt
-from graphrt._engine.pausing import EXPIRED
+from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TIMER, OpenInterrupt
 from graphrt._engine.questions import all_questions, effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
+from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import (
@@ -36,34 +35,50 @@ from graphrt.errors._codes.threads import (
 
 def answers_by_id(
     engine: Engine, answers: Any, answer: Any, clock: Callable[[], float], *, failed: bool = False
-) -> Mapping[str, Any]:
-    """Return the validated answers by interrupt id.
+) -> Mapping[str, Given]:
+    """Return the validated answers by interrupt id; without any from the caller, those that the time gives now (R23).
 
     Args:
         answers: A mapping of ids to answers, or the answer to the only question.
         answer: The answer to the only question; UNSET if it was not given.
-        clock: Returns seconds since the epoch. Read only for questions that can expire.
+        clock: Returns seconds since the epoch. Read only for timers, and for questions that can expire.
         failed: The thread failed, so answers may replace those that its failed tasks were given.
 
     Raises:
         InputError: An answer is missing or of a wrong type, an id is not open, a question has expired, or an effect
-            depends on the answer to replace.
+            depends on the answer to replace; or the thread only sleeps, and its time has not come.
     """
-    given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
     open_ = engine.open_interrupts()
-    questions = [question for _, question in given.values()] if failed else [q for q in open_ if q.kind != SIGNAL]
-    if not questions:
-        if open_ and not failed and (answer is not UNSET or answers is not UNSET):
+    none = answer is UNSET and (answers is UNSET or (is_mapping(answers) and not answers))
+    timed = any(question.expires_at is not None for question in open_)
+    if none and timed and not failed and (due := elapsed(engine, clock())):
+        return due
+    given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
+    questions = [question for _, question in given.values()] if failed else for_people(open_)
+    if answer is UNSET and is_mapping(answers):
+        for question in open_:
+            if question.kind in NOT_FOR_PEOPLE and question.id in answers:
+                raise takes_no_answer(engine, question) if question.kind == TIMER else _waits(engine, question)
+    if not questions and open_ and not failed:
+        if any(question.kind == TIMER for question in open_):
+            raise sleeping(engine, open_, clock())
+        if not none:
             raise _waits(engine, open_[0])
-        if (answer is UNSET and answers is UNSET) or (is_mapping(answers) and not answers):
+    if not questions:
+        if none:
             return {}  # the owner of the thread died: it continues without answers
         raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
-    wanted = _by_id(engine, questions, open_, answers, answer)
+    wanted = _by_id(engine, questions, for_people(open_), answers, answer)
     for id_ in wanted:
         if id_ in given:
             _check_replaceable(engine, *given[id_])
     known = {question.id: question for question in (*questions, *open_)}
-    return {id_: _checked(engine, known[id_], one, clock) for id_, one in wanted.items()}
+    return {id_: Given(_checked(engine, known[id_], one, clock)) for id_, one in wanted.items()}
+
+
+def for_people(questions: Sequence[OpenInterrupt]) -> list[OpenInterrupt]:
+    """Return those of *questions* that a person can answer."""
+    return [question for question in questions if question.kind not in NOT_FOR_PEOPLE]
 
 
 def _by_id(
@@ -164,8 +179,6 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
     Raises:
         InputError: The question has expired, or the answer has a wrong type.
     """
-    if question.kind == SIGNAL:
-        raise _waits(engine, question)
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
         raise INTERRUPT_EXPIRED(
             interrupt=question.id,
@@ -209,7 +222,7 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
     """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
 
     Withdrawn are expired questions, stale ones, and those of a cancelled thread but for `interrupt_before` and
-    `interrupt_after`.
+    `interrupt_after`. A timer keeps its moment, and a question with a default takes it.
 
     Args:
         status: Status of the thread before the retry.
@@ -219,8 +232,8 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
         0..n pairs of a question and "expired", "stale" or "cancelled", in task order.
     """
     found: list[tuple[OpenInterrupt, str]] = []
-    for question in engine.open_interrupts():
-        if question.expires_at is not None and clock() > question.expires_at:
+    for question in for_people(engine.open_interrupts()):
+        if question.expires_at is not None and question.default is UNSET and clock() > question.expires_at:
             found.append((question, EXPIRED))
         elif question.stale:
             found.append((question, "stale"))

@@ -22,7 +22,8 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.watching import Call, Pauses, is_settled
+from graphrt._runs.timers import moment_text
+from graphrt._runs.watching import Call, Pauses, is_over, is_settled, next_timer
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
@@ -65,7 +66,7 @@ def start(
             raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
         if thread is None:
             raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
-        if _exists(store, thread):
+        if exists(store, thread):
             return thread
     try:
         opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
@@ -79,12 +80,17 @@ def start(
         return thread
     id_ = opened.services.thread
     assert id_ is not None  # noqa: S101 - there is a store
+    _hand_over(opened)
+    return id_
+
+
+def _hand_over(opened: ActiveRun) -> None:
+    """Store the beginning of the run, and release its thread."""
     try:
         opened.hand_over()
     except BaseException as error:
         opened.broke(error)
         raise
-    return id_
 
 
 WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
@@ -94,7 +100,7 @@ WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
 def _left(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
     """Leave the input to the driver of *thread*, if a run of it goes on or others wait; return False if not."""
     postable(store)
-    if not _exists(store, thread):
+    if not exists(store, thread):
         return False
     release_now(store, thread)
     head = store.head(thread)
@@ -109,7 +115,17 @@ def _queued(config: RunConfig, store: Store, thread: str) -> bool:
     return any(read(config.plan.codec, letter).what == "input" for letter in postable(store).mail(thread))
 
 
-def _exists(store: Store, thread: str) -> bool:
+def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:
+    """Start a new thread; None if another process has made it meanwhile."""
+    opened = _opened(config, given, thread, UNSET, UNSET, labels, abandon=False, only_if_new=True)
+    if opened is None:
+        return None
+    _hand_over(opened)
+    return thread
+
+
+def exists(store: Store, thread: str) -> bool:
+    """Return whether the thread has entries."""
     try:
         return store.head(check_id(thread)).seq > 0
     except InputError as error:
@@ -186,13 +202,13 @@ def _until(config: RunConfig, timeout_s: float | None) -> float:
 def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | None, pauses: Pauses) -> float:
     left_s = until - monotonic()
     if left_s <= 0:
-        head = the_store(config).head(thread)
-        raise NOT_ENDED_YET(
-            thread=thread,
-            timeout_s=timeout_s,
-            seq=head.seq,
-            driver="a living owner drives it" if head.owned else "nobody drives it: is a Worker running?",
-        )
+        store = the_store(config)
+        head = store.head(thread)
+        timer_s = next_timer(store, head)
+        driver = "a living owner drives it" if head.owned else "nobody drives it: is a Worker running?"
+        if timer_s is not None:
+            driver = f"it sleeps until {moment_text(timer_s)}"
+        raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)
 
 
@@ -221,7 +237,7 @@ def _settled_head(store: Store, thread: str) -> Head | None:
     check_id(thread)
     release_now(store, thread)
     head = store.head(thread)
-    return head if is_settled(head) else None
+    return head if is_over(store, head) else None
 
 
 def _failed(config: RunConfig, thread: str, seq: int) -> Exception:

@@ -1,12 +1,17 @@
-"""Driving a thread that is due, as workers do (R21), and parking one whose runs die again and again."""
+"""Driving a thread that is due, as workers do (R21, R23), and parking one whose runs die again and again.
+
+A thread is due if it is running and has no owner, or if it waits and one of its questions answers itself by now.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import TIMER
 from graphrt._journal.leases import take
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
@@ -19,8 +24,10 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.state_edits import end
 from graphrt._runs.taking_mail import take_mail
+from graphrt._runs.timers import Given, elapsed, sleeping
 from graphrt.errors import RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
+from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Loaded
 
 
@@ -31,16 +38,29 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         ended = present_result(config, thread)
         if ended is not None:
             return ended  # the mail left nothing to drive
+    waits = the_store(config).head(check_id(thread)).status == "interrupted"
 
     def admit(claim: Claim, loaded: Loaded) -> None:
         # Under the claim: another worker may have driven the thread since it was found to be due.
-        if claim.head.status != "running":
+        if claim.head.status != ("interrupted" if waits else "running"):
             raise NOT_DUE(thread=thread, status=claim.head.status)
-        if max_tries is not None and (tried := _tries(config, thread, loaded)) >= max_tries:
+        if max_tries is not None and not waits and (tried := _tries(config, thread, loaded)) >= max_tries:
             raise PARKED(thread=thread, tries=tried)
 
+    def fire(engine: Engine, *, failed: bool) -> Mapping[str, Given]:
+        del failed  # an interrupted thread has not
+        open_ = engine.open_interrupts()
+        if due := elapsed(engine, config.clock()):
+            return due
+        if any(question.kind == TIMER for question in open_):
+            raise sleeping(engine, open_, config.clock())
+        raise NOT_DUE(thread=thread, status="interrupted")
+
     try:
-        opened = reopen_run.continued(config, thread, "retry", None, admit=admit)
+        if waits:
+            opened = reopen_run.continued(config, thread, "resume", fire, admit=admit)
+        else:
+            opened = reopen_run.continued(config, thread, "retry", None, admit=admit)
     except RunFailedError as error:
         if error.code == PARKED.code:
             _park(config, thread, str(error.what))

@@ -75,7 +75,7 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
         engine.redact_with(config.redactor)
     given = answers_by_id(engine, answers, answer, config.clock)
     try:
-        told = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, one in given.items()}
+        told = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, (one, _) in given.items()}
         _post(config, store, thread, f"answers:{config.ids()}", "answers", {"answers": told})
     except NotStorable as error:
         raise not_storable(engine, error, "An answer holds a value") from error

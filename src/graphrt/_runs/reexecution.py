@@ -15,13 +15,15 @@ from itertools import takewhile
 from typing import Any, Final, final
 
 from graphrt import events
-from graphrt._runs import mail, run_to_end, state_edits, taking_mail
+from graphrt._runs import mail, reopen_run, run_to_end, state_edits, taking_mail
 from graphrt._runs.deep_equal import alike
+from graphrt._runs.driving import drive
 from graphrt._runs.entries import entries
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
 from graphrt._runs.loading import the_store
 from graphrt._runs.recordings import Recordings
 from graphrt._runs.run_config import ActiveRuns, RunConfig
+from graphrt._runs.timers import Given
 from graphrt.audit._reexecution import Reexecution
 from graphrt.commands import END, UNSET, Send
 from graphrt.errors import GraphrtError
@@ -176,13 +178,13 @@ def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
     return found
 
 
-def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Any]:
+def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
     """Return the answers after the entry at *at*, by ids on this thread: those of a copied thread name its source."""
-    answers: dict[str, Any] = {}
+    answers: dict[str, Given] = {}
     for entry in log[at + 1 :]:
         if not isinstance(entry.event, events.InterruptAnswered) or entry.path:
             break
-        answers[f"{thread}/{local(entry.event.id)}"] = entry.event.answer
+        answers[f"{thread}/{local(entry.event.id)}"] = Given(entry.event.answer, entry.event.by)
     return answers
 
 
@@ -195,8 +197,11 @@ def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[R
     return run
 
 
-def _resume(thread: str, answers: dict[str, Any]) -> Callable[[RunConfig], Any]:
-    return lambda config: run_to_end.resume(config, thread, answers, UNSET)
+def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
+    if any(given.by for given in answers.values()):  # the time gave them, and it has come
+        return lambda config: drive(reopen_run.continued(config, thread, "resume", lambda *_, **__: answers))
+    given = {id_: one.answer for id_, one in answers.items()}
+    return lambda config: run_to_end.resume(config, thread, given, UNSET)
 
 
 def _retry(thread: str) -> Callable[[RunConfig], Any]:

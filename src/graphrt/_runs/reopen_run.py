@@ -12,7 +12,8 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
-from graphrt._engine.pausing import EXPIRED, answer_number
+from graphrt._engine.open_interrupt import EXPIRED
+from graphrt._engine.pausing import answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
 from graphrt._flows.run import Watch
@@ -21,6 +22,7 @@ from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
 from graphrt.errors._codes.labels import LABELS_WITHOUT_INPUT
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
@@ -29,9 +31,9 @@ from graphrt.stores.protocol import Claim, Labels, Loaded
 
 
 class Prepare(Protocol):
-    """Checks the caller's answers and returns them by interrupt id. Changes nothing."""
+    """Checks the caller's answers, or finds those that the time gives, by interrupt id. Changes nothing."""
 
-    def __call__(self, engine: Engine, *, failed: bool) -> Mapping[str, Any]: ...
+    def __call__(self, engine: Engine, *, failed: bool) -> Mapping[str, Given]: ...
 
 
 def on_either(
@@ -80,7 +82,7 @@ def resumed(
 ) -> ActiveRun:
     """Open a run that answers open interrupts; see `continued`."""
 
-    def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Any]:
+    def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Given]:
         return answers_by_id(engine, answers, answer, config.clock, failed=failed)
 
     return continued(
@@ -147,16 +149,16 @@ def continued(
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
         if not anew and not replacing:
             open_run.want(claim, verb, config, watch)
-        answers: Mapping[str, Any] = {}
+        answers: Mapping[str, Given] = {}
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing)
         open_run.check_erased(fold, engine.values, work=True)
         for answer in answers.values():
             try:
-                engine.plan.codec.dump(answer)
+                engine.plan.codec.dump(answer.answer)
             except NotStorable as error:
                 raise open_run.not_storable(engine, error, "An answer holds a value") from error
-        answers = {id_: redacted_value(engine, answer, f"the answer to {id_}") for id_, answer in answers.items()}
+        answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
         engine.limit(config.limits)
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
         opened.seeded()  # the journal repeats the seed in every stored snapshot
@@ -175,8 +177,16 @@ def continued(
             engine, told if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
         )
         engine.withdraw({question.id}, reason)
-    engine.answer(answers, replace=replacing)
-    for id_, answer in answers.items():
-        emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_)))
+    for by in {answer.by for answer in answers.values()}:
+        given_now = {id_: answer.answer for id_, answer in answers.items() if answer.by == by}
+        engine.answer(given_now, replace=replacing, by=by)
+    for id_, (answer, by) in answers.items():
+        nth = answer_number(engine, id_)
+        emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
     config.active.add(thread_id, opened.control)
     return opened
+
+
+def _redacted(engine: Engine, id_: str, given: Given) -> Given:
+    """Return an answer redacted. What the time gives was redacted when the question was asked."""
+    return given if given.by else Given(redacted_value(engine, given.answer, f"the answer to {id_}"))

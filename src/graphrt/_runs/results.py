@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _NONE_USED = events.Usage()
 
-InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after", "signal"]
+InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after", "signal", "timer"]
 
 
 @final
 class InterruptInfo:
     """An open question of a paused thread. Compares by value."""
 
-    __slots__ = ("_codec", "answer_type", "expires_at", "id", "kind", "node", "payload", "stale", "task_id")
+    # fmt: off
+    __slots__ = (
+        "_codec", "answer_type", "default", "expires_at", "id", "kind", "node", "payload", "stale", "task_id",
+    )
+    # fmt: on
 
     def __init__(self, question: OpenInterrupt, codec: Codec) -> None:
         self._codec = codec
@@ -44,7 +48,8 @@ class InterruptInfo:
         """Derived from thread, task and question, and stable. A key of the mapping that `resume` takes."""
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
         """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
-        "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before") or `interrupt_after` ("after").
+        "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"), or
+        the clock, since the node sleeps ("timer"): a timer takes no answer.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id
@@ -53,7 +58,9 @@ class InterruptInfo:
         self.answer_type: Any = own(question.answer_type)
         """Type of the answer, described as plain data; None accepts any answer."""
         self.expires_at: float | None = question.expires_at
-        """Seconds since the epoch after which no answer is accepted; None if the question does not expire."""
+        """Seconds since the epoch at which it answers itself, and after which no answer is accepted; None if it waits."""
+        self.default: Any = own(question.default)
+        """The answer that it then gives itself; `UNSET` if its node is told that nobody answered."""
         self.stale: bool = question.stale
         """Whether the state was edited since the question was asked. An answer is accepted; `retry` asks anew."""
 

@@ -127,6 +127,15 @@ def _resumed(event: events.RunResumed) -> Told:
     return f"run continued by {event.verb}()", {"verb": event.verb}
 
 
+def _answered(event: events.InterruptAnswered) -> Told:
+    text = {
+        "timer": "a timer fired",
+        "default": "a question that nobody answered took its default",
+        "expiry": "nobody answered a question in time",
+    }.get(event.by, "a question was answered")
+    return text, {}
+
+
 def _completed(event: events.RunCompleted) -> Told:
     return f"run completed after {event.steps} supersteps", {"steps": event.steps}
 
@@ -220,7 +229,7 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.OutcomeDropped: (_INFO, _plain("an outcome came too late and was dropped")),
     events.NodeFatigued: (_INFO, _fatigued),
     events.InterruptRaised: (_INFO, _asked),
-    events.InterruptAnswered: (_INFO, _plain("a question was answered")),
+    events.InterruptAnswered: (_INFO, _answered),
     events.InterruptExpired: (_INFO, _plain("a question expired")),
     events.InterruptWithdrawn: (_INFO, _plain("a question was withdrawn")),
     events.BudgetGranted: (_INFO, _granted),

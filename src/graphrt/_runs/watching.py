@@ -7,6 +7,7 @@ from functools import partial
 from time import sleep
 from typing import Any, Final, TypeAlias
 
+from graphrt._engine.open_interrupt import TIMER
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
 from graphrt._runs.entries import entries
@@ -15,7 +16,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors._codes.threads import BEYOND_THE_END
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head
+from graphrt.stores.labels import finder, finds
+from graphrt.stores.protocol import Head, Store
 
 Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Makes a call that may block, off the event loop."""
@@ -50,6 +52,23 @@ def is_settled(head: Head) -> bool:
     return head.status not in ("running", "new") and not head.owned
 
 
+def is_over(store: Store, head: Head) -> bool:
+    """Return whether a thread is settled, and does not go on by itself when a timer fires (R23)."""
+    return is_settled(head) and next_timer(store, head) is None
+
+
+def next_timer(store: Store, head: Head) -> float | None:
+    """Return when a thread that only sleeps goes on, in seconds since the epoch; None if it waits for a person, or ended.
+
+    A store that lists no questions cannot tell: there a sleeping thread looks like one that waits for a person.
+    """
+    if head.status != "interrupted" or not finds(store):
+        return None
+    questions = finder(store, "questions").questions(head.thread)
+    times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
+    return min(times) if times and len(times) == len(questions) else None
+
+
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
     """Return an iterator over the entries of the thread as they are stored; see `Runtime.follow`."""
     _check_position(config, thread, after)
@@ -70,12 +89,12 @@ def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float
 
 
 def look(config: RunConfig, thread: str, after: int) -> tuple[Iterator[Entry], bool]:
-    """Return the entries that the thread has after *after*, and whether it was settled before they were read."""
+    """Return the entries that the thread has after *after*, and whether it was over before they were read."""
     store = the_store(config)
     release_now(store, thread)
     head = store.head(thread)
     if head.seq == after:
-        return iter(()), is_settled(head)
+        return iter(()), is_over(store, head)
     # A settled thread may be driven on while its entries are read: then they are followed up to its next end.
     return entries(config, thread, after=after), False
 

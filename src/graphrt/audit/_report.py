@@ -172,9 +172,9 @@ def _values(event: Any) -> dict[str, Any]:
                     merged[name] = value if name not in merged else [*_listed(merged[name]), *_listed(value)]
             return merged
         case events.InterruptRaised():
-            return {"payload": event.payload}
+            return {"payload": event.payload} | ({"default": event.default} if event.has_default else {})
         case events.InterruptAnswered():
-            return {"answer": event.answer}
+            return {"answer": event.answer} | ({"by": event.by} if event.by else {})
         case events.SignalReceived():
             return {"value": event.value}
         case _:

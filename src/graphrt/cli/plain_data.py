@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from graphrt._display import brief, fields_of
+from graphrt.commands import UNSET
 from graphrt.events import Entry, TaskSucceeded, Usage, event_kind
 
 
@@ -75,6 +76,8 @@ def question(one: Any) -> dict[str, Any]:
         "payload": plain(one.payload),
         "answer_schema": plain(one.answer_schema),
         "expires_at": one.expires_at,
+        "default": None if one.default is UNSET else plain(one.default),
+        "has_default": one.default is not UNSET,
         "stale": one.stale,
     }
 

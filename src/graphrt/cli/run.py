@@ -87,7 +87,7 @@ def resume(
         elif answer is not None:
             given = {"answer": parsed(answer, "--answer")}
         else:
-            questions = runtime.state(thread).interrupts
+            questions = for_people(runtime.state(thread).interrupts)
             if questions:
                 try:
                     stream = drive.asked(questions)
@@ -128,6 +128,11 @@ def input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
     return given
 
 
+def for_people(questions: Sequence[InterruptInfo]) -> list[InterruptInfo]:
+    """Return the questions that a person can answer: all but timers."""
+    return [one for one in questions if one.kind not in ("timer", "signal")]
+
+
 class _Drive:
     """Drives one thread for a command, over the pauses at which a person answers."""
 
@@ -149,9 +154,9 @@ class _Drive:
         """Read the stream that *open_* makes, and those of later answers, and return how the run ended."""
         try:
             result = self._watch(open_())
-            while result.interrupts and self._asks:
+            while (asked := for_people(result.interrupts)) and self._asks:
                 try:
-                    stream = self.asked(result.interrupts)
+                    stream = self.asked(asked)
                 except NoAnswer:
                     break
                 result = self._watch(stream)

@@ -31,7 +31,8 @@ _USAGE: Final = _object({
 })  # fmt: skip
 _QUESTION: Final = _object({
     "id": _TEXT, "kind": _TEXT, "node": _TEXT, "task_id": _TEXT, "payload": _ANY,
-    "answer_schema": {"type": "object"}, "expires_at": _NUMBER_OR_NULL, "stale": _TRUTH,
+    "answer_schema": {"type": "object"}, "expires_at": _NUMBER_OR_NULL, "default": _ANY,
+    "has_default": _TRUTH, "stale": _TRUTH,
 })  # fmt: skip
 _SNAPSHOT: Final = {
     "thread": _TEXT, "status": _TEXT, "seq": _WHOLE, "at": _NUMBER, "superstep": _WHOLE, "run": _TEXT,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from graphrt._display import brief, fields_of, safe, usage_text
+from graphrt.commands import UNSET
 from graphrt.console.amounts import counted, duration, moment
 from graphrt.console.screen import Line, Segment, cells, fit, fold
 from graphrt.console.tables import Column, table
@@ -81,6 +82,10 @@ def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
     lines: list[Line] = []
     for one in interrupts:
         stale = "  stale: the state was edited since" if one.stale else ""
+        if one.kind == "timer":
+            lines += [[], [(fit(f"{one.node} sleeps until {moment(one.expires_at or 0.0)}", width).rstrip(), "warn")]]
+            lines += paragraph(one.id, width, style="faint")
+            continue
         asks = f"waits for the signal {one.payload!r}" if one.kind == "signal" else f"asks ({one.kind})"
         lines += [[], [(fit(f"? {one.node} {asks}{stale}", width).rstrip(), "warn")]]
         lines += paragraph(one.id, width, style="faint")
@@ -92,7 +97,8 @@ def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
             text = value if isinstance(value, str) and len(value) <= 2_000 else brief(value, 8 * width)
             lines += paragraph(f"{name}: {text}" if name else text, width)
         if one.expires_at is not None:
-            lines += paragraph(f"expires {moment(one.expires_at)}", width, style="faint")
+            then = "" if one.default is UNSET else f", and answers itself with {brief(one.default, 2 * width)}"
+            lines += paragraph(f"expires {moment(one.expires_at)}{then}", width, style="faint")
     return lines
 
 

@@ -6,15 +6,13 @@
     │   ├── MissingExtraError    the installation: an optional dependency is missing
     │   └── ModelRequestForbiddenError    the process: it forbids real model requests
     ├── NodeError                the node: it raised, timed out or swallowed a pause
+    ├── QuestionExpiredError     the person who did not answer; the node may catch it
     ├── RouteError               the router, or the goto of a Command
     ├── UpdateError              the node's update, or a reducer that raised
     │   └── ConcurrentUpdateError
     ├── LimitError               a limit of the run
-    │   ├── StepLimitError
-    │   ├── NodeFatigueError
-    │   ├── DeadlineError
-    │   ├── AgentLimitError      a limit of an agent's own loop
-    │   └── BudgetExceededError
+    │   ├── StepLimitError, NodeFatigueError, DeadlineError
+    │   └── AgentLimitError      a limit of an agent's own loop; BudgetExceededError
     ├── StarvedJoinError         a join whose sources did not all run
     ├── HarnessError             the model provider, or the script of a mock
     │   ├── AuthenticationError, RateLimitError, ContextOverflowError, RefusalError,
@@ -27,8 +25,7 @@
     ├── AuditError
     └── ReplayDivergedError      a re-execution or replay that differs from the journal
 
-Only exceptions live here, with the text template they share; no logic that decides when to raise. Control flow that is
-not an error (a node that pauses) is a private `BaseException` of the drivers.
+Only exceptions live here, with the text template they share. A node that pauses raises a private `BaseException`.
 """
 
 from __future__ import annotations
@@ -69,6 +66,7 @@ __all__ = [
     "NodeError",
     "NodeFatigueError",
     "Problem",
+    "QuestionExpiredError",
     "RateLimitError",
     "RefusalError",
     "ReplayDivergedError",
@@ -289,6 +287,12 @@ class RunFailedError(GraphrtError):
     """
 
     default_code = "run-failed"
+
+
+class QuestionExpiredError(GraphrtError):
+    """Nobody answered a question in time, and it has no default. Raised in the node that asked. Added in 0.2."""
+
+    default_code = "question-expired"
 
 
 class WaitTimeoutError(GraphrtError):

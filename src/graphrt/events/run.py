@@ -81,6 +81,16 @@ class InterruptAnswered(Word):
     answer: Any
     nth: int = 0
     """Number of the answer among those that its task was given, from 1; 0 if written before graphrt counted them."""
+    by: str = ""
+    """What answered it:
+
+    - empty: a person or a program, by `resume`;
+    - `timer`: the time of a `ctx.sleep` came;
+    - `default`: nobody answered in time, and *answer* is the default of the question;
+    - `expiry`: nobody answered in time, and the node is told so by a `QuestionExpiredError`.
+
+    Added in 0.2.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -104,6 +114,7 @@ class AnswerDiscarded(Word):
     reason: str
     """Why:
 
+    - `expired`: nobody had answered in time, the task failed, and the thread was retried;
     - `reworded`: the node asked with another payload, and without a key;
     - `retyped`: the node wants an answer of another type;
     - `not-asked`: the node ended without asking.
@@ -150,15 +161,19 @@ class InterruptRaised(Word):
     answer_type: Any = None
     """The type that the answer must have, as plain data; None if any answer will do."""
     expires_at: float | None = None
-    """Seconds since the epoch after which no answer is accepted; None for no limit."""
+    """Seconds since the epoch at which it answers itself, and after which no answer is accepted; None for no limit."""
     usage: Usage | None = None
     """What the task's model calls used so far; None if it made none."""
     kind: str = "question"
-    """`question`, `approval`, `budget`, `effect`, `before` or `after`."""
+    """`question`, `approval`, `budget`, `effect`, `before`, `after` or `timer`."""
     version: int = 1
     """How often the task has asked this. Above 1, *key* and *id* end with a colon and this number."""
     stale: bool = False
     """Whether the state was edited since the task asked; set when the question is staged again."""
+    default: Any = None
+    """The answer that it gives itself at *expires_at*, if *has_default*; else None. Added in 0.2."""
+    has_default: bool = False
+    """Whether it has a default. Without one, the node is told that nobody answered. Added in 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

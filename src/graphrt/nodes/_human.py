@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import Interrupt, Overwrite
+from graphrt.errors import QuestionExpiredError
 from graphrt.errors._codes.ready_nodes import EDIT_OF_NO_FIELDS, ROLE_OF_NO_CHOICE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
@@ -65,7 +66,8 @@ def human(
             no role.
         rationale: Whether a reason must be given. It may always be given.
         edit: Fields that the person may replace, with the choice "edit" and `edits={field: value}`.
-        timeout_s: Seconds after which the choice is `on_timeout`. Nothing happens by itself: call `retry(thread)`.
+        timeout_s: Seconds after which the choice is `on_timeout`. A worker goes on with the thread then, or
+            `drive(thread)`, or `retry(thread)`.
         on_timeout: The choice after a timeout.
         terminal: True asks at the terminal if there is one, instead of pausing; or a function that shows a prompt and
             returns a line. Where the input ends, the run pauses.
@@ -81,8 +83,12 @@ def human(
     answer_type = decision_type(rules)
 
     def ask(state: Any, ctx: Context[Any]) -> Any:
-        if ctx.answer is not None:
-            return update(ctx.answer.model_dump())
+        try:
+            decision = ctx.answer
+        except QuestionExpiredError:
+            return late()
+        if decision is not None:
+            return update(decision.model_dump())
         payload: dict[str, Any] = {
             "question": text.render(state),
             "choices": list(rules.choices),
@@ -101,7 +107,7 @@ def human(
         # Recorded once, so that a later execution knows when the question was asked.
         left = ctx.effect("asked", ctx.now) + timeout_s - ctx.now()
         if left <= 0:
-            return update({"choice": on_timeout, "by": None, "role": None, "rationale": ""})
+            return late()
         return Interrupt(payload, answer_type=answer_type, expires_s=left)
 
     def update(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,6 +116,9 @@ def human(
         if record is not None:
             wrote[record] = {**given, "edits": edits}
         return wrote
+
+    def late() -> dict[str, Any]:
+        return update({"choice": on_timeout, "by": None, "role": None, "rationale": ""})
 
     reads = dict.fromkeys((*text.fields, *shown))
     declare_form(

@@ -20,6 +20,7 @@ from graphrt.stores.protocol import (
     Status,
     Store,
 )
+from graphrt.stores.schedules import Schedulable, Scheduled
 from graphrt.stores.urls import open_store
 from graphrt.stores.verbs import Finding, StoreVerbs, Verification
 
@@ -49,6 +50,8 @@ __all__ = [
     "QuestionFilter",
     "Record",
     "Saved",
+    "Schedulable",
+    "Scheduled",
     "SqliteStore",
     "Status",
     "Store",

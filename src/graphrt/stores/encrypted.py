@@ -2,7 +2,7 @@
 
 This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
-seals, titles and tags, ids of letters, and of an open question everything but what it asks.
+seals, titles and tags, ids of letters, name, graph and time of a schedule, and of an open question everything but what it asks.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from graphrt.stores.protocol import (
     Store,
     erasable,
 )
+from graphrt.stores.schedules import Scheduled, schedulable
 from graphrt.stores.verbs import Finding, StoreVerbs, delete_many, scrub
 
 __all__ = ["EncryptedStore"]
@@ -244,6 +245,24 @@ class EncryptedStore(StoreVerbs):
     ) -> list[Head]:
         """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
         return postable(self._store).due(now=now, graphs=graphs, prefix=prefix, after=after, limit=limit)
+
+    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        sealed = self._keys.seal(schedule.body, schedule.name, "schedule", schedule.version)
+        return schedulable(self._store).put_schedule(schedule._replace(body=sealed), replaces=replaces)
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        return schedulable(self._store).move_schedule(name, version, due_at=due_at, to=to)
+
+    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
+        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        found = schedulable(self._store).schedules(graph=graph, due_by=due_by)
+        return [one._replace(body=self._keys.open(one.body, one.name, "schedule", one.version)) for one in found]
+
+    def delete_schedule(self, name: str) -> bool:
+        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        return schedulable(self._store).delete_schedule(name)
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*, sealed anew. See `Store.copy`."""

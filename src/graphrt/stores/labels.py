@@ -58,11 +58,13 @@ class QuestionFilter(NamedTuple):
     """The thread must have all of them."""
     graph: str | None = None
     node: str | None = None
+    without: frozenset[str] = frozenset()
+    """Kinds that are not listed. A *kind* that is asked for is."""
 
     def fits(self, head: Head, question: Question) -> bool:
         """Return whether *question* of the thread of *head* is to be listed."""
         return (
-            (self.kind is None or question.kind == self.kind)
+            (question.kind not in self.without if self.kind is None else question.kind == self.kind)
             and (self.tenant is None or head.tenant == self.tenant)
             and self.tags <= head.tags
             and (self.graph is None or question.graph == self.graph)

@@ -16,6 +16,7 @@ from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
 from graphrt.stores._kept_thread import KeptThread
 from graphrt.stores._mailbox import Mailbox, Posting
+from graphrt.stores._schedule_table import ScheduleTable, Scheduling
 from graphrt.stores._searching import Searching
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import Letter
@@ -55,7 +56,7 @@ class _Guard:
 
 
 @final
-class MemoryStore(Searching, Posting, StoreVerbs):
+class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
@@ -68,6 +69,7 @@ class MemoryStore(Searching, Posting, StoreVerbs):
     def __init__(self) -> None:
         self._threads: dict[str, KeptThread] = {}
         self._guard = _Guard(self._threads)
+        self._table = ScheduleTable()
         self._closed = False
 
     def __repr__(self) -> str:

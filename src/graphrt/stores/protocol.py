@@ -377,7 +377,8 @@ METHODS: Final = (
 )
 # fmt: on
 """Methods that an object must have to be accepted as a store."""
-OPERATIONS: Final = (*METHODS, "erase", "post", "mail", "mailed", "due")
+SCHEDULING: Final = ("put_schedule", "move_schedule", "schedules", "delete_schedule")
+OPERATIONS: Final = (*METHODS, "erase", "post", "mail", "mailed", "due", *SCHEDULING)
 
 
 def erasable(store: Store) -> Erasable:

@@ -20,6 +20,7 @@ from graphrt.stores.ids import BETWEEN, LONGEST, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status, Store, erasable
+from graphrt.stores.schedules import Scheduled, schedulable
 from graphrt.stores.verbs import StoreVerbs, delete_many, scrub
 
 __all__ = ["TenantStore"]
@@ -279,6 +280,29 @@ class TenantStore(StoreVerbs):
         mine = self._prefix + (prefix or "")
         found = self._mapped(lambda: store.due(now=now, graphs=graphs, prefix=mine, after=last, limit=limit))
         return [self._own(head) for head in found]
+
+    # ---------------------------------------------------------------------------------------------------- schedules
+
+    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+        """Keep *schedule*, under a name of the tenant's own. See `Schedulable.put_schedule`."""
+        store, shared = schedulable(self._store), schedule._replace(name=self.shared_id(schedule.name))
+        return self._mapped(lambda: store.put_schedule(shared, replaces=replaces))
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        store, shared = schedulable(self._store), self.shared_id(name)
+        return self._mapped(lambda: store.move_schedule(shared, version, due_at=due_at, to=to))
+
+    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
+        """Return the tenant's schedules in the order of their names. See `Schedulable.schedules`."""
+        found = self._mapped(lambda: schedulable(self._store).schedules(graph=graph, due_by=due_by))
+        mine = [one for one in found if one.name.startswith(self._prefix)]
+        return [one._replace(name=one.name.removeprefix(self._prefix)) for one in mine]
+
+    def delete_schedule(self, name: str) -> bool:
+        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        store, shared = schedulable(self._store), self.shared_id(name)
+        return self._mapped(lambda: store.delete_schedule(shared))
 
     # ------------------------------------------------------------------------------------------------ whole threads
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphrt.testing.cases import ReplayedStep, ReplayedTask, case_of, replay_case
     from graphrt.testing.chat_answers import ChatAnswer, ChatRequest
     from graphrt.testing.chat_server import FakeChatServer
+    from graphrt.testing.due import drive_due
     from graphrt.testing.exploring import (
         Exploration,
         Finding,
@@ -52,6 +53,7 @@ __all__ = [
     "assert_run",
     "case_of",
     "check_reducer",
+    "drive_due",
     "explore_crashes",
     "explore_forks",
     "explore_routes",
@@ -85,6 +87,7 @@ _HOMES: Final[dict[str, str]] = {
     ),
     **dict[str, str].fromkeys(("RecordedRun", "Route", "arecord", "record"), "graphrt.testing.recording"),
     "check_reducer": "graphrt.testing.reducer_laws",
+    "drive_due": "graphrt.testing.due",
     "run_scripted": "graphrt.testing.scripted_run",
     "VirtualClock": "graphrt.testing.virtual_clock",
 }

@@ -21,6 +21,7 @@ from graphrt.errors._codes.testing_doubles import (
 )
 from graphrt.stores.mail import Letter
 from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Payload, Record, Status, Store
+from graphrt.stores.schedules import Scheduled
 
 _MOMENTS: Final = ("before", "after")
 
@@ -216,6 +217,22 @@ class FlakyStore:
         words: dict[str, Any] = {"graphs": graphs, "prefix": prefix, "after": after, "limit": limit}
         found: list[Head] = self._do("due", now=now, **words)
         return found
+
+    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+        kept: bool = self._do("put_schedule", schedule, replaces=replaces)
+        return kept
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        moved: bool = self._do("move_schedule", name, version, due_at=due_at, to=to)
+        return moved
+
+    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
+        found: list[Scheduled] = self._do("schedules", graph=graph, due_by=due_by)
+        return found
+
+    def delete_schedule(self, name: str) -> bool:
+        gone: bool = self._do("delete_schedule", name)
+        return gone
 
     def close(self) -> None:
         self._do("close")

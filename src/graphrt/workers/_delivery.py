@@ -12,7 +12,7 @@ from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
 from graphrt.runtime import Runtime
 from graphrt.stores import Store
 
-RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "unknown-thread"})
+RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "sleeping", "unknown-thread"})
 """Codes that mean: another host, or a caller, was faster. Nothing is wrong with the thread."""
 
 

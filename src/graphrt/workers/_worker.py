@@ -15,6 +15,7 @@ import typing_extensions as te
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
 from graphrt.runtime import Runtime, ThreadInfo
+from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
 from graphrt.workers._due import due_threads
@@ -26,6 +27,8 @@ _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
 _SOON_S: Final = 1.0
 """Seconds until a thread is tried again whose mail can change nothing yet."""
+_SCHEDULES_S: Final = 1.0
+"""Seconds between two looks at schedules, which are due at full minutes."""
 _LONGEST_PAUSE_S: Final = 30.0
 """Longest pause between two looks at a store that fails."""
 
@@ -41,7 +44,7 @@ class _Due(NamedTuple):
 
 @final
 class Worker:
-    """Drives the threads of one store that are due: started ones, those whose owner died, and those with mail.
+    """Drives the threads of one store that are due: started or left ones, and those whose mail or time has come.
 
     Any number of workers may share a store, on SQLite in several processes of one machine, on PostgreSQL on several
     machines. The claim on a thread decides who drives it; a worker that loses the race takes another thread.
@@ -92,7 +95,7 @@ class Worker:
         self._unknown: tuple[str, ...] = ()
         self._told: set[str] = set()
         """What was said in the log once already."""
-        self._look_around_at = 0.0
+        self._look_around_at = self._schedules_at = 0.0
         self._waiting = self._ended = self._failed = self._parked = 0
         self._looked_at: float | None = None
         self._trouble: str | None = None
@@ -235,6 +238,7 @@ class Worker:
 
     def _look(self, pool: ThreadPoolExecutor) -> int:
         """Take threads that are due while there is room, and return how many were taken."""
+        self._start_scheduled()
         due = self._due()
         self._looked_at = time.time()
         took = 0
@@ -256,6 +260,22 @@ class Worker:
         if time.monotonic() >= self._look_around_at:
             self._look_around()
         return took
+
+    def _start_scheduled(self) -> None:
+        """Start the threads that schedules of this worker's graphs are due to start."""
+        now = time.monotonic()
+        if now < self._schedules_at:
+            return
+        self._schedules_at = now + _SCHEDULES_S
+        for name, runtime in self._runtimes.items():
+            if keeps_schedules(runtime.store):
+                try:
+                    runtime.schedules.start_due()
+                except StoreError:
+                    raise
+                except GraphrtError as error:
+                    told = "\n".join([str(error), *getattr(error, "__notes__", ())])
+                    self._say(f"{name} {told}", logging.ERROR, "A schedule of graph %r: %s", name, told)
 
     def _is_full(self, graph: str) -> bool:
         most = self._per_graph.get(graph)
@@ -305,7 +325,7 @@ class Worker:
                     self._refuse(info)
                     log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
                 case "left":
-                    if told.code == "not-due":  # perhaps its mail is an input that waits for an answer
+                    if told.code in ("not-due", "sleeping"):  # perhaps its mail is an input that waits for an answer
                         self._refused[thread] = info.seq, time.monotonic() + _SOON_S
         finally:
             self._end(thread)
@@ -316,7 +336,9 @@ class Worker:
 
     def _look_around(self) -> None:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
-        self._look_around_at = time.monotonic() + _LOOK_AGAIN_S
+        now = time.monotonic()
+        self._look_around_at = now + _LOOK_AGAIN_S
+        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now}
         runtime = next(iter(self._runtimes.values()))
         found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))

@@ -50,6 +50,11 @@ STORE_ERASES_NOTHING = STORE_FINDS_NOTHING.variant(
     known="erasing needs a store with the method of `graphrt.stores.Erasable`",
     fix="Use a store that comes with graphrt, or add the method to yours.",
 )
+STORE_KEEPS_NO_SCHEDULES = STORE_FINDS_NOTHING.variant(
+    "The store cannot keep schedules: {store:a_type} lacks a method.",
+    known="schedules need a store with the methods of `graphrt.stores.Schedulable`: {methods:names}",
+    fix="Use a store that comes with graphrt, or add the methods to yours.",
+)
 STORE_TAKES_NO_MAIL = STORE_FINDS_NOTHING.variant(
     "The store cannot keep mail of threads that other processes drive: {store:a_type} lacks a method.",
     known="mail needs a store with the methods of `graphrt.stores.Postable`: {methods:names}",

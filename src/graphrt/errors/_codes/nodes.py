@@ -290,8 +290,8 @@ BAD_INTERRUPT_KEY = ErrorCode(
 SWALLOWED_INTERRUPT = ErrorCode(
     "swallowed-interrupt",
     NodeError,
-    "Node {node!r} caught the pause that ctx.interrupt() raised, and returned.",
-    fix="Catch Exception, not BaseException, around ctx.interrupt(), or re-raise.",
+    "Node {node!r} caught the pause that ctx.interrupt() or ctx.sleep() raised, and returned.",
+    fix="Catch Exception, not BaseException, around these calls, or re-raise.",
 )
 
 NO_HARNESS = ErrorCode(

@@ -12,7 +12,7 @@ from graphrt.errors._error_code import ErrorCode
 INTERRUPT_NEEDS_THREAD = ErrorCode(
     "interrupt-needs-thread",
     InputError,
-    "Node {node!r} asked for an interrupt, but this run has no thread that could wait.",
+    "Node {node!r} asked for an interrupt or a timer, but this run has no thread that could wait.",
     fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
 )
 POLICY_NEEDS_THREAD = INTERRUPT_NEEDS_THREAD.variant(
@@ -298,7 +298,7 @@ INTERRUPT_EXPIRED = ErrorCode(
     InputError,
     "Interrupt {interrupt} expired {late_s:.0f} s ago.",
     known="asked by {asker!r}: {payload}",
-    fix="Use retry({thread!r}): the node asks again.",
+    fix="Use retry({thread!r}): the node asks again. Or drive({thread!r}): it goes on without an answer.",
     carries=("interrupts",),
 )
 
@@ -353,7 +353,7 @@ NOT_DUE = ErrorCode(
     "not-due",
     InputError,
     "Thread {thread!r} is {status}, so nothing of it is due.",
-    known="a worker drives threads that nobody has, and that are running, have mail, or a question whose time has come",
+    known="a worker drives threads that nobody has: running ones, and those with mail, or with a timer or question that is over",
     fix="Use run, resume or retry, or start() to leave that to a worker.",
     where="thread {thread!r}",
 )

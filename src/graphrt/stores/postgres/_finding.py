@@ -49,6 +49,7 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
     for condition, value in (
         ("q.tenant = %s", wanted.tenant),
         ("q.kind = %s", wanted.kind),
+        ("q.kind <> ALL (%s::text[])", None if wanted.kind is not None else sorted(wanted.without) or None),
         ("q.graph = %s", None if wanted.graph is None else to_bytes(wanted.graph)),
         ("q.node = %s", None if wanted.node is None else to_bytes(wanted.node)),
         (

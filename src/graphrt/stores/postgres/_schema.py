@@ -7,6 +7,7 @@
     label      one row for each thread with a tenant, title or tags; since version 2, as is the next one
     question   one row for each open question
     mail       one row for each letter, and for each that was taken, without a body; since version 3
+    schedule   one row for each schedule; since version 4
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
@@ -131,7 +132,22 @@ def _third(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_MAIL))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third)
+_SCHEDULES: Final = """
+CREATE TABLE {s}.schedule (
+    name text COLLATE "C" PRIMARY KEY,
+    graph bytea NOT NULL,
+    version text NOT NULL,
+    due_at float8 NOT NULL,
+    body bytea NOT NULL
+);
+"""
+
+
+def _fourth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_SCHEDULES))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 
@@ -216,7 +232,8 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     """
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail')"
+        b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail',"
+        b" 'schedule')"
         b" ORDER BY 1",
         [schema],
     ).fetchone()

@@ -22,6 +22,7 @@ from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
 from graphrt.stores.postgres._finding import Searching
 from graphrt.stores.postgres._mail import Posting
+from graphrt.stores.postgres._schedules import Scheduling
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
 from graphrt.stores.verbs import Finding, StoreVerbs
@@ -30,7 +31,7 @@ __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(Searching, Posting, StoreVerbs):
+class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is

@@ -85,6 +85,8 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None) -> tuple[str, list[A
     for name in ("kind", "graph", "node"):
         if getattr(wanted, name) is not None:
             also(f"q.{name} = ?", getattr(wanted, name))
+    if wanted.without and wanted.kind is None:
+        also(f"q.kind NOT IN ({', '.join('?' * len(wanted.without))})", *sorted(wanted.without))
     for tag in sorted(wanted.tags):
         if tag == rare:
             also("q.no IN (SELECT no FROM tag WHERE name = ?)", tag)

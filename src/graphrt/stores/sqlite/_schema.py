@@ -5,6 +5,7 @@
     part     meta, snapshots, staged bodies and blobs, by thread, kind and name
     label, tag, question   what threads are found by (`_labels`); since version 2
     part     since version 3 also letters (`_mail`)
+    schedule one row for each schedule; since version 4
 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
@@ -89,6 +90,14 @@ _THIRD: Final = (
 )
 
 
+_FOURTH: Final = (
+    (
+        "CREATE TABLE schedule(name TEXT PRIMARY KEY, graph TEXT NOT NULL, version TEXT NOT NULL, due_at REAL NOT NULL,"
+        " body BLOB NOT NULL) WITHOUT ROWID"
+    ),
+)
+
+
 def _create(db: Connection) -> None:
     for statement in _FIRST:
         db.execute(statement)
@@ -104,7 +113,12 @@ def _add_mail(db: Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels, _add_mail)
+def _add_schedules(db: Connection) -> None:
+    for statement in _FOURTH:
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels, _add_mail, _add_schedules)
 """The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 

@@ -24,6 +24,7 @@ from graphrt.stores.sqlite._finding import Searching
 from graphrt.stores.sqlite._journal_modes import Pragmas
 from graphrt.stores.sqlite._mail import Posting
 from graphrt.stores.sqlite._rows import head
+from graphrt.stores.sqlite._schedules import Scheduling
 from graphrt.stores.sqlite._schema import SPAN
 from graphrt.stores.sqlite._whole_threads import WholeThreads
 from graphrt.stores.sqlite._writing import SqliteClaim
@@ -38,7 +39,7 @@ _LEAST_LOG_BYTES: Final = 16 * 2**20
 
 
 @final
-class SqliteStore(Searching, Posting, WholeThreads):
+class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
     """A store in one SQLite file, for any number of processes of one machine.
 
     The file is created if it is missing, and then only the user who created it may read it. A commit is on the disk

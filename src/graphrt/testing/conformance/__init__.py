@@ -31,6 +31,7 @@ from graphrt.testing.conformance import (
     parts,
     records,
     reopening,
+    schedules,
     threads,
     whole,
 )
@@ -102,7 +103,7 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail)
+_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, schedules)
 _DURABLE: Final = (leases, reopening)
 
 

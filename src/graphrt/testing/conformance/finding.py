@@ -180,6 +180,8 @@ def the_inbox_is_filtered(w: World) -> None:
     _asked(w)
     for wanted, threads in (
         (QuestionFilter(kind="approval"), ["b"]),
+        (QuestionFilter(kind="approval", without=frozenset({"approval"})), ["b"]),
+        (QuestionFilter(without=frozenset({"question"})), ["b"]),
         (QuestionFilter(node="other"), ["c"]),
         (QuestionFilter(graph="h"), ["c"]),
         (QuestionFilter(tags=frozenset({"x"})), ["b", "a", "a"]),

@@ -116,6 +116,7 @@ class Case:
         self._options = dict(called("options=", plan.options)) if plan.options is not None else {}
         self._stack = ExitStack()
         self._place = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY)))
+        self._now_s = START_S
         self._questions = 0
         self._hook: Hook | None = pausing(what.pause) if what.pause is not None else None
         self.store = CrashStore(
@@ -141,7 +142,7 @@ class Case:
         return Runtime(self._plan.graph, **self._given())
 
     def _given(self) -> dict[str, Any]:
-        fixed: dict[str, Any] = {"seed": self._plan.seed, "clock": lambda: START_S, "chain": True}
+        fixed: dict[str, Any] = {"seed": self._plan.seed, "clock": lambda: self._now_s, "chain": True}
         return {**fixed, **self._options, "store": self.store}
 
     def _perform(self, verb: _Verb) -> str:
@@ -244,7 +245,10 @@ class Case:
         if snapshot.status != "interrupted":
             return self._perform(lambda runtime: runtime.aretry(thread))
         self._at_pause(thread, snapshot.interrupts)
-        answers = {one.id: self._plan.answer(one, self._first.died) for one in snapshot.interrupts}
+        asked = [one for one in snapshot.interrupts if one.kind not in ("timer", "signal")]
+        if not asked:  # the thread only sleeps: its time comes
+            self._now_s = max(self._now_s, min(one.expires_at or 0.0 for one in snapshot.interrupts))
+        answers = {one.id: self._plan.answer(one, self._first.died) for one in asked}
         return self._perform(lambda runtime: runtime.aresume(thread, answers))
 
     def _at_pause(self, thread: str, asked: Iterable[InterruptInfo]) -> None:

@@ -141,9 +141,14 @@ def scheduled(
             async for step in stream:
                 made.steps.append(step)
             result = stream.result
-            if not answers or result is None or not result.interrupts or result.thread is None:
+            if result is None or not result.interrupts or result.thread is None:
                 break
-            given_answers = {one.id: answers.of(one, one.payload) for one in result.interrupts}
+            asked = [one for one in result.interrupts if one.kind not in ("timer", "signal")]
+            if asked and not answers:
+                break
+            if not asked:  # the thread only sleeps: on this loop, that takes no time
+                await asyncio.sleep(max(0.0, min(one.expires_at or 0.0 for one in result.interrupts) - runtime.clock()))
+            given_answers = {one.id: answers.of(one, one.payload) for one in asked}
             stream = runtime.asteps(thread=result.thread, answers=given_answers)
         made.result = stream.result
 

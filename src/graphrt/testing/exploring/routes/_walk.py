@@ -139,6 +139,8 @@ class _Going:
         self._joins: dict[tuple[str, ...], JoinStanding] = {}
         self._visits: dict[str, int] = dict.fromkeys(plan.counted, 0)
         self._due: Hashable = ()
+        self._clock: VirtualClock | None = None
+        """The clock of the walk; None if the caller's options have one."""
         self._nodes: list[str] = []
         """Nodes of the superstep that is not marked yet."""
         self._made = 0
@@ -170,7 +172,14 @@ class _Going:
                     self.walk.state = result.state
                     self._hold(plan.at_end, "at the end")
                     return
-                question = result.interrupts[0]
+                asked = [one for one in result.interrupts if one.kind not in ("timer", "signal")]
+                if not asked:  # the thread only sleeps: its time comes, and no answer is chosen
+                    if not self._sleeps(result):
+                        self.walk.ended = "unanswered"
+                        return
+                    given = {"answers": {}}
+                    continue
+                question = asked[0]
                 possible, tried = self._possible(question)
                 if answered >= plan.questions:
                     self.walk.ended = "bound"
@@ -181,6 +190,13 @@ class _Going:
                     return
                 choice = plan.chooser.choose("answer", question.node, [short(item) for item in possible], possible)
                 given = {"answers": {question.id: deepcopy(choice.value)}}
+
+    def _sleeps(self, result: RunResult[Any]) -> bool:
+        """Move the clock to the first timer of a sleeping thread. Returns False if the caller gave another clock."""
+        until = min(one.expires_at or 0.0 for one in result.interrupts)
+        if self._clock is not None:
+            self._clock.advance(max(0.0, until - self._clock()))
+        return self._clock is not None
 
     def _through(self, runtime: Runtime[Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
         """Follow a run to its next end; return None if the walk stops before, or the run fails."""
@@ -200,7 +216,7 @@ class _Going:
         plan = self.plan
         options = dict(plan.options())
         clock = VirtualClock()
-        options.setdefault("clock", clock)
+        self._clock = clock if options.setdefault("clock", clock) is clock else None
         options.setdefault("sleep", clock.sleep)
         # Equal in each walk, or a node that uses ctx.random or ctx.run_id would not do the same again.
         options.setdefault("seed", 0)

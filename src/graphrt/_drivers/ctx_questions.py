@@ -1,0 +1,99 @@
+"""`ctx.interrupt`, `ctx.sleep` and `ctx.answer`: questions of people and of the clock, and when they answer themselves.
+
+Which earlier question and which answer belong to a call is decided in `_engine.questions`. Here are the parts that need
+the services of the run: its clock, which is read when a question is asked for the first time and never again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple, final
+
+from graphrt._drivers.run_services import RunServices
+from graphrt._due_times import expiry
+from graphrt._engine.open_interrupt import BY_EXPIRY, OpenInterrupt
+from graphrt._engine.outcome import answer_type as described_answer
+from graphrt._engine.outcome import checked_default
+from graphrt._engine.questions import ask
+from graphrt._engine.storability import check_storable
+from graphrt._engine.task import Task
+from graphrt._plan.fields import own
+from graphrt._plan.quoting import short
+from graphrt.commands import UNSET, check_default, check_expiry
+from graphrt.errors._codes.timers import QUESTION_EXPIRED
+
+
+class Expiry(NamedTuple):
+    """When a question answers itself, and with what."""
+
+    due_s: Callable[[], float] | None
+    """Returns the moment, in seconds since the epoch; called if the question is new. None: it waits for ever."""
+    default: Any = UNSET
+
+
+NEVER: Final = Expiry(None)
+
+
+def checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
+    """Return the arguments of a question as an `Expiry`.
+
+    Raises:
+        InputError: One of them is wrong, or they do not go together.
+    """
+    check_expiry(expires_s)
+    at = expiry(expires_s, expires_at)
+    check_default(default, expires_s if at is None else at)
+    if at is not None:
+        return Expiry(lambda: at, default)
+    return NEVER if expires_s is None else Expiry(lambda: services.clock() + expires_s, default)
+
+
+def answered(
+    task: Task, name: str, payload: Any, answer_type: Any, when: Expiry, *, keyed: bool, kind: str
+) -> OpenInterrupt | None:
+    """Return the answered question that *task* asks again; None if the task has to wait for an answer.
+
+    Raises:
+        UpdateError: The payload or the default cannot be stored.
+        InputError: The default does not fit the *answer_type*.
+    """
+    engine = task.engine
+    if engine.thread is None:
+        return None  # the pause is refused later
+    payload = check_storable(engine, task, payload, "asks with a payload")
+    described = described_answer(engine, task, answer_type)
+    default = checked_default(engine, task, when.default, described)
+    known = len(task.more().interrupts)
+    question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
+    if question.answered:
+        return question
+    if len(task.more().interrupts) > known and when.due_s is not None:  # asked now for the first time
+        question.expires_at, question.default = when.due_s(), default
+    return None
+
+
+def answer_to(task: Task, question: OpenInterrupt) -> Any:
+    """Return the answer to *question* as a copy, which the node may change (R15).
+
+    Raises:
+        QuestionExpiredError: Nobody answered it in time.
+    """
+    if question.by == BY_EXPIRY:
+        where = task.engine.where(task)
+        raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)
+    return own(question.answer)
+
+
+@final
+class Slept:
+    """What `ctx.sleep` returns: nothing to wait for any more, so that async nodes may await the call as they are used to."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Return at once."""
+        return
+        yield
+
+
+SLEPT: Final = Slept()

@@ -1,0 +1,88 @@
+"""Times that a cron expression names, in a time zone. The only module that imports cronsim, at its first use.
+
+cronsim follows Debian's cron: a job at a fixed time runs once on the night when clocks go back, and right after the gap
+when they go forward; one with a star for minute or hour runs by elapsed time (decision 0156).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, final
+
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
+from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE, NEVER_DUE
+
+NEVER_S: Final = 253_370_764_800.0
+"""The beginning of the year 9999, in seconds since the epoch: a schedule that is due then is never due."""
+
+
+@cache
+def _cronsim() -> Any:
+    """Return the module cronsim, which is imported at the first call.
+
+    Raises:
+        MissingExtraError: cronsim is not installed.
+    """
+    try:
+        return import_module("cronsim")
+    except ImportError as error:
+        raise MISSING_PACKAGE(user="runtime.schedules", package="cronsim", extra="schedule", value="cronsim") from error
+
+
+@final
+class Cron:
+    """The due times of an expression in a time zone.
+
+    Args:
+        expression: Five fields: minute, hour, day of month, month, day of week.
+        timezone: Name of the IANA database, such as `Europe/Paris`.
+
+    Raises:
+        InputError: One of them cannot be parsed (`bad-cron`, `bad-timezone`).
+        MissingExtraError: cronsim is not installed.
+    """
+
+    def __init__(self, expression: Any, timezone: Any) -> None:
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # imported late: hardly any program has schedules
+
+        cronsim = _cronsim()
+        self._expression = expression
+        try:
+            self._zone = ZoneInfo(timezone)
+        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+            raise BAD_TIMEZONE(timezone=timezone) from error
+        self._make = cronsim.CronSim
+        if not isinstance(expression, str) or len(expression.split()) != 5:
+            raise BAD_CRON(expression=expression, problem="it does not have five fields")
+        try:
+            self._make(expression, datetime(2000, 1, 1, tzinfo=self._zone))
+        except cronsim.CronSimError as error:
+            raise BAD_CRON(expression=expression, problem=str(error)) from error
+
+    def first_after(self, at_s: float) -> float:
+        """Return the first due time after *at_s*, in seconds since the epoch.
+
+        Raises:
+            InputError: There is none within 50 years (`bad-cron`).
+        """
+        found = self.after(at_s)
+        if found == NEVER_S:
+            raise NEVER_DUE(expression=self._expression)
+        return found
+
+    def after(self, at_s: float) -> float:
+        """Return the first due time after *at_s*, in seconds since the epoch; `NEVER_S` if there is none."""
+        # In the hour that comes twice, the first times may lie before *at_s*.
+        return next((time_s for time_s in self._times(at_s, reverse=False) if time_s > at_s), NEVER_S)
+
+    def last_until(self, at_s: float) -> float:
+        """Return the last due time that is not after *at_s*. There must be one."""
+        return next(time_s for time_s in self._times(at_s + 1.0, reverse=True) if time_s <= at_s)
+
+    def _times(self, at_s: float, *, reverse: bool) -> Iterator[float]:
+        at = datetime.fromtimestamp(at_s, UTC).astimezone(self._zone)
+        for moment in self._make(self._expression, at, reverse=reverse):
+            yield moment.timestamp()

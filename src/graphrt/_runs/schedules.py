@@ -1,0 +1,272 @@
+"""Schedules (R23): threads that begin by themselves, at the times of a cron expression, once each.
+
+The id of such a thread is made of the schedule's name and the due time. It is started with `only_if_new`, and then the
+schedule is moved to its next time. A process that dies in between leaves the schedule where it was: the next one finds
+the thread, and moves it. So any number of workers start each thread once, whatever their clocks show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias, final, get_args
+from uuid import uuid4
+
+from graphrt._codec import NotStorable
+from graphrt._engine.engine import Engine
+from graphrt._engine.storability import tracked
+from graphrt._runs import detached, open_run
+from graphrt._runs.cron import Cron
+from graphrt._runs.labels import Tags, new_labels
+from graphrt._runs.loading import the_store
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.schedules import BAD_SCHEDULE, SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
+from graphrt.stores.ids import BETWEEN, check_id
+from graphrt.stores.schedules import Schedulable, Scheduled, schedulable
+
+Missed: TypeAlias = Literal["once", "all", "skip"]
+PUNCTUAL_S: Final = 60.0
+"""A due time that nobody looked at for longer than this was missed."""
+_MOST_AT_ONCE: Final = 100
+"""Threads of one schedule that are started by one look. The next look starts the others."""
+_LONGEST: Final = 150
+"""Characters of a name: the id of a thread has the due time too."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule of a store."""
+
+    name: str
+    graph: str
+    """Name of the graph that its threads run."""
+    cron: str
+    timezone: str
+    input: Any
+    """The checked input of each thread, by field."""
+    missed: Missed
+    title: str | None
+    tags: tuple[str, ...]
+    """All tags, sorted."""
+    due_at: float
+    """When it is due next, in seconds since the epoch."""
+
+
+@final
+class Schedules:
+    """The schedules of a runtime's store for its graph: `runtime.schedules`.
+
+    Workers start what is due. Each method has an async twin with an `a` before its name.
+    """
+
+    __slots__ = ("_config", "_unhurried")
+
+    def __init__(self, config: RunConfig, unhurried: Callable[[Callable[[], Any]], Any]) -> None:
+        self._config = config
+        self._unhurried = unhurried
+
+    def add(
+        self,
+        name: str,
+        cron: str,
+        input: Any,
+        *,
+        timezone: str = "UTC",
+        missed: Missed = "once",
+        title: str | None = None,
+        tags: Tags = (),
+        replace: bool = False,
+    ) -> Schedule:
+        """Start a thread of the graph with *input* at each time that *cron* names.
+
+        The thread has the id `name@2027-01-31T08:00:00Z`, with the due time in UTC. If there is a schedule of this name
+        with the same definition, nothing changes: a program may call this whenever it starts.
+
+        Args:
+            name: Unique in the store, of the form of a thread's id, at most 150 characters.
+            cron: Minute, hour, day of month, month, day of week: `0 9 * * MON-FRI`.
+            input: The input of each thread, checked now.
+            timezone: Name of the time zone that *cron* is meant in. Where clocks change, a fixed time is due once: a
+                time that comes twice the first time, and one that is left out right after the gap.
+            missed: What happens to times that no worker looked at within a minute, since none was running: "once"
+                starts one thread for the last of them, "all" starts one for each, "skip" none.
+            title: What its threads are listed as.
+            tags: What its threads are found by.
+            replace: Put this definition in place of another one of this name.
+
+        Returns:
+            The schedule as it is stored.
+
+        Raises:
+            InputError: There is another definition (`schedule-exists`), an argument is wrong (`bad-cron`,
+                `bad-timezone`, `bad-schedule`, `bad-thread`), the input does not fit, or the store keeps no schedules.
+            MissingExtraError: cronsim is not installed: the extra is `graphrt[schedule]`.
+        """
+        config, store = self._config, self._store()
+        if missed not in get_args(Missed):
+            raise BAD_SCHEDULE(option="missed", given=missed, wanted='"once", "all" or "skip"')
+        if len(check_id(name)) > _LONGEST or BETWEEN in name:
+            raise BAD_SCHEDULE(option="name", given=name, wanted=f"at most {_LONGEST} characters, without {BETWEEN!r}")
+        times = Cron(cron, timezone)
+        labels = new_labels(title, tags)
+        told = ("", ()) if labels is None else (labels.title or "", sorted(labels.tags))
+        body = _written(
+            config,
+            {"cron": cron, "timezone": timezone, "missed": missed, "title": told[0], "tags": [*told[1]]},
+            input,
+        )
+        known = next((row for row in store.schedules() if row.name == name), None)
+        if known is not None and (known.graph, known.body) == (config.plan.name, body):
+            return _read(config, known)
+        if known is not None and not replace:
+            raise _exists(config, known, body)
+        due_at = times.first_after(config.clock())
+        row = Scheduled(name, config.plan.name, uuid4().hex, due_at, body)
+        if not store.put_schedule(row, replaces=None if known is None else known.version):
+            stands = next((one for one in store.schedules() if one.name == name), None)
+            # The same definition: of this call, whose first try was stored, or of another process that began as well.
+            if stands is None or (stands.graph, stands.body) != (row.graph, body):
+                raise SCHEDULE_HAS_CHANGED(name=name)
+            row = stands
+        return _read(config, row)
+
+    def list(self) -> tuple[Schedule, ...]:
+        """Return the schedules of the graph, in the order of their names."""
+        return tuple(_read(self._config, row) for row in self._store().schedules(graph=self._config.plan.name))
+
+    def remove(self, name: str) -> None:
+        """Delete a schedule. Threads that it started go on.
+
+        Raises:
+            InputError: There is no schedule of this name (`unknown-schedule`).
+        """
+        store = self._store()
+        if not store.delete_schedule(check_id(name)):
+            raise UNKNOWN_SCHEDULE(name=name, names=[row.name for row in store.schedules()])
+
+    def start_due(self) -> tuple[str, ...]:
+        """Start the threads of all schedules of the graph that are due by the runtime's clock, and return their ids.
+
+        Workers call this; a program without workers may. Threads that another process started first are not returned.
+
+        Raises:
+            GraphrtError: A thread could not be started. The other schedules were looked at all the same.
+        """
+        store, now = self._store(), self._config.clock()
+        started: list[str] = []
+        failure: GraphrtError | None = None
+        for row in store.schedules(graph=self._config.plan.name, due_by=now):
+            try:
+                started += _start(self._config, store, row, now)
+            except GraphrtError as error:
+                error.add_note(f"Schedule {row.name!r} stays due until its thread can be started, or it is removed.")
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return tuple(started)
+
+    async def aadd(self, name: str, cron: str, input: Any, **options: Any) -> Schedule:
+        """Start a thread at each time that *cron* names; see `add`."""
+        found: Schedule = await self._unhurried(lambda: self.add(name, cron, input, **options))
+        return found
+
+    async def alist(self) -> tuple[Schedule, ...]:
+        """Return the schedules of the graph; see `list`."""
+        found: tuple[Schedule, ...] = await self._unhurried(self.list)
+        return found
+
+    async def aremove(self, name: str) -> None:
+        """Delete a schedule; see `remove`."""
+        await self._unhurried(lambda: self.remove(name))
+
+    async def astart_due(self) -> tuple[str, ...]:
+        """Start what is due; see `start_due`."""
+        found: tuple[str, ...] = await self._unhurried(self.start_due)
+        return found
+
+    def _store(self) -> Schedulable:
+        return schedulable(the_store(self._config))
+
+    def __repr__(self) -> str:
+        return f"<Schedules of graph {self._config.plan.name!r}>"
+
+
+def thread_of(name: str, due_at: float) -> str:
+    """Return the id of the thread that a schedule starts at *due_at*."""
+    return f"{name}@{datetime.fromtimestamp(due_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) -> list[str]:
+    """Start the threads of a schedule that are due, move it, and return the ids of those that are new."""
+    schedule = _read(config, row)
+    cron = Cron(schedule.cron, schedule.timezone)
+    if schedule.missed == "all":
+        times = [row.due_at]
+        while len(times) < _MOST_AT_ONCE and (time_s := cron.after(times[-1])) <= now:
+            times.append(time_s)
+        following = cron.after(times[-1])
+    else:
+        # The expression need not name the time that is stored: the rules of the time zone may have changed since.
+        last = max(row.due_at, cron.last_until(now))
+        times = [last] if schedule.missed == "once" or now - last <= PUNCTUAL_S else []
+        following = cron.after(now)
+    started = [thread for time_s in times if (thread := _started(config, schedule, time_s)) is not None]
+    store.move_schedule(row.name, row.version, due_at=row.due_at, to=following)
+    return started
+
+
+def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None:
+    """Start one thread; None if it exists already."""
+    thread = thread_of(schedule.name, due_at)
+    if detached.exists(the_store(config), thread):
+        return None
+    labels = new_labels(schedule.title, schedule.tags)
+    return detached.start_new(config, schedule.input, thread, labels)
+
+
+def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
+    """Return the definition of a schedule as bytes, with the input checked and redacted as `start` does it.
+
+    Raises:
+        InputError: The input does not fit, or cannot be stored.
+    """
+    plan = config.plan
+    names = plan.spec.input_names
+    values = plan.state.initial(given, where=plan.place(), only=names)
+    engine = Engine(plan, config.limits)
+    values = open_run.entered(config, engine, values)
+    kept = {name: one for name, one in tracked(engine, values).items() if names is None or name in names}
+    try:
+        return plan.codec.dump(told | {"input": kept})
+    except NotStorable as error:
+        raise open_run.not_storable(engine, error, "The input of the schedule holds a value") from error
+
+
+def _read(config: RunConfig, row: Scheduled) -> Schedule:
+    told: Any = config.plan.codec.load(row.body)
+    return Schedule(
+        name=row.name,
+        graph=row.graph,
+        cron=told["cron"],
+        timezone=told["timezone"],
+        input=told["input"],
+        missed=told["missed"],
+        title=told["title"] or None,
+        tags=tuple(told["tags"]),
+        due_at=row.due_at,
+    )
+
+
+def _exists(config: RunConfig, known: Scheduled, body: bytes) -> GraphrtError:
+    """Return the error for another definition of a schedule that is stored."""
+    if known.graph != config.plan.name:  # its input may be of classes that are unknown here
+        return SCHEDULE_EXISTS(name=known.name, differs=["graph"], graph=known.graph, cron="?", timezone="?")
+    old = _read(config, known)
+    new = _read(config, known._replace(body=body))
+    differs = [field.name for field in fields(Schedule) if getattr(old, field.name) != getattr(new, field.name)]
+    return SCHEDULE_EXISTS(
+        name=known.name, differs=differs or ["input"], graph=old.graph, cron=old.cron, timezone=old.timezone
+    )

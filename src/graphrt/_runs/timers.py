@@ -1,0 +1,78 @@
+"""Time in threads (R23): which questions answer themselves now, and how long a thread sleeps.
+
+Timers are open questions of the kind `timer`. Nothing waits for them in memory: whoever looks at a thread compares the
+moments that its questions carry with the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import BY_DEFAULT, TIMER, OpenInterrupt
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.timers import SLEEPING, TIMER_TAKES_NO_ANSWER
+
+
+class Given(NamedTuple):
+    """An answer, and what gives it."""
+
+    answer: Any
+    by: str = ""
+    """As in `OpenInterrupt.by`: empty for a person."""
+
+
+def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
+    """Return the answers of the open questions that answer themselves at the time *now_s*, by their ids."""
+    found: dict[str, Given] = {}
+    for question in engine.open_interrupts():
+        by = question.elapsed(now_s)
+        if by:
+            found[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
+    return found
+
+
+def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
+    """Return the error for a thread that is to go on while it only sleeps."""
+    timers = [question for question in questions if question.kind == TIMER]
+    due_s = min(timer.expires_at or 0.0 for timer in timers)
+    return SLEEPING(
+        thread=engine.thread,
+        until=moment_text(due_s),
+        left=duration_text(due_s - now_s),
+        interrupts=tuple(timer.id for timer in timers),
+        where=engine.where(),
+    )
+
+
+def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
+    """Return the error for an answer to a timer."""
+    return TIMER_TAKES_NO_ANSWER(
+        interrupt=timer.id,
+        thread=engine.thread,
+        until=moment_text(timer.expires_at or 0.0),
+        interrupts=(timer.id,),
+        where=engine.where(),
+    )
+
+
+def moment_text(at_s: float) -> str:
+    """Return a moment for people: in UTC, to the second."""
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # before the year 1: a clock of a test
+        return f"{at_s:g} s after the epoch"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for people, in its two largest units: `2 days 3 h`."""
+    left = max(0, round(seconds))
+    units = [(86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s")]
+    said: list[str] = []
+    for size, one, many in units:
+        number, left = divmod(left, size)
+        if number:
+            said.append(f"{number:,} {one if number == 1 else many}")
+    return " ".join(said[:2]) or "0 s"

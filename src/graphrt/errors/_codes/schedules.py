@@ -1,0 +1,50 @@
+"""Errors of schedules: their names, expressions and time zones."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+BAD_CRON = ErrorCode(
+    "bad-cron",
+    InputError,
+    "The cron expression {expression!r} cannot be read: {problem}.",
+    known="five fields: minute, hour, day of month, month, day of week",
+    fix="Write '0 9 * * MON-FRI' for nine o'clock on working days; ranges, lists, steps and names are allowed.",
+)
+NEVER_DUE = BAD_CRON.variant(
+    "The cron expression {expression!r} names no time in the next 50 years.",
+    known="five fields: minute, hour, day of month, month, day of week",
+    fix="Correct the day and the month: there is no 30 February.",
+)
+BAD_TIMEZONE = ErrorCode(
+    "bad-timezone",
+    InputError,
+    "{timezone!r} is not a time zone of this machine.",
+    known="names of the IANA database, such as 'UTC' and 'Europe/Paris'",
+    fix="Correct the name. If the machine has no time zones, install the package tzdata.",
+)
+BAD_SCHEDULE = ErrorCode(
+    "bad-schedule",
+    InputError,
+    "{option}={given!r} is not {wanted}.",
+    fix="Pass {wanted}.",
+)
+SCHEDULE_EXISTS = ErrorCode(
+    "schedule-exists",
+    InputError,
+    "There is a schedule {name!r} already, with another definition: {differs:names}.",
+    known="graph {graph!r}, cron {cron!r}, time zone {timezone!r}",
+    fix="Pass replace=True to define it anew, or choose another name.",
+)
+SCHEDULE_HAS_CHANGED = SCHEDULE_EXISTS.variant(
+    "Another process changed the schedule {name!r} meanwhile.",
+    fix="List the schedules, and define it again if need be.",
+)
+UNKNOWN_SCHEDULE = ErrorCode(
+    "unknown-schedule",
+    InputError,
+    "There is no schedule {name!r}.",
+    known="{names:names}",
+    fix="Give the name of one of these.",
+)

@@ -1,0 +1,60 @@
+"""Schedules in a PostgreSQL schema: the methods of `PostgresStore`, and their SQL."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from graphrt.stores.postgres._calls import Calls
+from graphrt.stores.postgres._driver import Connection
+from graphrt.stores.postgres._texts import to_bytes, to_text
+from graphrt.stores.schedules import Scheduled
+
+_INSERT: Final = (
+    "INSERT INTO {s}.schedule (name, graph, version, due_at, body) VALUES (%s, %s, %s, %s, %s)"
+    " ON CONFLICT (name) DO NOTHING"
+)
+_REPLACE: Final = (
+    "UPDATE {s}.schedule SET graph = %s, version = %s, due_at = %s, body = %s WHERE name = %s AND version = %s"
+)
+_MOVE: Final = "UPDATE {s}.schedule SET due_at = %s WHERE name = %s AND version = %s AND due_at = %s"
+_DELETE: Final = "DELETE FROM {s}.schedule WHERE name = %s"
+_LIST: Final = (
+    "SELECT name, graph, version, due_at, body FROM {s}.schedule"
+    " WHERE (%(graph)s::bytea IS NULL OR graph = %(graph)s) AND (%(due_by)s::float8 IS NULL OR due_at <= %(due_by)s)"
+    " ORDER BY name"
+)
+
+
+class Scheduling:
+    """The base class of `PostgresStore` with the methods of `Schedulable`."""
+
+    _calls: Calls
+
+    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        name, graph, version, due_at, body = schedule
+        if replaces is None:
+            return self._changed(_INSERT, [name, to_bytes(graph), version, due_at, body], schedule.name)
+        return self._changed(_REPLACE, [to_bytes(graph), version, due_at, body, name, replaces], schedule.name)
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        return self._changed(_MOVE, [to, name, version, due_at], name)
+
+    def delete_schedule(self, name: str) -> bool:
+        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        return self._changed(_DELETE, [name], name)
+
+    def _changed(self, text: str, values: list[Any], name: str) -> bool:
+        def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001 - Calls.call says so
+            return self._calls.run(connection, text, values).rowcount > 0
+
+        # Repeated after a lost connection it may find its own change, and then says that another process was faster.
+        # Callers look at the schedule again in that case.
+        return self._calls.call(work, f"write schedule {name!r}", unknown="List the schedules to see whether it was.")
+
+    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
+        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        values = {"graph": None if graph is None else to_bytes(graph), "due_by": due_by}
+        rows = self._calls.ask("list schedules", _LIST, values).fetchall()
+        return [Scheduled(name, to_text(own), version, due_at, body) for name, own, version, due_at, body in rows]

@@ -1,0 +1,60 @@
+"""Schedules in a SQLite file: the methods of `SqliteStore`, and their SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt.stores.schedules import Scheduled
+from graphrt.stores.sqlite._ownership import Holding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from sqlite3 import Connection
+
+_COLUMNS: Final = "name, graph, version, due_at, body"
+_INSERT: Final = f"INSERT INTO schedule({_COLUMNS}) VALUES (?, ?, ?, ?, ?) ON CONFLICT(name) DO NOTHING"  # noqa: S608
+_REPLACE: Final = "UPDATE schedule SET graph = ?, version = ?, due_at = ?, body = ? WHERE name = ? AND version = ?"
+_MOVE: Final = "UPDATE schedule SET due_at = ? WHERE name = ? AND version = ? AND due_at = ?"
+_DELETE: Final = "DELETE FROM schedule WHERE name = ?"
+_ONE: Final = "SELECT version, due_at FROM schedule WHERE name = ?"
+
+
+class Scheduling(Holding):
+    """The base class of `SqliteStore` with the methods of `Schedulable`."""
+
+    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        name, graph, version, due_at, body = schedule
+        stands = (version, due_at)
+        if replaces is None:
+            return self._changed(_INSERT, schedule, name, lambda row: row == stands, size=len(body))
+        values = (graph, version, due_at, body, name, replaces)
+        return self._changed(_REPLACE, values, name, lambda row: row == stands, size=len(body))
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        return self._changed(_MOVE, (to, name, version, due_at), name, lambda row: row == (version, to))
+
+    def delete_schedule(self, name: str) -> bool:
+        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        return self._changed(_DELETE, (name,), name, lambda row: row is None)
+
+    def _changed(self, text: str, values: Any, name: str, stands: Callable[[Any], bool], *, size: int = 0) -> bool:
+        """Return whether the statement *text* changed a row; *stands* tells by the row, after a lost connection."""
+
+        def work(db: Connection) -> bool:
+            return db.execute(text, values).rowcount > 0
+
+        def landed(db: Connection, changed: bool) -> bool:  # noqa: FBT001 - `Database.write` says so
+            return not changed or stands(db.execute(_ONE, (name,)).fetchone())
+
+        return self._file.write(
+            work, landed=landed, kept=lambda: f"schedule {name!r} is as it was", thread=f"of schedule {name}", size=size
+        )
+
+    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
+        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        # No index: there are few schedules, and an index would take a page of every file.
+        text = f"SELECT {_COLUMNS} FROM schedule WHERE (?1 IS NULL OR graph = ?1) AND (?2 IS NULL OR due_at <= ?2)"  # noqa: S608
+        rows = self._file.read(lambda db: db.execute(f"{text} ORDER BY name", (graph, due_by)).fetchall())
+        return [Scheduled(*row) for row in rows]

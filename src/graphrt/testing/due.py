@@ -1,0 +1,39 @@
+"""`drive_due`: what workers would do now, done in the caller, for tests that move a `VirtualClock`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphrt.runtime import RunResult, Runtime
+from graphrt.stores.schedules import keeps_schedules
+from graphrt.workers._due import due_threads
+
+
+def drive_due(*runtimes: Runtime[Any]) -> dict[str, RunResult[Any]]:
+    """Start what schedules are due to start, and drive the threads that are due, until nothing is due any more.
+
+        clock.advance(3 * 86_400)
+        drive_due(runtime)
+
+    Args:
+        *runtimes: One for each graph whose threads are to be driven. Each decides by its own clock what is due.
+
+    Returns:
+        The last result of each thread that was driven, by thread, in the order in which they were driven last.
+
+    Raises:
+        GraphrtError: A run failed, as `drive` raises it, or a schedule's thread could not be started.
+    """
+    results: dict[str, RunResult[Any]] = {}
+    driven = True
+    while driven:
+        driven = False
+        for runtime in runtimes:
+            if keeps_schedules(runtime.store):
+                runtime.schedules.start_due()
+            for info in due_threads(runtime, runtime.graph.name, lambda _: True):
+                result = runtime.drive(info.thread)
+                results.pop(info.thread, None)
+                results[info.thread] = result
+                driven = True
+    return results

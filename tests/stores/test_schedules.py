@@ -1,0 +1,94 @@
+"""Schedules in stores: what an encrypted one shows, what wrappers pass on, and files of older versions."""
+
+from __future__ import annotations
+
+import pytest
+from tests.stores.support import AT, pragma
+from tests.stores.test_finding import Plain, older
+
+from graphrt.errors import InputError, StoreError
+from graphrt.stores import EncryptedStore, MemoryStore, Scheduled, TenantStore
+from graphrt.stores.schedules import keeps_schedules, schedulable
+from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.sqlite import _schema as schema
+from graphrt.testing.flaky_store import Fault, FlakyStore
+
+from . import postgres_server
+from .postgres_support import sql
+
+ROW = Scheduled("daily", "g", "v1", AT, b"an input")
+
+
+@pytest.mark.needs("cryptography")
+def test_an_encrypted_store_keeps_no_input_in_plain(tmp_path):
+    inner = SqliteStore(tmp_path / "runs.db")
+    with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
+        store.put_schedule(ROW, replaces=None)
+        store.move_schedule("daily", "v1", due_at=AT, to=AT + 60)
+        (stored,) = inner.schedules()
+        assert b"input" not in stored.body
+        assert store.schedules() == [ROW._replace(due_at=AT + 60)]
+
+        inner.put_schedule(stored._replace(name="other"), replaces=None)  # the body of another schedule
+        with pytest.raises(StoreError) as caught:
+            store.schedules()
+        assert caught.value.code == "store-damaged"
+
+
+@pytest.mark.parametrize("wrap", ["alone", "in a tenant's store", "flaky"])
+def test_a_store_without_the_methods_says_so(wrap):
+    store = Plain(MemoryStore())
+    store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
+
+    assert not keeps_schedules(store)
+    with pytest.raises(InputError) as caught:
+        schedulable(store)
+    assert caught.value.code == "store-lacks"
+    assert "'move_schedule'" in str(caught.value)
+
+
+def test_a_flaky_store_fails_where_it_is_told_to():
+    store = FlakyStore(MemoryStore(), [Fault("put_schedule", moment="after"), Fault("schedules")])
+    with pytest.raises(StoreError):
+        store.put_schedule(ROW, replaces=None)
+    with pytest.raises(StoreError):
+        store.schedules()
+
+    assert store.schedules() == [ROW]  # it was kept although the call failed
+    assert store.move_schedule("daily", "v1", due_at=AT, to=AT + 1)
+    assert store.delete_schedule("daily")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_older_file_gets_schedules_and_keeps_its_threads(tmp_path, monkeypatch, version):
+    path = tmp_path / "runs.db"
+    older(path, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+        SqliteStore(path).close()
+    assert pragma(path, "user_version") == version
+    with SqliteStore(path) as store:
+        assert store.put_schedule(ROW, replaces=None)
+        assert store.head("t").seq == 1
+    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
+    with SqliteStore(path) as store:
+        assert store.schedules() == [ROW]
+
+
+@pytest.mark.needs("psycopg")
+def test_an_older_schema_gets_schedules(request, monkeypatch):
+    from graphrt.stores import PostgresStore
+    from graphrt.stores.postgres import _schema
+
+    url = postgres_server.fresh_url(request.config)
+    third = _schema.MIGRATIONS[:3]
+    with monkeypatch.context() as patch:
+        # `prepare` has its default from the time of its definition.
+        patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
+        with PostgresStore(url) as store:
+            store.claim("t", create=True, lease_s=60, at=AT)
+    assert sql(url, "SELECT version FROM {s}.schema_version") == [(3,)]
+    with PostgresStore(url) as store:
+        assert store.put_schedule(ROW, replaces=None)
+        assert store.schedules() == [ROW]
+    postgres_server.drop(url)

@@ -1,0 +1,202 @@
+"""Questions that answer themselves (R23): with their default, or by telling the node that nobody answered."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from graphrt import START, UNSET, Context, Interrupt, Runtime
+from graphrt.errors import InputError, NodeError, QuestionExpiredError, UpdateError
+from graphrt.events import AnswerDiscarded, InterruptAnswered
+from graphrt.testing import VirtualClock
+
+from .support import World, ask, ask_once, builder, fan, line, note, refused
+
+
+@pytest.fixture
+def clock(world: World) -> VirtualClock:
+    made = VirtualClock()
+    world.clock = made  # type: ignore[assignment]  # the runtimes of the test share it
+    return made
+
+
+def given(runtime: Runtime[Any], thread: str = "t") -> list[tuple[str, Any]]:
+    """What answered the questions of the thread, and with what."""
+    found = [one.event for one in runtime.entries(thread) if isinstance(one.event, InterruptAnswered)]
+    return [(event.by, event.answer) for event in found]
+
+
+@pytest.mark.parametrize("asks", [ask, ask_once])
+def test_a_question_gives_itself_its_default(world: World, clock: VirtualClock, asks: Any) -> None:
+    runtime = world.runtime(line(("q", asks("q", expires_s=60, default="later"))))
+    (question,) = runtime.run({"notes": []}, thread="t").interrupts
+    assert (question.default, question.expires_at) == ("later", clock() + 60)
+    assert runtime.inbox()[0].interrupt.default == "later"
+    refused("not-due", lambda: runtime.drive("t"))
+    clock.advance(60)
+    assert runtime.drive("t").state["notes"] == ["q=later"]
+    assert given(runtime) == [("default", "later")]
+
+
+@pytest.mark.parametrize("asks", [ask, ask_once])
+def test_none_is_a_default_too(world: World, clock: VirtualClock, asks: Any) -> None:
+    def node(state: Any, ctx: Context) -> Any:
+        return {"notes": [ctx.interrupt("q", expires_s=60, default=None)]}
+
+    runtime = world.runtime(line(("q", node)))
+    runtime.run({"notes": []}, thread="t")
+    assert runtime.state("t").interrupts[0].default is None
+    clock.advance(60)
+    assert runtime.drive("t").state["notes"] == [None]
+
+
+def test_a_person_who_is_in_time_decides(world: World, clock: VirtualClock) -> None:
+    runtime = world.runtime(line(("q", ask("q", expires_s=60, default="later")), ("r", ask("r"))))
+    (question,) = runtime.run({"notes": []}, thread="t").interrupts
+    clock.advance(59)
+    runtime.resume("t", "now")
+    clock.advance(10)
+    refused("not-due", lambda: runtime.drive("t"))
+    refused("unknown-interrupt", lambda: runtime.resume("t", {question.id: "again"}), "takes no answer any more")
+    assert given(runtime) == [("", "now")]
+
+
+def test_an_answer_that_comes_late_is_refused_before_and_after_the_default_was_taken(
+    world: World, clock: VirtualClock
+) -> None:
+    runtime = world.runtime(fan(("p", ask("p", expires_s=60, default="later")), ("q", ask("q"))))
+    late, other = runtime.run({"notes": []}, thread="t").interrupts
+    clock.advance(61)
+    refused("interrupt-expired", lambda: runtime.resume("t", {late.id: "now"}), "expired 1 s ago")
+    refused("wrong-verb", lambda: runtime.retry("t"))  # the default stands: the question is not asked anew
+    assert [one.id for one in runtime.drive("t").interrupts] == [other.id]
+    refused("unknown-interrupt", lambda: runtime.resume("t", {late.id: "now"}))
+    assert "p=later" in runtime.resume("t", "yes").state["notes"]
+
+
+def test_without_a_default_the_node_is_told(world: World, clock: VirtualClock) -> None:
+    told: list[str] = []
+
+    def node(state: Any, ctx: Context) -> Any:
+        try:
+            return {"notes": [ctx.interrupt("Ann?", expires_s=60)]}
+        except QuestionExpiredError as error:
+            told.append(error.interrupt)
+            return {"notes": [ctx.interrupt("then Bob?")]}
+
+    runtime = world.runtime(line(("q", node)))
+    (first,) = runtime.run({"notes": []}, thread="t").interrupts
+    assert first.default is UNSET
+    clock.advance(60)
+    assert runtime.drive("t").interrupts[0].payload == "then Bob?"
+    assert told == [first.id]
+    assert runtime.resume("t", "Bob").state["notes"] == ["Bob"]
+    assert given(runtime) == [("expiry", None), ("", "Bob")]
+    assert runtime.reexecute("t").same
+
+
+def test_a_returned_question_tells_by_its_answer(world: World, clock: VirtualClock) -> None:
+    def node(state: Any, ctx: Context) -> Any:
+        try:
+            answer = ctx.answer
+        except QuestionExpiredError:
+            return {"notes": ["nobody"]}
+        return Interrupt("q", expires_s=60) if answer is None else {"notes": [answer]}
+
+    runtime = world.runtime(line(("q", node)))
+    runtime.run({"notes": []}, thread="t")
+    clock.advance(60)
+    assert runtime.drive("t").state["notes"] == ["nobody"]
+
+
+@pytest.mark.parametrize("asks", [ask, ask_once])
+def test_a_node_that_does_not_catch_it_fails_and_asks_anew_after_retry(
+    world: World, clock: VirtualClock, asks: Any
+) -> None:
+    runtime = world.runtime(line(("q", asks("q", expires_s=60))))
+    (first,) = runtime.run({"notes": []}, thread="t").interrupts
+    clock.advance(60)
+    with pytest.raises(NodeError) as caught:
+        runtime.drive("t")
+    assert isinstance(caught.value.__cause__, QuestionExpiredError)
+    assert caught.value.__cause__.interrupt == first.id
+    again = world.runtime(line(("q", asks("q", expires_s=60)))).retry("t")  # as another process would
+    (second,) = again.interrupts
+    assert second.id != first.id
+    assert second.expires_at == clock() + 60
+    assert runtime.resume("t", "here").state["notes"] == ["q=here"]
+    discarded = [one.event for one in runtime.entries("t") if isinstance(one.event, AnswerDiscarded)]
+    assert [(event.id, event.reason) for event in discarded] == [(first.id, "expired")]
+    assert runtime.replay("t").values == runtime.state("t").values
+
+
+def test_a_retry_of_a_question_that_expired_asks_it_anew_as_before(world: World, clock: VirtualClock) -> None:
+    runtime = world.runtime(line(("q", ask("q", expires_s=60))))
+    runtime.run({"notes": []}, thread="t")
+    clock.advance(61)
+    assert runtime.retry("t").interrupts[0].expires_at == clock() + 60
+
+
+def test_a_moment_in_place_of_seconds(world: World, clock: VirtualClock) -> None:
+    when = dt.datetime.fromtimestamp(clock() + 90, dt.UTC)
+    runtime = world.runtime(line(("q", ask("q", expires_at=when, default=1)), ("r", ask_once("r", expires_at=5.0))))
+    assert runtime.run({"notes": []}, thread="t").interrupts[0].expires_at == clock() + 90
+    clock.advance(90)
+    assert runtime.drive("t").interrupts[0].expires_at == 5.0
+
+
+def test_a_default_has_the_type_of_an_answer(world: World, clock: VirtualClock) -> None:
+    def node(state: Any, ctx: Context) -> Any:
+        return {"notes": [ctx.interrupt("q", answer_type=list[int], expires_s=60, default=["1", 2])]}
+
+    runtime = world.runtime(line(("q", node)))
+    runtime.run({"notes": []}, thread="t")
+    clock.advance(60)
+    assert runtime.drive("t").state["notes"] == [[1, 2]]
+
+
+def test_nested_graphs_and_forks_give_the_same_answers(world: World, clock: VirtualClock) -> None:
+    inner = builder("inner")
+    inner.add_node("q", ask("q", expires_s=60, default="later"))
+    inner.add_node("r", ask("r"))
+    inner.add_edge(START, "q")
+    inner.add_edge("q", "r")
+    outer = builder("outer")
+    outer.add_node("child", inner.compile())
+    outer.add_node("beside", note("beside"))
+    outer.add_edge(START, "child")
+    outer.add_edge(START, "beside")
+    runtime = world.runtime(outer.compile())
+    runtime.run({"notes": []}, thread="t")
+    clock.advance(60)
+    assert [one.node for one in runtime.drive("t").interrupts] == ["r"]
+    fork = runtime.fork("t")
+    while runtime.state(fork).status != "interrupted":
+        runtime.retry(fork)
+    for thread in ("t", fork):
+        assert set(runtime.resume(thread, "yes").state["notes"]) == {"q=later", "r=yes", "beside"}
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("bad-default", {"default": 1}, "no time"),
+    ("bad-default", {"default": "x", "answer_type": int, "expires_s": 5}, "valid integer"),
+    ("bad-expiry", {"expires_s": 5, "expires_at": 6.0}, "both"),
+    ("bad-expiry", {"expires_s": 0}, "above 0"),
+    ("bad-moment", {"expires_at": "tomorrow"}, "'tomorrow'"),
+    ("bad-moment", {"expires_at": dt.datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001
+]
+
+
+@pytest.mark.parametrize("asks", [ask, ask_once])
+@pytest.mark.parametrize(("code", "options", "word"), WRONG)
+def test_arguments_that_do_not_go_together_are_refused(asks: Any, code: str, options: Any, word: str) -> None:
+    runtime = Runtime(line(("q", asks("q", **options))), store="memory:")
+    refused(code, lambda: runtime.run({}, thread="t"), word, error=InputError)
+    runtime.close()
+
+
+def test_a_default_that_cannot_be_stored_is_refused(world: World) -> None:
+    runtime = world.runtime(line(("q", ask("q", expires_s=5, default=object()))))
+    refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), "default", error=UpdateError)
