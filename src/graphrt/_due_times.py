@@ -5,7 +5,6 @@ Only checks and conversions. Nothing here reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, Protocol, TypedDict
 
@@ -58,7 +57,7 @@ def sleep_s(duration: Any, parts: Units) -> float:
     Raises:
         InputError: Both or neither are given, or it is not a duration from 0 (`bad-timer`).
     """
-    given: Mapping[str, Any] = parts
+    given: dict[str, Any] = dict(parts)  # a caller may pass anything
     if duration is not None and given:
         told = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise TIMER_LENGTH_TWICE(duration=duration, parts=told)
@@ -69,8 +68,8 @@ def sleep_s(duration: Any, parts: Units) -> float:
         if name not in _SECONDS or not is_number(value) or not abs(value) < LATEST_S:
             raise BAD_TIMER_LENGTH(given=f"{name}={brief(value)}")
     total: float
-    if callable(of_timedelta := getattr(duration, "total_seconds", None)):
-        total = of_timedelta()
+    if callable(getattr(duration, "total_seconds", None)):
+        total = duration.total_seconds()
     elif duration is None:
         total = sum(value * _SECONDS[name] for name, value in given.items())
     elif is_number(duration) and abs(duration) < LATEST_S:

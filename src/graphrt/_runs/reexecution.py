@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any, Final, final
 
 from graphrt import events
+from graphrt._engine.engine import Engine
 from graphrt._runs import mail, reopen_run, run_to_end, state_edits, taking_mail
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.driving import drive
@@ -198,8 +199,11 @@ def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[R
 
 
 def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
+    def as_told(engine: Engine, *, failed: bool) -> dict[str, Given]:  # noqa: ARG001 - `Prepare` says so
+        return answers
+
     if any(given.by for given in answers.values()):  # the time gave them, and it has come
-        return lambda config: drive(reopen_run.continued(config, thread, "resume", lambda *_, **__: answers))
+        return lambda config: drive(reopen_run.continued(config, thread, "resume", as_told))
     given = {id_: one.answer for id_, one in answers.items()}
     return lambda config: run_to_end.resume(config, thread, given, UNSET)
 

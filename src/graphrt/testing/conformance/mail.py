@@ -148,8 +148,12 @@ def letters_of_many_senders_are_all_kept(w: World) -> None:
     if store is None:
         return
     claim = w.held("t")
+
+    def post(number: int) -> bool:
+        return store.post("t", f"id-{number % 20}", b"%d" % number)
+
     with ThreadPoolExecutor(4) as pool:
-        kept = list(pool.map(lambda n: store.post("t", f"id-{n % 20}", b"%d" % n), range(40)))
+        kept = list(pool.map(post, range(40)))
         w.store.commit(claim, Commit(1, AT, [entry(2)]))
     same(sum(kept), 20, "letters that were kept")
     same(sorted(one.id for one in store.mail("t")), sorted(f"id-{n}" for n in range(20)), "mail")

@@ -48,7 +48,8 @@ def a_schedule_is_moved_once(w: World) -> None:
     same(store.move_schedule("a", "v0", due_at=AT, to=AT + 60), False, "moving another version")
     same(store.move_schedule("b", "v1", due_at=AT, to=AT + 60), False, "moving what is not there")
     with ThreadPoolExecutor(4) as pool:
-        moved = list(pool.map(lambda _: store.move_schedule("a", "v1", due_at=AT, to=AT + 60), range(4)))
+        moves = [pool.submit(store.move_schedule, "a", "v1", due_at=AT, to=AT + 60) for _ in range(4)]
+    moved = [move.result() for move in moves]
     same(sorted(moved), [False, False, False, True], "moves")
     same(store.schedules(), [_row("a", due_at=AT + 60)], "schedules")
 
