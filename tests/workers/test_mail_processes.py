@@ -17,7 +17,7 @@ FULL = bool(os.environ.get("GRAPHRT_FULL"))
 
 
 def test_another_process_cancels_within_a_second(workers: Workers, tmp_path: Path) -> None:
-    """Seen within 1 s on SQLite; on PostgreSQL the median is within 0.2 s, measured to the end of the run."""
+    """Measured from the request to the end of the run, as `wait` sees it; the bounds are those of a loaded machine."""
     runtime = Runtime(slow(), store=workers.url)
     workers.add()
     done = tmp_path / "done.txt"
@@ -32,7 +32,7 @@ def test_another_process_cancels_within_a_second(workers: Workers, tmp_path: Pat
         assert runtime.cancel(thread)
         assert runtime.wait(thread, timeout_s=10).status == "cancelled"
         took.append(time.monotonic() - asked)
-    assert max(took) < 2.0  # a loaded machine; the figure of a quiet one is in the decision record
+    assert max(took) < 2.0  # decision 0155 has figures
     assert statistics.median(took) < 1.0
     assert runtime.due() == ()
     runtime.close()

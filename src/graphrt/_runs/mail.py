@@ -13,6 +13,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine.engine import Engine
 from graphrt._engine.mail import What
 from graphrt._engine.redacting import redacted_value
+from graphrt._journal.leases import release_now
 from graphrt._journal.letters import signal_id, written
 from graphrt._runs.answers import answers_by_id
 from graphrt._runs.labels import with_more
@@ -54,6 +55,8 @@ def ask_to_cancel(config: RunConfig, thread: str) -> bool:
     if not posts(store):
         return False
     try:
+        check_id(thread)
+        release_now(store, thread)
         head = store.head(thread)
         if head.owned:  # else it was released meanwhile, and its driver is gone
             _post(config, store, thread, f"cancel:{head.epoch}", "cancel", {"epoch": head.epoch})
