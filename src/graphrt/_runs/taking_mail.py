@@ -51,11 +51,14 @@ def take_mail(config: RunConfig, thread: str) -> bool:
         given = next((one for one in letters if one.what == "input"), None)
         begins = given is not None and (status == "completed" or given.told["abandon"])
         # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
-        if not _take(config, store, thread):
-            if given is None or not begins or not _begin(config, store, thread, given):
+        if any(one.what != "input" for one in letters):
+            if not _take(config, store, thread):
                 break
-            return True
-        took = True
+            took = True
+        elif given is not None and begins:
+            return _begin(config, store, thread, given) or took
+        else:
+            break  # inputs that wait for the end of the run
     return took
 
 
