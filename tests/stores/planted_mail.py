@@ -1,0 +1,73 @@
+"""Stores with one bug each in mail and due threads, as `planted` has them for claims and commits."""
+
+from __future__ import annotations
+
+from tests.stores.planted import Around, Changed
+
+
+class LettersStay(Changed):
+    """Forgets to delete what a commit takes."""
+
+    killer = "mail.a_commit_takes_letters"
+
+    def change(self, claim, commit):
+        return commit._replace(taken=())
+
+
+class TakenIdsForgotten(Around):
+    """Keeps a letter again whose id was taken."""
+
+    killer = "mail.an_id_is_kept_once"
+
+    def post(self, thread, id, body):
+        if self.inner.post(thread, id, body):
+            return True
+        if any(letter.id == id for letter in self.inner.mail(thread)):
+            return False
+        return self.inner.post(thread, f"{id} again", body)
+
+
+class TakenBeforeTheCommit(Around):
+    """Takes letters in a commit of its own, which stays if the other one is refused."""
+
+    killer = "mail.a_refused_commit_takes_nothing"
+
+    def commit(self, claim, commit):
+        if commit.taken:
+            seq = self.inner.head(claim.thread).seq
+            self.inner.commit(claim, type(commit)(seq, commit.at, taken=commit.taken))
+        self.inner.commit(claim, commit)
+
+
+class HeldIsDue(Around):
+    """Lists threads that a living owner drives."""
+
+    killer = "mail.what_is_running_is_due"
+
+    def due(self, *, now, **rest):
+        held = [head for head in self.inner.heads(status="running") if head.owned]
+        return [*self.inner.due(now=now, **rest), *held]
+
+
+class FailedIsDue(Around):
+    """Lists failed threads with mail, which no worker may drive."""
+
+    killer = "mail.mail_makes_a_thread_due"
+
+    def due(self, *, now, **rest):
+        failed = [head for head in self.inner.heads(status="failed") if self.inner.mailed([head.thread])]
+        return [*failed, *self.inner.due(now=now, **rest)]
+
+
+class PagesBeginAnew(Around):
+    killer = "mail.due_threads_are_filtered_and_paged"
+
+    def due(self, *, now, after=None, **rest):
+        return self.inner.due(now=now, **rest)
+
+
+class TimesForgotten(Around):
+    killer = "mail.time_makes_a_paused_thread_due"
+
+    def due(self, *, now, **rest):
+        return self.inner.due(now=0.0, **rest)
