@@ -68,8 +68,10 @@ def sleep_s(duration: Any, parts: Units) -> float:
         if name not in _SECONDS or not is_number(value) or not abs(value) < LATEST_S:
             raise BAD_TIMER_LENGTH(given=f"{name}={brief(value)}")
     total: float
-    if callable(getattr(duration, "total_seconds", None)):
-        total = duration.total_seconds()
+    seconds_of: Any = getattr(duration, "total_seconds", None)  # not isinstance: see `Moment`
+    if callable(seconds_of):
+        lasts: Any = seconds_of()
+        total = float(lasts)
     elif duration is None:
         total = sum(value * _SECONDS[name] for name, value in given.items())
     elif is_number(duration) and abs(duration) < LATEST_S:

@@ -27,17 +27,19 @@ def no_claims() -> None:
 
 def new_ones_only() -> None:
     """What was driven before is not found again: threads of dead processes are lost."""
-    running = _worker._running
+    found: Any = _worker.due_threads
 
-    def started(runtime: Any, graph: str | None) -> list[Any]:
-        return [info for info in running(runtime, graph) if info.seq <= 2]
+    def started(runtime: Any, graph: str | None, fits: Any) -> list[Any]:
+        return [info for info in found(runtime, graph, fits) if info.seq <= 2]
 
-    _worker._running = started
+    wrong: Any = _worker
+    wrong.due_threads = started
     try:
         from graphrt.backends import dbos
     except ImportError:
         return
-    dbos._running = started
+    wrong = dbos
+    wrong.due_threads = started
 
 
 PLANTS = {"no_claims": no_claims, "new_ones_only": new_ones_only}

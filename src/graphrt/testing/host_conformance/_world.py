@@ -13,10 +13,13 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel
 
-from graphrt import END, Context, GraphBuilder, Interrupt, Limits, Runtime
+from graphrt._drivers.context import Context
+from graphrt.commands import END, Interrupt
 from graphrt.events import RunResumed
-from graphrt.graph import CompiledGraph
+from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.limits import Limits
 from graphrt.reducers import append
+from graphrt.runtime import Runtime
 from graphrt.stores.protocol import Store
 from graphrt.testing.conformance._world import BrokenClauseError
 from graphrt.workers import Host

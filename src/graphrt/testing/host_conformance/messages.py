@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from graphrt import Runtime
 from graphrt.errors import InputError
+from graphrt.runtime import Runtime
 from graphrt.testing.conformance._world import BrokenClauseError, same
 from graphrt.testing.host_conformance._world import Counting, HostWorld
 from graphrt.workers import Worker
