@@ -123,3 +123,10 @@ def test_a_wrong_word_names_the_closest_command(call) -> None:
     assert done.code == 2
     assert "Did you mean 'threads'?" in done.err
     assert call("threads", "--statuss", "x", "--json").document["error"]["code"] == "usage"
+
+
+def test_a_word_that_people_use_for_a_command_names_it(call) -> None:
+    done = call("audit", "redact", "x")
+
+    assert done.code == 2
+    assert "Did you mean 'erase'?" in done.err

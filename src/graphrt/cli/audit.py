@@ -40,7 +40,7 @@ COMMANDS: Final = {
 _KEY: Final = click.option("--key-file", metavar="FILE", help="File with the root key of the log.")
 
 
-@click.group("audit", cls=LazyGroup, table=COMMANDS, context_settings=SETTINGS)
+@click.group("audit", cls=LazyGroup, table=COMMANDS, meant={"redact": "erase"}, context_settings=SETTINGS)
 def audit() -> None:
     """Verify, show and replay audit logs, erase values, and make keys."""
 

@@ -14,11 +14,17 @@ SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_c
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are named in a table: name to `module:attribute` and the first line of the help."""
+    """A group whose commands are named in a table: name to `module:attribute` and the first line of the help.
 
-    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    `meant` has words that people use for a command and that are not near its name.
+    """
+
+    def __init__(
+        self, *args: Any, table: Mapping[str, tuple[str, str]], meant: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.table = table
+        self.meant = meant or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names, in the order of the table."""
@@ -59,7 +65,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            guess = get_close_matches(args[0], self.table, 1) if args else []
+            word = self.meant.get(args[0], args[0]) if args else ""
+            guess = get_close_matches(word, self.table, 1)
             if guess:
                 raise click.UsageError(f"{error.message} Did you mean {guess[0]!r}?", ctx) from error
             raise
