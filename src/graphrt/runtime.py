@@ -61,32 +61,13 @@ if TYPE_CHECKING:
     from graphrt.harness.protocol import ChatModel
     from graphrt.stores.verbs import Verification
 
+# fmt: off
 __all__ = [
-    "MODES",
-    "AsyncStream",
-    "Diff",
-    "Divergence",
-    "ErasureReport",
-    "FieldWrite",
-    "InboxItem",
-    "InterruptInfo",
-    "Left",
-    "Live",
-    "MessageItem",
-    "Mode",
-    "Modes",
-    "Provenance",
-    "RunResult",
-    "Runtime",
-    "RuntimeOptions",
-    "Schedule",
-    "Schedules",
-    "Snapshot",
-    "Step",
-    "Stream",
-    "ThreadInfo",
-    "Verdict",
+    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo", "Left",
+    "Live", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
+    "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
+# fmt: on
 
 S = TypeVar("S")
 T = TypeVar("T")

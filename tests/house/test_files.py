@@ -15,7 +15,6 @@ ONE_IDEA = {
 }
 """Single algorithms that would only be cut to fit, and what each is."""
 FACADES = {
-    "src/graphrt/_drivers/context.py": "every verb of `Context`",
     "src/graphrt/runtime.py": "every verb of `Runtime`",
 }
 """One-line bodies below signatures and docstrings. Their cap counts lines of code: docstrings are the help that editors

@@ -18,10 +18,8 @@ from graphrt.testing import VirtualClock
 from graphrt.workers import Worker
 
 from .graphs import State, loop, sleeping
-from .test_processes import Workers, workers
+from .process_support import Workers
 from .test_worker import eventually
-
-__all__ = ["workers"]
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("psycopg"))
 

@@ -226,37 +226,20 @@ class Context(Generic[D]):
         drawn: random.Random = self._once("random", lambda: random.Random(seed))  # noqa: S311 - not for secrets
         return drawn
 
+    # fmt: off
     @overload
     def interrupt(
-        self,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        answer_type: type[T],
-        expires_s: float | None = None,
-        expires_at: datetime | float | None = None,
-        default: T = ...,
+        self, payload: Any = None, *, key: str | None = None, answer_type: type[T], expires_s: float | None = None,
+        expires_at: datetime | float | None = None, default: T = ...,
     ) -> T: ...
     @overload
     def interrupt(
-        self,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        answer_type: Any = None,
-        expires_s: float | None = None,
-        expires_at: datetime | float | None = None,
-        default: Any = ...,
+        self, payload: Any = None, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None,
+        expires_at: datetime | float | None = None, default: Any = ...,
     ) -> Any: ...
     def interrupt(
-        self,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        answer_type: Any = None,
-        expires_s: float | None = None,
-        expires_at: datetime | float | None = None,
-        default: Any = UNSET,
+        self, payload: Any = None, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None,
+        expires_at: datetime | float | None = None, default: Any = UNSET,
     ) -> Any:
         """Pause the task with a question, and return the answer after `resume`.
 
@@ -276,21 +259,21 @@ class Context(Generic[D]):
             default: The answer that it gives itself.
 
         Raises:
-            QuestionExpiredError: Nobody answered in time, and there is no *default*. The node may catch it.
+            QuestionExpiredError: Nobody answered in time, and there is no *default*.
             UpdateError: The payload or the default cannot be stored.
-            InputError: *key* is not a string, *expires_s* not a number of seconds above 0, *expires_at* not a moment,
-                or *default* does not fit the *answer_type*, or is given without an expiry.
+            InputError: An argument is wrong, *default* does not fit the *answer_type*, or is given without an expiry.
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
         when = checked_expiry(self._scope, expires_s, expires_at, default)
         return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
 
+    # fmt: on
+
     def receive(self, name: str) -> Any:
         """Return the value of the next signal *name* that is sent to the thread; pause until there is one (R22).
 
         Each signal is returned once, in the order of arrival, to the first task that receives it. Signals that arrived
-        before wait in the thread. A plain call, also in async nodes. As after `interrupt`, the node runs again from its
-        start when the signal is there, and this call returns its value.
+        before wait in the thread. A plain call, also in async nodes, which run again as after `interrupt`.
 
         Args:
             name: The name that `Runtime.signal` was given.

@@ -232,7 +232,7 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
         0..n pairs of a question and "expired", "stale" or "cancelled", in task order.
     """
     found: list[tuple[OpenInterrupt, str]] = []
-    for question in for_people(engine.open_interrupts()):
+    for question in [one for one in engine.open_interrupts() if one.kind != TIMER]:
         if question.expires_at is not None and question.default is UNSET and clock() > question.expires_at:
             found.append((question, EXPIRED))
         elif question.stale:

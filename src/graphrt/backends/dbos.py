@@ -127,11 +127,10 @@ class DbosHost:
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}
         self._url = system_database_url
         self._drives = drives
+        most = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
         self._limits: dict[str, Any] = {
             "worker_concurrency": checked_number("worker_concurrency", worker_concurrency, whole=True),
-            "global_concurrency": None
-            if concurrency is None
-            else checked_number("concurrency", concurrency, whole=True),
+            "global_concurrency": most,
             "limiter": None if limiter is None else {"limit": limiter[0], "period": limiter[1]},
             "polling_interval_sec": checked_number("polling_interval_s", polling_interval_s, whole=False),
         }
@@ -325,13 +324,7 @@ class DbosHost:
     def _sweep(self) -> None:
         if self._liveness is not None:
             self._liveness.beat()
-        rows: list[WorkflowStatus] = DBOS.list_workflows(
-            name=_WORKFLOW,
-            status=["ENQUEUED", "PENDING"],
-            queue_name=list(self._queues),
-            load_input=False,
-            load_output=False,
-        )
+        rows = self._messages(["ENQUEUED", "PENDING"])
         self._take_over(rows)
         self._send_what_is_due({row.deduplication_id for row in rows})
         if time.monotonic() - self._tidied_at >= _TIDY_S:
@@ -368,27 +361,25 @@ class DbosHost:
         for name, runtime in self._runtimes.items():
             for info in due_threads(runtime, name, wants)[:room]:
                 seq, _, pause_s = sent.get(info.thread, (-1, 0.0, 0.0))
-                # A message that changed nothing, of a thread that nobody can drive for example, is repeated at growing
-                # intervals.
+                # A message that changed nothing is repeated at growing intervals.
                 longer_s = min(pause_s * 2, _SLOWEST_REPEAT_S) if seq == info.seq else self._sweep_s
                 self._sent[info.thread] = info.seq, now, longer_s
                 self._send(name, info.thread, info.seq)
                 room -= 1
+
+    def _messages(self, status: list[str], **which: Any) -> list[WorkflowStatus]:
+        """Return our messages that DBOS keeps, without what they say."""
+        queues = list(self._queues)
+        return DBOS.list_workflows(
+            name=_WORKFLOW, status=status, queue_name=queues, load_input=False, load_output=False, **which
+        )
 
     def _tidy(self) -> None:
         """Remove the records of messages that were delivered some time ago."""
         self._tidied_at = time.monotonic()
         before = datetime.fromtimestamp(time.time() - self._keep_s, UTC).isoformat()
         while not self._stopping.is_set():
-            old: list[WorkflowStatus] = DBOS.list_workflows(
-                name=_WORKFLOW,
-                status=_ENDED,
-                queue_name=list(self._queues),
-                completed_before=before,
-                limit=_TIDIED_AT_ONCE,
-                load_input=False,
-                load_output=False,
-            )
+            old = self._messages(_ENDED, completed_before=before, limit=_TIDIED_AT_ONCE)
             if old:
                 Context().run(DBOS.delete_workflows, [row.workflow_id for row in old])
             if len(old) < _TIDIED_AT_ONCE:
@@ -401,5 +392,5 @@ class DbosHost:
 
 
 def _key(version: str, thread: str, seq: int) -> str:
-    """Return what DBOS tells repeated messages by; with the version, since others are not delivered here."""
+    """Return what DBOS knows a repeated message by; with the version, since others are not delivered here."""
     return f"{version} {seq} {thread}"
