@@ -182,8 +182,11 @@ def allowed_after_flip(
     """Which verdicts and first records are right after a flip."""
     if at == 0:
         return {"unreadable", "newer-form", "altered", "another-log"}, {None, 1, 2, 9}
-    verdicts = {"altered"}
     line = log[at]
+    if at == len(log) - 1 and byte == len(line) - 1:
+        # Without its newline the last line looks as a crash leaves it. All records are proved before it.
+        return {"torn", "altered"}, {where[at], None}
+    verdicts = {"altered"}
     if is_record(line) and line.index(b'"seal":"') + 8 <= byte < line.index(b'"seal":"') + 11:
         verdicts |= {"newer-form"}  # the version of the seal
     if line.startswith(b'{"head"'):
