@@ -10,7 +10,8 @@ has no effect: all that is read is what was written.
 | the result of an effect, a staged row that is removed | the runtime; without effect where the task's own row has it |
 | the last record removed, records exchanged, threads or names exchanged, the chain switched off | the runtime |
 | the tail cut, and the head set back | the file beside the store stops a run, and an anchor shows it in an export |
-| graph, times and epoch in the head; fingerprint and topology in the meta | no log has them, and no value is made of them |
+| graph and times in the head | `verify` of the store |
+| the epoch in the head; fingerprint and topology in the meta | no log has them, and no value is made of them |
 | a row that names a function or a module | the runtime: nothing is imported |
 
 `tests/threads/test_forged_rows.py` says who finds what without a key. Bits of large values are in `test_tampering.py`.
@@ -46,7 +47,7 @@ WITHOUT_EFFECT = {
     "the result of an effect, and what binds it made anew",
     "an effect's row is removed",
     "the newest snapshot is removed",
-    "graph, times or epoch in the head",
+    "the epoch in the head",
 }
 """Nothing finds these, and all that is read is what was written."""
 

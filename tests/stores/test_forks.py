@@ -292,7 +292,7 @@ def test_child_goes_on_with_a_copy_of_what_a_memory_store_has():
 
 
 def test_runtime_of_a_child_drives_nothing_of_the_parent(tmp_path):
-    """What the parent drives can be neither cancelled there nor waited for, and closing the runtime closes its store."""
+    """What the parent drives is cancelled there as from any other process, and closing the runtime closes its store."""
     said = script(
         """
     def waits(state):
@@ -305,20 +305,20 @@ def test_runtime_of_a_child_drives_nothing_of_the_parent(tmp_path):
     worker.start()
 
     def child():
-        assert not runtime.cancel("t")
         assert runtime.state("t").status == "running"  # the parent holds it
+        assert runtime.cancel("t")  # a letter to the parent
         runtime.close()
         assert "closed" in repr(runtime.store)
 
     print(forked(child, leave=False))
     go_on.set()
     worker.join()
-    print(runtime.state("t").status)
+    print(runtime.state("t").status in ("cancelled", "completed"))  # whichever came first, the letter or the end
     """,
         f"sqlite:///{tmp_path}/runs.db",
     )
 
-    assert said.splitlines() == ["0", "completed"]
+    assert said.splitlines() == ["0", "True"]
 
 
 def test_server_that_loads_the_application_before_it_forks(tmp_path):

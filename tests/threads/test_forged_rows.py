@@ -256,9 +256,10 @@ CHANGES: dict[str, Change] = {
             " WHERE no = 1"
         ),
     ),
-    "graph, times or epoch in the head": sql(
-        "UPDATE thread SET graph = 'other', created_at = 1, updated_at = 2, epoch = epoch + 1 WHERE no = 1"
+    "graph and times in the head": sql(
+        "UPDATE thread SET graph = 'other', created_at = 1, updated_at = 2 WHERE no = 1"
     ),
+    "the epoch in the head": sql("UPDATE thread SET epoch = epoch + 1 WHERE no = 1"),
 }
 
 

@@ -18,9 +18,11 @@ from graphrt._journal.batch_format import blob_names
 from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
 from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import StoreError
+from graphrt.events import RunStarted
 from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 if TYPE_CHECKING:
+    from graphrt._journal.batch import Batch
     from graphrt._journal.chain import Chain
     from graphrt.events import StateSaved
 
@@ -65,6 +67,10 @@ class Check:
         """Number of entries that were read."""
         self.head: Head | None = None
         """The thread's head; None until it was loaded."""
+        self._graph: str | None = None
+        """Name of the graph of the last run that was read."""
+        self._at: float | None = None
+        """Time of the last record that was read."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong.
@@ -130,7 +136,7 @@ class Check:
             if seq > head.seq:
                 yield "tail", f"There are entries after {head.seq}, which was the last one.", head.seq + 1
                 return
-            broken = list(_found("record", partial(_read, reader, record, chain, sealed=sealed), seq))
+            broken = list(_found("record", partial(self._read, reader, record, chain, sealed=sealed), seq))
             yield from broken
             if broken:
                 chain, whole = None, False  # without its state, the chain says nothing about later records
@@ -140,6 +146,44 @@ class Check:
         # After a gap or damage, a missing end is not reported as well.
         if whole and seq < head.seq:
             yield "tail", f"The entries from {seq + 1} to {head.seq} are missing.", seq + 1
+        elif whole:
+            yield from self._misplaced(head)
+
+    def _misplaced(self, head: Head) -> Iterator[Problem]:
+        """Yield what the head says by which threads are listed and swept, and its entries do not."""
+        if self._graph is not None and head.graph != self._graph:
+            yield "head", f"It is listed under graph {head.graph!r}, and its last run was of {self._graph!r}.", None
+        # A copy of a thread is as old as the copying, so only the other direction is wrong.
+        if self._at is not None and head.updated_at < self._at:
+            yield "head", f"It is listed as last written before its entry {head.seq}.", None
+
+    def _read(self, reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
+        """Decode *record*, and verify it against its seal.
+
+        Args:
+            chain: The chain before the record; None if there is none or it is not known. Then only whether a seal may
+                exist is checked.
+            sealed: Whether the thread is chained.
+
+        Raises:
+            StoreError: The record is damaged.
+        """
+        payload = record.body
+        if payload.__class__ is not bytes:
+            batch: Batch = reader.kept(payload)
+        else:
+            batch, body = reader.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)
+            if len(batch.logged) != record.count:
+                raise reader.miscounted(record, len(batch.logged))
+            if chain is not None:
+                chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+            elif not sealed:
+                check_unsealed(record.seq, record.seal)
+            reader.check_vouched(record, batch, body)
+        self._at = batch.at
+        for path, event in batch.logged:
+            if isinstance(event, RunStarted) and not path:
+                self._graph = event.graph
 
     def _chain(self, meta: dict[str, Any], seq: int, digests: dict[int, dict[str, str]]) -> Chain | None:
         """Return the chain as it was after entry *seq*; None if there is none, or its digests are not known."""
@@ -166,31 +210,6 @@ class Check:
 def _keep(kept: list[T], call: Callable[[], T]) -> None:
     """Call *call* and keep its result, which `_told` would drop."""
     kept.append(call())
-
-
-def _read(reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
-    """Decode *record*, and verify it against its seal.
-
-    Args:
-        chain: The chain before the record; None if there is none or it is not known. Then only whether a seal may exist
-            is checked.
-        sealed: Whether the thread is chained.
-
-    Raises:
-        StoreError: The record is damaged.
-    """
-    payload = record.body
-    if payload.__class__ is not bytes:
-        reader.kept(payload)
-        return
-    batch, body = reader.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)
-    if len(batch.logged) != record.count:
-        raise reader.miscounted(record, len(batch.logged))
-    if chain is not None:
-        chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-    elif not sealed:
-        check_unsealed(record.seq, record.seal)
-    reader.check_vouched(record, batch, body)
 
 
 def _found(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Problem]:

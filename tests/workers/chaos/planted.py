@@ -12,8 +12,8 @@ from graphrt.workers import _worker
 
 def no_claims() -> None:
     """Nobody owns a thread: each process takes what another one drives."""
+    lives = _statements.LIVES
     _ownership.Holding._lives = lambda _self, _row: False  # type: ignore[method-assign]
-    lives = _statements._LIVES
     for name, text in list(vars(_statements).items()):
         if name.isupper() and isinstance(text, str):
             setattr(_statements, name, text.replace(lives, "FALSE"))

@@ -48,10 +48,10 @@ class HostWorld:
         self._stores: list[Store] = []
         self.done: Counter[tuple[str, int]] = Counter()
         """How often each node activation ran: thread and number to how often."""
-        self.gate = threading.Event()
+        self.gate: threading.Event = threading.Event()
         """The nodes of `loop` wait for it, if it was not set by the clause; it is set at first."""
         self.gate.set()
-        self.entered = threading.Event()
+        self.entered: threading.Event = threading.Event()
         """Set when a node of `loop` runs."""
 
     # -- what clauses use ------------------------------------------------------------------------------------------
