@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.table = table
-        self.meant = meant or {}
+        self.meant: Mapping[str, str] = meant or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names, in the order of the table."""
