@@ -21,7 +21,7 @@ from graphrt.stores.protocol import Store
 
 POLL_S: Final = 0.1
 """Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
-IDLE_S: Final = 2.0
+IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run goes on."""
 
 Deliver: TypeAlias = Callable[[Sequence[Letter]], None]
