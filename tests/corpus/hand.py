@@ -101,8 +101,11 @@ class Hand:
 
     def answer_all(self, value: Any = "yes") -> None:
         """Answer whatever is open, until nothing is."""
+        seq = -1
         while questions := self.runtime.state(self.thread).interrupts:
             self.do("resume", self.thread, {question.id: value for question in questions})
+            before, seq = seq, self.runtime.state(self.thread).seq
+            assert seq > before, f"{self.thread} takes no answers: {self.told}"
 
     def retry(self, *, mended: bool = True) -> None:
         world.mended = mended

@@ -6,14 +6,15 @@ import gzip
 import sqlite3
 
 import pytest
-from tests.corpus import dumps, telling
-from tests.corpus.conftest import RELEASE
-from tests.corpus.test_threads import SQLITE, in_hand
 from tests.stores import postgres_server
 from tests.stores.postgres_support import sql
 
 from graphrt.stores import ThreadFilter, open_store
 from graphrt.stores.sqlite import _schema as schema
+
+from . import dumps, telling
+from .conftest import RELEASE
+from .test_threads import SQLITE, in_hand
 
 
 def test_a_file_of_0_1_is_brought_to_version_2(tmp_path):
