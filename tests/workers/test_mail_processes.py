@@ -40,7 +40,7 @@ def test_another_process_cancels_within_a_second(workers: Workers, tmp_path: Pat
 
 def test_signals_are_taken_exactly_once_although_workers_are_killed(workers: Workers) -> None:
     chance = random.Random(20261126)
-    number, kills_wanted = (200, 150) if FULL else (40, 12)
+    number, kills_wanted = (200, 150) if FULL else (20, 5)
     runtime = Runtime(receiving(), store=workers.url)
     threads = [runtime.start({"most": number, "pause_s": 0.002}) for _ in range(3)]
     for _ in range(2):

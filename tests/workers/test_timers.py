@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -70,18 +71,20 @@ def test_a_question_that_expires_is_the_workers_too(store: Store) -> None:
         assert runtime.state(thread).values.n == 7
 
 
-def test_a_thousand_timers_that_are_due_in_one_second_fire_once_each(store: Store) -> None:
+def test_many_timers_that_are_due_in_one_second_fire_once_each(store: Store) -> None:
+    """With GRAPHRT_FULL=1 a thousand. Two workers take them page by page."""
+    number = 1_000 if os.environ.get("GRAPHRT_FULL") else 150
     clock = VirtualClock()
     runtime = Runtime(sleeping(), store=store, clock=clock)
-    threads = [runtime.run({"most": 1, "pause_s": 60 + n / 1_000}, thread=f"t{n}").thread for n in range(1_000)]
+    threads = [runtime.run({"most": 1, "pause_s": 60 + n / number}, thread=f"t{n}").thread for n in range(number)]
     clock.advance(61)
     ones = [Worker(Runtime(sleeping(), store=store, clock=clock), poll_s=0.01, concurrency=4) for _ in range(2)]
     with ones[0], ones[1]:
-        eventually(lambda: len(runtime.threads(status="completed", limit=None)) == 1_000, seconds=120)
+        eventually(lambda: len(runtime.threads(status="completed", limit=None)) == number, seconds=120)
     for thread in threads:
         assert thread is not None
         assert fired(runtime, thread) == ["timer"]
-    assert sum(one.health().ended for one in ones) == 1_000
+    assert sum(one.health().ended for one in ones) == number
 
 
 def test_a_schedule_starts_one_thread_for_each_due_time_under_several_workers(store: Store) -> None:
