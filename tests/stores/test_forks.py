@@ -160,7 +160,8 @@ def test_fork_while_another_thread_commits(url):
     [
         "graphrt._drivers.run_services:_lock",
         "graphrt._agents.of_run:_lock",
-        "graphrt._journal.leases:_lock",
+        "graphrt._journal.leases:_RENEWERS._lock",
+        "graphrt._journal.mail_watch:_WATCHES._lock",
         "graphrt.stores.encrypted:EncryptedStore._lock",
         "graphrt._drivers.shared_threads:_making",
         "graphrt.harness:TokenTracker._lock",
@@ -180,11 +181,10 @@ def test_fork_while_another_thread_holds_a_lock_of_ours(tmp_path, lock):
     with runtime:
         runtime.run({{}}, thread="before")
         module, name = sys.argv[3].split(":")
+        owner = import_module(module)
         if "." in name:
-            name = name.split(".")[1]
-            owner = {{"graphrt.harness": tracker}}.get(module, store)
-        else:
-            owner = import_module(module)
+            of, name = name.split(".")
+            owner = {{"TokenTracker": tracker, "EncryptedStore": store}}.get(of) or getattr(owner, of)
 
         def work():
             with getattr(owner, name):

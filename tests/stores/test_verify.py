@@ -10,7 +10,9 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.stores import kept, postgres_support
 from tests.stores.kept import THREADS, fill, opened
+from tests.threads.support import line, note
 
+from graphrt import Runtime
 from graphrt.errors import StoreError
 from graphrt.stores import PostgresStore, SqliteStore, Verification
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
@@ -369,3 +371,26 @@ def test_store_of_your_own_has_it_by_inheriting(sqlite):
     assert Own(sqlite).verify() == sqlite.verify()
     change(sqlite, "DELETE FROM record WHERE key / ? = ?", SPAN, number(sqlite, "done"))
     assert Own(sqlite).verify().damaged == ("done",)
+
+
+def test_a_copy_made_by_a_clock_that_is_behind_is_whole(tmp_path):
+    graph = line(("a", note("a")))
+    with SqliteStore(tmp_path / "runs.db") as store:
+        Runtime(graph, store=store, clock=lambda: 1_000.0).run({"notes": []}, thread="t")
+        Runtime(graph, store=store, clock=lambda: 999.0).copy_thread("t", to="copy")
+        assert store.head("copy").updated_at < store.head("t").updated_at
+        assert store.verify().findings == ()
+
+
+def test_a_thread_listed_as_older_than_its_entries_or_under_another_graph_is_damaged(tmp_path):
+    graph = line(("a", note("a")))
+    with SqliteStore(tmp_path / "runs.db") as store:
+        for thread in ("old", "other"):
+            Runtime(graph, store=store, clock=lambda: 1_000.0).run({"notes": []}, thread=thread)
+        change(store, "UPDATE thread SET updated_at = 2 WHERE id = 'old'")
+        change(store, "UPDATE thread SET graph = 'theirs' WHERE id = 'other'")
+        found = store.verify().findings
+
+    assert [(one.thread, one.code) for one in found] == [("old", "head"), ("other", "head")]
+    assert "last written before its entry" in found[0].what
+    assert "under graph 'theirs'" in found[1].what

@@ -100,6 +100,15 @@ def test_a_sweep_that_fails_is_told_and_tried_again(caplog: pytest.LogCaptureFix
         assert "Old threads were not deleted" in caplog.text
 
 
+def test_a_store_that_is_away_at_first_does_not_keep_a_worker_from_starting() -> None:
+    inner = MemoryStore()
+    aged(inner, 31, "old")
+    with FlakyStore(inner, [Fault("heads", 1, times=2)]) as store:
+        rules = [Retention(older_than=DAY_S)]
+        with Worker(Runtime(loop(), store=store), retention=rules, retention_every_s=0.02) as worker:
+            eventually(lambda: worker.health().deleted == 1)
+
+
 @pytest.mark.parametrize("age", [0, -1, True, "30d", float("inf"), float("nan"), timedelta(0)])
 def test_an_age_that_is_none_is_refused(age: Any) -> None:
     with pytest.raises(InputError, match="older_than") as caught:

@@ -86,7 +86,7 @@ def answer_to(task: Task, question: OpenInterrupt) -> Any:
 
 @final
 class Slept:
-    """What `ctx.sleep` returns: nothing to wait for any more, so that async nodes may await the call as they are used to."""
+    """The result of `ctx.sleep`. Awaiting it returns at once, so async nodes may write `await ctx.sleep(...)`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What mail of other processes does to a thread (R22): signals that wait and are taken, and answers to open questions.
+"""How mail from other processes changes a thread (R22): signals are received and taken, and open questions answered.
 
 A `Letter` is decoded here already. The functions note the events, and the engine changes with them; who calls them
 stores both in one commit, with the places of the letters that it deletes. A request to cancel, and a new input, are

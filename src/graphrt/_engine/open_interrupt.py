@@ -60,7 +60,7 @@ class OpenInterrupt:
         self.payload: Any = payload
         """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before`, `after` or `timer`."""
+        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer` or `signal`."""
         self.version: int = version
         """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None

@@ -11,13 +11,12 @@ thread: otherwise a retry after the fault would have to wait for its own lease.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 import weakref
 from typing import Final, final
 
-from graphrt._forks import FreshLock
+from graphrt._journal.per_store import PerStore
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Claim, Store
 
@@ -40,8 +39,6 @@ class LeaseRenewer:
         self._worker: threading.Thread | None = None
         self._due = 0.0
         """Monotonic time at which the worker thread looks again."""
-        self.pid: Final = os.getpid()
-        """The process that the worker thread belongs to; it does not exist in a forked child."""
 
     def add(self, claim: Claim) -> None:
         """Renew *claim* until it is removed."""
@@ -138,17 +135,12 @@ class LeaseRenewer:
             del store  # this frame must not keep the store alive while it waits
 
 
-_renewers: Final[weakref.WeakKeyDictionary[Store, LeaseRenewer]] = weakref.WeakKeyDictionary()
-_lock: Final = FreshLock()
+_RENEWERS: Final = PerStore(LeaseRenewer)
 
 
 def renewer_of(store: Store) -> LeaseRenewer:
-    """Return the renewer of *store*, made at first use, and made again in a forked child."""
-    with _lock:
-        found = _renewers.get(store)
-        if found is None or found.pid != os.getpid():
-            found = _renewers[store] = LeaseRenewer(store)
-        return found
+    """Return the renewer of *store* in this process."""
+    return _RENEWERS.of(store)
 
 
 def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:

@@ -8,14 +8,13 @@ a run that is shorter than the interval is never asked for.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, final
 
-from graphrt._forks import FreshLock
+from graphrt._journal.per_store import PerStore
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Store
 
@@ -37,8 +36,6 @@ class MailWatch:
         self._runs: dict[str, Deliver] = {}
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
-        self.pid: Final = os.getpid()
-        """The process that the worker thread belongs to; it does not exist in a forked child."""
 
     def add(self, thread: str, deliver: Deliver) -> None:
         """Call *deliver* with mail of *thread* from now on."""
@@ -81,14 +78,9 @@ class MailWatch:
             del store  # this frame must not keep the store alive while it waits
 
 
-_watches: Final[weakref.WeakKeyDictionary[Store, MailWatch]] = weakref.WeakKeyDictionary()
-_lock: Final = FreshLock()
+_WATCHES: Final = PerStore(MailWatch)
 
 
 def watch_of(store: Store) -> MailWatch:
-    """Return the watch of *store*, made at first use, and made again in a forked child."""
-    with _lock:
-        found = _watches.get(store)
-        if found is None or found.pid != os.getpid():
-            found = _watches[store] = MailWatch(store)
-        return found
+    """Return the watch of *store* in this process."""
+    return _WATCHES.of(store)

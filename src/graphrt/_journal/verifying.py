@@ -153,8 +153,9 @@ class Check:
         """Yield what the head says by which threads are listed and swept, and its entries do not."""
         if self._graph is not None and head.graph != self._graph:
             yield "head", f"It is listed under graph {head.graph!r}, and its last run was of {self._graph!r}.", None
-        # A copy of a thread is as old as the copying, so only the other direction is wrong.
-        if self._at is not None and head.updated_at < self._at:
+        # A copy was made and written at one time, by a clock that may be behind that of its entries.
+        copied = head.updated_at == head.created_at
+        if self._at is not None and head.updated_at < self._at and not copied:
             yield "head", f"It is listed as last written before its entry {head.seq}.", None
 
     def _read(self, reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:

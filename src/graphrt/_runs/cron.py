@@ -12,11 +12,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, final
 
+from graphrt._due_times import LATEST_S
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE, NEVER_DUE
 
-NEVER_S: Final = 253_370_764_800.0
-"""The beginning of the year 9999, in seconds since the epoch: a schedule that is due then is never due."""
+NEVER_S: Final = LATEST_S
+"""A schedule that is due at this time, in seconds since the epoch, is never due."""
 
 
 @cache

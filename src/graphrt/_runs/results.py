@@ -13,7 +13,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
 from graphrt._display import brief, html_table, state_rows, usage_text
-from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
@@ -49,7 +49,7 @@ class InterruptInfo:
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
         """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
         "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"), or
-        the clock, since the node sleeps ("timer"): a timer takes no answer.
+        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"). See `answerable`.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id
@@ -63,6 +63,11 @@ class InterruptInfo:
         """The answer that it then gives itself; `UNSET` if its node is told that nobody answered."""
         self.stale: bool = question.stale
         """Whether the state was edited since the question was asked. An answer is accepted; `retry` asks anew."""
+
+    @property
+    def answerable(self) -> bool:
+        """Whether a person can answer it. The clock answers a timer, and a signal the question of `ctx.receive`."""
+        return self.kind not in NOT_FOR_PEOPLE
 
     @property
     def answer_schema(self) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, final
 
 from graphrt._arguments import is_number
-from graphrt.errors import GraphrtError
+from graphrt.errors import StoreError
 from graphrt.errors._codes.workers import BAD_RETENTION, BAD_WORKER_NUMBER
 from graphrt.runtime import Runtime
 from graphrt.stores.protocol import Status
@@ -82,7 +83,7 @@ class Sweeper:
         runtime: Runtime[Any],
         rules: Iterable[Retention],
         every_s: float,
-        failed: Callable[[GraphrtError], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
         self._rules = tuple(rules)
@@ -102,8 +103,9 @@ class Sweeper:
         Raises:
             InputError: A filter of a rule is not valid, or the store cannot find threads by it.
         """
-        for rule in self._rules:
-            self._sweep(dry_run=True, limit=1, **rule.arguments)
+        with suppress(StoreError):  # the store may come back: the first sweep reports it if it does not
+            for rule in self._rules:
+                self._sweep(dry_run=True, limit=1, **rule.arguments)
         if self._rules:
             self._thread = threading.Thread(target=self._work, name="graphrt-retention", daemon=True)
             self._thread.start()
@@ -120,7 +122,7 @@ class Sweeper:
             try:
                 while self._once() and not self._stop.is_set():
                     pass
-            except GraphrtError as error:
+            except Exception as error:  # noqa: BLE001 - no error ends the retention of a worker; the next sweep tries again
                 self._failed(error)
             self._stop.wait(max(0.0, self._every_s - (time.monotonic() - began)))
 

@@ -347,8 +347,9 @@ class Worker:
                 f"graph {name}", logging.WARNING, "Threads of graph %r are due, and this worker does not have it", name
             )
 
-    def _sweep_failed(self, error: GraphrtError) -> None:
-        self._say(f"sweep {error.code}", logging.WARNING, "Old threads were not deleted: %s", error.what)
+    def _sweep_failed(self, error: Exception) -> None:
+        told = error.what if isinstance(error, GraphrtError) else repr(error)
+        self._say(f"sweep {told}", logging.WARNING, "Old threads were not deleted: %s", told)
 
     def _count(self, name: str) -> None:
         with self._lock:

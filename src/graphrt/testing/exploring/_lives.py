@@ -245,7 +245,7 @@ class Case:
         if snapshot.status != "interrupted":
             return self._perform(lambda runtime: runtime.aretry(thread))
         self._at_pause(thread, snapshot.interrupts)
-        asked = [one for one in snapshot.interrupts if one.kind not in ("timer", "signal")]
+        asked = [one for one in snapshot.interrupts if one.answerable]
         if not asked:  # the thread only sleeps: its time comes
             self._now_s = max(self._now_s, min(one.expires_at or 0.0 for one in snapshot.interrupts))
         answers = {one.id: self._plan.answer(one, self._first.died) for one in asked}

@@ -143,7 +143,7 @@ def scheduled(
             result = stream.result
             if result is None or not result.interrupts or result.thread is None:
                 break
-            asked = [one for one in result.interrupts if one.kind not in ("timer", "signal")]
+            asked = [one for one in result.interrupts if one.answerable]
             if asked and not answers:
                 break
             if not asked:  # the thread only sleeps: on this loop, that takes no time

@@ -172,7 +172,7 @@ class _Going:
                     self.walk.state = result.state
                     self._hold(plan.at_end, "at the end")
                     return
-                asked = [one for one in result.interrupts if one.kind not in ("timer", "signal")]
+                asked = [one for one in result.interrupts if one.answerable]
                 if not asked:  # the thread only sleeps: its time comes, and no answer is chosen
                     if not self._sleeps(result):
                         self.walk.ended = "unanswered"

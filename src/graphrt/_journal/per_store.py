@@ -1,0 +1,36 @@
+"""One helper object per store and process, such as the worker thread that renews its leases."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar, final
+
+from graphrt._forks import FreshLock
+from graphrt.stores.protocol import Store
+
+T = TypeVar("T")
+
+
+@final
+class PerStore(Generic[T]):
+    """Finds the helper of a store: made at first use, and made again in a forked child, where no thread goes on.
+
+    Args:
+        make: Makes the helper of a store, which must not keep the store alive.
+    """
+
+    def __init__(self, make: Callable[[Store], T]) -> None:
+        self._make = make
+        self._found: weakref.WeakKeyDictionary[Store, tuple[int, T]] = weakref.WeakKeyDictionary()
+        self._lock = FreshLock()
+
+    def of(self, store: Store) -> T:
+        """Return the helper of *store* in this process."""
+        with self._lock:
+            pid = os.getpid()
+            made = self._found.get(store)
+            if made is None or made[0] != pid:
+                made = self._found[store] = pid, self._make(store)
+            return made[1]
