@@ -67,6 +67,11 @@ class KeptThread:
         self.questions: dict[str, Question] = {}
         """Open questions by their place."""
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether letters wait for it."""
+        return self.mailbox is not None and bool(self.mailbox.letters)
+
     def head(self) -> Head:
         owned = self.claim is not None
         times = (self.created_at, self.updated_at)

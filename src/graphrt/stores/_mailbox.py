@@ -1,4 +1,4 @@
-"""The mail of one thread of `MemoryStore`, and the methods of the store that use it: all threads are looked at."""
+"""The mail of one thread of `MemoryStore`, and the list of its threads that are due, for which all are looked at."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Mailbox:
 
 
 class Posting(ABC):
-    """The base class of `MemoryStore` with the methods of `Postable`."""
+    """The base class of `MemoryStore` that lists due threads; see `Postable`."""
 
     @abstractmethod
     def _boxes(self, after: str | None) -> Sequence[tuple[Head, Sequence[Question], bool]]:
@@ -56,11 +56,6 @@ class Posting(ABC):
             InputError: There is no thread *after*.
         """
         ...
-
-    def mailed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have letters. See `Postable.mailed`."""
-        wanted = {*threads}
-        return [head.thread for head, _, has_mail in self._boxes(None) if has_mail and head.thread in wanted]
 
     def due(
         self,

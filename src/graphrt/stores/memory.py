@@ -281,11 +281,17 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             box = self._get(thread).mailbox
             return [] if box is None else list(box.letters.values())
 
+    def mailed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        with self._guard.lock:
+            known = self._open()
+            return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
+
     def _boxes(self, after: str | None) -> list[tuple[Head, Sequence[Question], bool]]:
         with self._guard.lock:
             last = 0 if after is None else self._get(after).number
             return [
-                (kept.head(), tuple(kept.questions.values()), kept.mailbox is not None and bool(kept.mailbox.letters))
+                (kept.head(), tuple(kept.questions.values()), kept.has_mail)
                 for kept in self._open().values()
                 if kept.seq and kept.number > last
             ]
