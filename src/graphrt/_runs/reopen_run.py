@@ -177,7 +177,7 @@ def continued(
             engine, told if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
         )
         engine.withdraw({question.id}, reason)
-    for by in {answer.by for answer in answers.values()}:
+    for by in dict.fromkeys(answer.by for answer in answers.values()):  # in the order of the answers (R13)
         given_now = {id_: answer.answer for id_, answer in answers.items() if answer.by == by}
         engine.answer(given_now, replace=replacing, by=by)
     for id_, (answer, by) in answers.items():
