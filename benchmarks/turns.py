@@ -1,12 +1,15 @@
-"""Durable steps of several libraries in turn, in one process: one step of each, then the next step of each.
+"""Durable steps of several libraries in turn, in one process: some steps of each, then the next steps of each.
 
-    python -m benchmarks.turns                            # SQLite; 100, 1,000 and 5,000 steps
+    python -m benchmarks.turns                            # SQLite; 100, 1,000 and 5,000 steps; turns of 10 steps
+    python -m benchmarks.turns --turn 1                   # one step of each: every step finds the caches emptied
     python -m benchmarks.turns --store postgres --steps 100,1000
     python -m benchmarks.turns --only handwritten,graphrt,graphrt_plain
 
 A disk changes its pace within seconds, and a step is mostly disk: only steps that were made right after one another can
-be compared. Each library drives its own thread of control; its nodes hand over to the next library, so that exactly one
-is at work at any time. A step is timed from the node's return to the call of the next node: fold, router, commit, and
+be compared. Each library drives its own thread of control; after each turn its node hands over to the next library, so
+that exactly one is at work at any time. In turns of one step, a step follows one of another library, whose garbage has
+emptied the processor's caches of everybody's code: LangGraph copies its whole state. In turns of ten, nine of ten steps
+follow one of their own, as in a program that uses one library. A step is timed from the node's return to the call of the next node: fold, router, commit, and
 whatever else the library does in between. The final states are asserted.
 """
 
@@ -49,10 +52,12 @@ class Contender:
 
     Args:
         run: Drives n steps with the node that it is given, and returns the final state.
+        turn: Steps that it makes before it waits for the others.
     """
 
-    def __init__(self, name: str, run: Callable[[Callable[[Any], Any], int], Any], steps: int) -> None:
+    def __init__(self, name: str, run: Callable[[Callable[[Any], Any], int], Any], steps: int, turn: int) -> None:
         self.name = name
+        self._turn, self._left = turn, 0
         self.wall: list[float] = []
         self.cpu: list[float] = []
         self.failure: BaseException | None = None
@@ -74,8 +79,11 @@ class Contender:
         if self._since is not None:
             self.wall.append(time.perf_counter() - self._since[0])
             self.cpu.append(time.process_time() - self._since[1])
-        self._ready.release()
-        self._go.acquire()
+        if not self._left:
+            self._ready.release()
+            self._go.acquire()
+            self._left = self._turn
+        self._left -= 1
         update = {"messages": [letter(state["count"])], "count": 1}
         self._since = time.perf_counter(), time.process_time()
         return update
@@ -85,7 +93,7 @@ class Contender:
         self._ready.acquire()
 
     def step(self) -> None:
-        """Let it make one step, and wait until it stands before the next or is at its end."""
+        """Let it make the steps of one turn, and wait until it stands before the next or is at its end."""
         self._go.release()
         self._ready.acquire()
 
@@ -166,13 +174,13 @@ def makers(store: str, folder: Path) -> dict[str, Callable[[], Callable[..., Any
     }
 
 
-def race(names: list[str], store: str, steps: int, folder: Path) -> list[Contender]:
+def race(names: list[str], store: str, steps: int, turn: int, folder: Path) -> list[Contender]:
     made = makers(store, folder)
-    contenders = [Contender(name, made[name](), steps) for name in names]
+    contenders = [Contender(name, made[name](), steps, turn) for name in names]
     for contender in contenders:
         contender.wait()
     order = Random(steps)
-    for _ in range(steps):
+    for _ in range(0, steps, turn):
         # By chance: whoever comes after one that touches much memory finds its own gone from the caches.
         for contender in order.sample(contenders, len(contenders)):
             contender.step()
@@ -185,7 +193,7 @@ def race(names: list[str], store: str, steps: int, folder: Path) -> list[Contend
 
 
 def ratio(mine: list[float], theirs: list[float]) -> float:
-    """The median over the turns of mine / theirs."""
+    """The median over the steps of mine / theirs."""
     return statistics.median(a / b for a, b in zip(mine, theirs, strict=False))
 
 
@@ -232,18 +240,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--steps", default="100,1000,5000")
+    parser.add_argument("--turn", type=int, default=10, help="steps that a library makes before the next one's turn")
     parser.add_argument("--only", default="handwritten,graphrt,graphrt_plain,langgraph", help="the yardstick first")
     options = parser.parse_args()
     names = options.only.split(",")
     about = prepare(options.store)
     shown = ", ".join(f"{name} {version(name)}" for name in names if name in LIBRARIES and version(name))
     print(f"# Durable steps in turn\n\n{about} {shown}\n")
-    print(f"Medians; the ratios are medians over the turns. `last {WINDOW}`: the steps right before n.\n")
+    print(f"Turns of {options.turn}. Medians; the ratios are medians over the steps. `last {WINDOW}`: the steps right before n.\n")
     heads = ["library", "n", f"µs, last {WINDOW}", "x", "µs, all", "x", "x of sums", "CPU µs", "x"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
     for steps in (int(part) for part in options.steps.split(",")):
         with tempfile.TemporaryDirectory() as folder:
-            print("\n".join(rows(race(names, options.store, steps, Path(folder)), steps)), flush=True)
+            print("\n".join(rows(race(names, options.store, steps, options.turn, Path(folder)), steps)), flush=True)
 
 
 if __name__ == "__main__":
