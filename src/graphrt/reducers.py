@@ -1,8 +1,8 @@
 """Reducers: pure functions `(current, incoming) -> new` that combine a field's value with an update.
 
 The built-in reducers, `reduced()` and the markers `ephemeral`, `redacted` and `untracked` live here. Finding them on the fields of
-a state class belongs to `_plan`; `_plan.fields` also has the types that each built-in reducer fits. For the built-in
-ones a *current* of None means that there is no value yet: they return the incoming value.
+a state class belongs to `_plan`. `BUILT_IN` says what the other rooms know of a built-in reducer. To these a *current*
+of None means that there is no value yet: they return the incoming value.
 """
 
 from __future__ import annotations
@@ -237,19 +237,35 @@ class BuiltIn(NamedTuple):
     """Types that it folds; empty if that is not known."""
     wanted: str = ""
     """Those types in words."""
+    erased: Literal["", "items", "sum"] = ""
+    """Whether it adds items to a container, so that an erased update is one erased item: always, or, as a sum, if the
+    field holds a container. Any other makes the whole field erased."""
 
 
 BUILT_IN: Final[Mapping[int, BuiltIn]] = {
-    id(append): BuiltIn(list, fits=(list, tuple), wanted="a list or a tuple"),
-    id(add): BuiltIn(fits=(int, float, complex, str, bytes, list, tuple), wanted="a type that has +"),
-    id(union): BuiltIn(list, fits=(list, tuple, set, frozenset), wanted="a list, a tuple or a set"),
+    id(append): BuiltIn(list, fits=(list, tuple), wanted="a list or a tuple", erased="items"),
+    id(add): BuiltIn(fits=(int, float, complex, str, bytes, list, tuple), wanted="a type that has +", erased="sum"),
+    id(union): BuiltIn(list, fits=(list, tuple, set, frozenset), wanted="a list, a tuple or a set", erased="items"),
     id(merge): BuiltIn(dict, fits=(dict,), wanted="a dict"),
-    id(messages): BuiltIn(list, fits=(list,), wanted="a list"),
-    id(_operators.add): BuiltIn(),
-    id(_operators.concat): BuiltIn(),
-    id(_operators.or_): BuiltIn(),
+    id(messages): BuiltIn(list, fits=(list,), wanted="a list", erased="items"),
+    id(_operators.add): BuiltIn(erased="sum"),
+    id(_operators.concat): BuiltIn(erased="sum"),
+    id(_operators.or_): BuiltIn(erased="sum"),
 }
 """Built-in reducers that `compile()` knows more of than that they can be called.
 
 The keys are ids, as a user's reducer need not be hashable. `compile()` judges only the types in `fits`.
 """
+_NO_REDUCERS: Final = frozenset({"DELETE", "UNSET", "Overwrite", "ephemeral", "redacted", "reduced", "untracked"})
+
+
+def known(fn: object) -> BuiltIn | None:
+    """Return what is known of the reducer *fn*; None if it is not built in."""
+    return BUILT_IN.get(id(fn))
+
+
+def by_name(name: object) -> Callable[[Any, Any], Any] | None:
+    """Return the reducer of this module with *name*; None if there is none."""
+    found = isinstance(name, str) and name in __all__ and name not in _NO_REDUCERS
+    reducer: Callable[[Any, Any], Any] | None = globals()[name] if found else None  # type: ignore[index]  # a str
+    return reducer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from dataclasses import make_dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrt import reducers
+from graphrt import GraphBuilder, reducers
 from graphrt.reducers import add, append, first, merge, messages, overwrite, reduced, union
 
 
@@ -124,3 +125,25 @@ def test_a_reduced_field_leaves_the_json_schema_alone() -> None:
 
 def test_markers_are_shown_by_name() -> None:
     assert repr((reducers.ephemeral, reducers.untracked)) == "(ephemeral, untracked)"
+
+
+def test_closures_with_names_of_their_own_have_fingerprints_of_their_own() -> None:
+    """The fingerprint has the names of reducers (R14), and the path of a closure does not say what it closes over."""
+
+    def last_n(n: int) -> Any:
+        def fold(current: list[Any], incoming: list[Any]) -> list[Any]:
+            return [*current, *incoming][-n:]
+
+        fold.__name__ = f"last_n({n})"
+        return fold
+
+    def graph(reducer: Any) -> Any:
+        g = GraphBuilder(make_dataclass("State", [("notes", list, reduced(reducer, default_factory=list))]), name="g")
+        g.add_node("a", lambda state: {})
+        g.set_entry("a")
+        g.set_finish("a")
+        return g.compile()
+
+    one, same, other = (graph(last_n(n)) for n in (5, 5, 9))
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    assert one.topology()["state"]["notes"]["reducer"] == "last_n(5)"

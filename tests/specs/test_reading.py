@@ -65,6 +65,7 @@ WRONG: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("another state", manifest(ask(), state={"class": "Answer", "fields": {"text": {"type": "int"}, "score": {"type": "int", "reducer": "add"}}}), [("bad-spec", "state.fields.text"), ("bad-spec", "state.fields.score"), ("unknown-read", "nodes[0]"), ("bad-update-type", "nodes[0]")]),
     ("a type that is code", manifest(ask(), state={"fields": {"topic": {"type": "open('/x')", "required": True}}}), [("bad-spec", "state.fields.topic.type")]),
     ("a type that is not known", manifest(ask(), state={"fields": {"topic": {"type": "list[Odd]", "required": True}}}), [("bad-spec", "state.fields.topic.type")]),
+    ("a marker as a reducer", manifest(ask(), state={"fields": {"topic": {"type": "str", "reducer": "DELETE", "required": True}}}), [("unknown-part", "state.fields.topic.reducer")]),
     ("an unknown reducer", manifest(ask(), state={"fields": {"topic": {"type": "str", "reducer": "sum", "required": True}}}), [("unknown-part", "state.fields.topic.reducer")]),
     ("a default that is code", manifest(ask(), state={"fields": {"topic": {"type": "str"}}}), [("bad-spec", "state.fields.topic")]),
     ("a wrong version", manifest(ask(), spec_version=2), [("bad-spec", "spec_version")]),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from typing import Any
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from graphrt import Runtime
+from graphrt import GraphBuilder, Runtime
 from graphrt.errors import InputError, MissingExtraError
 from graphrt.runtime import Schedule
 from graphrt.stores import Scheduled, TenantStore
@@ -52,7 +53,7 @@ def test_a_thread_begins_at_each_due_time(runtime: Any, clock: VirtualClock) -> 
         graph="g",
         cron="0 9 * * *",
         timezone="Europe/Paris",
-        input={"notes": [], "n": 0},
+        input={"notes": []},
         missed="once",
         title="Report",
         tags=("a", "b"),
@@ -299,3 +300,27 @@ def test_another_process_that_defines_it_at_the_same_time(
     runtime.schedules.remove("daily")
     monkeypatch.setattr(type(world.store), "put_schedule", faster("0 8 * * *"))
     refused("schedule-exists", lambda: runtime.schedules.add("daily", "0 9 * * *", {"notes": []}), "meanwhile")
+
+
+class Fresh(BaseModel):
+    token: str = Field(default_factory=lambda: uuid4().hex)
+    topic: str
+
+
+def test_defaults_of_the_input_are_made_for_each_thread(world: World, clock: VirtualClock) -> None:
+    g = GraphBuilder(Fresh, name="fresh")
+    g.add_node("a", lambda state: {})
+    g.set_entry("a")
+    g.set_finish("a")
+    runtime: Any = world.runtime(g.compile())
+    first = runtime.schedules.add("fresh", "0 * * * *", {"topic": "x"})
+
+    assert runtime.schedules.add("fresh", "0 * * * *", {"topic": "x"}) == first
+    assert runtime.schedules.add("fresh", "0 * * * *", Fresh(topic="x")) == first
+    assert first.input == {"topic": "x"}
+    for _ in range(2):
+        clock.advance(3600)
+        runtime.schedules.start_due()
+    states = [runtime.state(info.thread).values for info in runtime.threads(prefix="fresh@")]
+    assert [state.topic for state in states] == ["x", "x"]
+    assert len({state.token for state in states}) == 2

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from graphrt.errors import InputError
 from graphrt.harness import Budget
+from graphrt.specs.manifest import BudgetSpec
 
 BAD: list[Any] = [
     -1,
@@ -89,3 +91,10 @@ def test_a_budget_survives_pickling() -> None:
     budget = Budget(tokens=5, usd=0.25)
 
     assert pickle.loads(pickle.dumps(budget)) == budget
+
+
+def test_a_manifest_has_the_fields_of_a_budget() -> None:
+    """A limit that a manifest cannot hold would be lost, without an error, when a graph is written as data."""
+    limits = {field.name: field.default for field in fields(Budget)}
+
+    assert {name: field.default for name, field in BudgetSpec.model_fields.items()} == limits

@@ -294,7 +294,7 @@ class AsyncParallelTasks:
         With `services.eager` it returns as soon as one has ended, so that its outcome is staged at once (rule R9).
 
         Args:
-            until: Monotonic time in seconds; None waits without a limit.
+            until: End of the run's deadline, in seconds of the monotonic clock; None waits without a limit.
         """
         control = self.services.control
         eager = self.services.eager

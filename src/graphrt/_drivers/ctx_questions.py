@@ -53,6 +53,11 @@ def answered(
 ) -> OpenInterrupt | None:
     """Return the answered question that *task* asks again; None if the task has to wait for an answer.
 
+    Args:
+        keyed: Whether *name* alone identifies the question. If not, an earlier question matches only if its payload is
+            equal too.
+        kind: As `OpenInterrupt.kind`.
+
     Raises:
         UpdateError: The payload or the default cannot be stored.
         InputError: The default does not fit the *answer_type*.

@@ -69,8 +69,6 @@ class LoopThread:
         context = contextvars.copy_context()
 
         def start() -> None:
-            if running.result.cancelled():
-                return
             task = self._loop.create_task(_finish(make, running.result))
             running.task = task
             self._tasks.add(task)  # the loop holds its tasks only weakly

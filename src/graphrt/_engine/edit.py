@@ -65,7 +65,7 @@ def edit(
             for question in task.extra.interrupts:
                 question.stale = question.stale or not question.static  # a static one shows nothing of the state
     for task in mine:
-        task.status, task.updates, task.goto = DONE, (), goto
+        task.status, task.updates, task.goto = DONE, (), goto  # those of a held superstep are folded already
         goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
         extra.interrupts, extra.child, extra.failure = [], None, None
@@ -85,6 +85,9 @@ def put_back(engine: Engine, values: Mapping[str, Any]) -> None:
 
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
     """Return the tasks of *node* in the open superstep that have not finished; all of them if it is held.
+
+    A held superstep is folded and committed already; only its routers and joins wait for the answers to
+    `interrupt_after`, so an edit can still replace the targets of its tasks.
 
     Args:
         anew: Return all tasks of the node if every one of them has finished.

@@ -6,7 +6,6 @@ other makes the field `Erased` until it is written as a whole.
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Final
 
 from graphrt import reducers
@@ -14,11 +13,6 @@ from graphrt._plan.fields import Field
 from graphrt.commands import ERASED, Replacement
 
 _CONTAINERS: Final = (list, tuple, set, frozenset)
-_ITEMS: Final = frozenset({id(reducers.append), id(reducers.union), id(reducers.messages)})
-"""Reducers that add items to what is there, by id: a reducer need not be hashable."""
-_operators: Any = operator
-_SUMS: Final = frozenset({id(reducers.add), *map(id, (_operators.add, _operators.concat, _operators.or_))})
-"""Reducers that do so if the field holds a container."""
 
 
 def as_items(value: Any) -> Any:
@@ -42,16 +36,18 @@ def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
 
 def _container(field: Field, current: Any, incoming: Any) -> Any:
     """Return the type of container whose items an update of *field* adds to; None if it adds no items."""
-    reducer = id(field.reduce)
-    if reducer not in _ITEMS and reducer not in _SUMS:
+    known = reducers.known(field.reduce)
+    if known is None or not known.erased:
         return None
-    # What is there decides; if all of it was erased, what an empty field would hold.
+    items = known.erased == "items"
     empty: Any = field.identity() if field.identity is not None else None
-    for value in (current, empty, incoming) if reducer in _ITEMS else (current, incoming, empty):
+    # What is there decides. If all of it was erased: a list takes any iterable, so that the field's own type says more
+    # than that of the update. A sum has the type of its operands, and its identity may be a number.
+    for value in (current, empty, incoming) if items else (current, incoming, empty):
         found: Any = value.__class__
         if issubclass(type(value), _CONTAINERS):
             return found
-    return list if reducer in _ITEMS else None
+    return list if items else None
 
 
 def _container_of(kind: Any, value: Any) -> Any:

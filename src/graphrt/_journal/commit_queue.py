@@ -79,7 +79,8 @@ class CommitQueue:
         self._size = 0
         """Entries that are not stored yet, those being stored included."""
         self._error: BaseException | None = None
-        """The first error of the store under `async` and `exit`; every later `put` and `flush` raises it."""
+        """The first error of a commit with entries; every later `put` and `flush` raises it. The journal has numbered,
+        named and sealed those entries already, so that nothing it makes afterwards would fit what is stored."""
         self._more: threading.Condition | None = threading.Condition() if mode == "async" else None
         """Guards what the worker thread shares, and announces changes of it. None unless `async`."""
         self._worker: threading.Thread | None = None
@@ -103,10 +104,17 @@ class CommitQueue:
             ConflictError: The claim is void.
         """
         if self._mode == "sync" or self._done:
-            if self.watcher is None:
-                self._store.commit(self._claim, commit)
-            else:
-                self._commit(commit)
+            if self._error is not None:
+                raise self._error
+            try:
+                if self.watcher is None:
+                    self._store.commit(self._claim, commit)
+                else:
+                    self._commit(commit)
+            except BaseException as error:
+                if commit.records and not self._done:  # what was only staged can be staged again
+                    self._error = error
+                raise
             if self.recorder is not None:
                 self._record(self.recorder, commit)
             self._released = commit.release

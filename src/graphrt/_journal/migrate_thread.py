@@ -51,7 +51,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
 def _stand_in(name: str, label: str) -> Field:
     """Return a stand-in for a removed field. One with a reducer of the user's keeps the last value written."""
     field = Field(name, Any)
-    reducer = getattr(reducers, label, None) if label in reducers.__all__ else None
+    reducer = reducers.by_name(label)
     if reducer is not None:
         read_marks(field, [reducer], [])
     field.aggregates = True  # several writers in one superstep were checked when the entries were written (R6)

@@ -209,7 +209,7 @@ class Check:
 
 
 def _keep(kept: list[T], call: Callable[[], T]) -> None:
-    """Call *call* and keep its result, which `_told` would drop."""
+    """Call *call* and keep its result, which `_found` would drop."""
     kept.append(call())
 
 

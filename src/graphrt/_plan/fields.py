@@ -213,7 +213,10 @@ def reducer_label(fn: Any) -> str:
     inner = getattr(fn, "func", None)  # functools.partial
     if inner is not None and not hasattr(fn, "__name__"):
         return f"partial({reducer_label(inner)})"
-    return str(getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__qualname__)
+    name, path = getattr(fn, "__name__", None), getattr(fn, "__qualname__", None)
+    if path and name and path.rpartition(".")[2] != name:
+        return str(name)  # given by the user: a closure's own path has no arguments
+    return str(path or name or type(fn).__qualname__)
 
 
 def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
@@ -232,7 +235,7 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
     """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's."""
-    known = reducers.BUILT_IN.get(id(fn))
+    known = reducers.known(fn)
     if known is None:
         return None
     start: Any = known.identity
@@ -250,7 +253,7 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
     """Return (why a built-in reducer cannot fold the field's type, what to do), or None."""
-    known = reducers.BUILT_IN.get(id(fn))
+    known = reducers.known(fn)
     if known is None or not known.fits:
         return None
     for member in hints.members(field.annotation):

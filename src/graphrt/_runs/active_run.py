@@ -299,9 +299,15 @@ class ActiveRun:
         above = PARENT_AGENT.get()
         if above is not None and (usage := used(self.engine)) is not None:
             above.took.append(usage)
-        self.services.close()
-        if self.engine.recorder is not None:
-            self.engine.recorder.end()
+        try:
+            self.services.close()
+            if self.engine.recorder is not None:
+                self.engine.recorder.end()
+        finally:  # whatever failed: the thread is another's now
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """End the journal and release the claim, if there is one."""
         claim, store = self.claim, self.config.store
         if claim is not None and store is not None:
             if store.blocking:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from graphrt import events
+from graphrt._usage.amounts import UNITS
 from graphrt.events import Entry, Event
 
 __all__ = ["LOGGER", "RunLog", "wanted"]
@@ -173,9 +174,12 @@ def _dropped(event: events.LetterDropped) -> Told:
 
 
 def _granted(event: events.BudgetGranted) -> Told:
-    more = event.amounts
-    text = f"a budget was raised by {more.tokens} tokens, {more.microusd / 1e6:g} USD and {more.calls} calls"
-    return text, _of_task(event)
+    told = [
+        f"{amount if unit.whole else format(unit.shown(amount), 'g')} {unit.noun(amount)}"
+        for unit, amount in zip(UNITS, event.amounts, strict=True)
+        if amount
+    ]
+    return f"a budget was raised by {' and '.join(told) or 'nothing'}", _of_task(event)
 
 
 def _abandoned(event: events.SuperstepAbandoned) -> Told:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 from uuid import uuid4
 
+from graphrt._arguments import is_mapping
 from graphrt._codec import NotStorable
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked
@@ -238,7 +239,11 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
     values = plan.state.initial(given, where=plan.place(), only=names)
     engine = Engine(plan, config.limits)
     values = open_run.entered(config, engine, values)
-    kept = {name: one for name, one in tracked(engine, values).items() if names is None or name in names}
+    # Not the defaults: each thread gets its own, and one that a factory makes is another at every call of `add`.
+    told_of = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
+    kept = {name: one for name, one in tracked(engine, values).items() if name in told_of}
+    if names is not None:
+        kept = {name: one for name, one in kept.items() if name in names}
     try:
         return plan.codec.dump(told | {"input": kept})
     except NotStorable as error:

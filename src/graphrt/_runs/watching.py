@@ -91,7 +91,7 @@ def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float
 def look(config: RunConfig, thread: str, after: int) -> tuple[Iterator[Entry], bool]:
     """Return the entries that the thread has after *after*, and whether it was over before they were read."""
     store = the_store(config)
-    release_now(store, thread)
+    release_now(store, thread)  # only a release of this process that failed before: else the thread would look driven
     head = store.head(thread)
     if head.seq == after:
         return iter(()), is_over(store, head)

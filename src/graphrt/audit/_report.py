@@ -18,13 +18,14 @@ from graphrt import events
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.verifying import PLAIN
+from graphrt._usage.amounts import UNITS
 from graphrt.audit._restore import Log, bytes_of
 from graphrt.audit._stored import opened
 from graphrt.audit.offline import verify
 from graphrt.errors._codes.audit import UNKNOWN_FORMAT
 
 if TYPE_CHECKING:
-    from graphrt.events import Entry, Usage
+    from graphrt.events import Amounts, Entry, Usage
     from graphrt.stores.protocol import Store
 
 FORM: Final = "graphrt-report/1"
@@ -130,7 +131,7 @@ def _row(entry: Entry) -> dict[str, Any] | None:
         "task": task,
         "values": _values(event),
         "text": _text(event),
-        "user": getattr(event, "user", None) or None,
+        "user": (event.by if kind == "erasure" else getattr(event, "user", None)) or None,
         "usage": _usage(event.usage) if kind in ("task", "failure") and event.usage is not None else None,
     }
 
@@ -143,7 +144,9 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.TaskRetried: "retry",
     events.InterruptRaised: "question",
     events.InterruptAnswered: "answer",
+    events.BudgetGranted: "budget raised",
     events.ThreadUpdated: "edit",
+    events.ValuesErased: "erasure",
     events.ThreadForked: "fork",
     events.ThreadMigrated: "migration",
     events.SuperstepAbandoned: "abandoned",
@@ -196,6 +199,10 @@ def _text(event: Any) -> str:
             text = event.reason
         case events.SignalReceived():
             text = event.name
+        case events.BudgetGranted():
+            text = f"{event.of}: {_amounts(event.amounts)}"
+        case events.ValuesErased():
+            text = f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
         case events.RunResumed():
             text = event.verb
         case events.TaskSucceeded() if event.goto is not None:
@@ -211,6 +218,12 @@ def _text(event: Any) -> str:
         case _:
             pass
     return text
+
+
+def _amounts(amounts: Amounts) -> str:
+    return " and ".join(
+        f"{unit.shown(amount)} {unit.noun(amount)}" for unit, amount in zip(UNITS, amounts, strict=True) if amount
+    )
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

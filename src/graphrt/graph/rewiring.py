@@ -238,7 +238,7 @@ def _schemas(
 
 def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
     """Return a copy of *field* with another reducer. What it starts from stays."""
-    fn = getattr(reducers, reducer, None) if isinstance(reducer, str) and reducer in reducers.__all__ else reducer
+    fn = reducers.by_name(reducer) or reducer
     if not callable(fn):
         raise TOPOLOGY_WITH_UNKNOWN_REDUCER(problems=[UNKNOWN_REDUCER(field=field.name, reducer=reducer)])
     copied = copy.copy(field)

@@ -132,9 +132,7 @@ class StateClasses:
         marks: list[Any] = [getattr(reducers, mark) for mark in _MARKS if getattr(one, mark)]
         if one.reducer not in ("overwrite", *_OWN):
             known = self._registry.section("reducers")
-            found = known.get(one.reducer)
-            if found is None and one.reducer in reducers.__all__ and one.reducer not in (*_MARKS, "reduced"):
-                found = getattr(reducers, one.reducer)
+            found = known.get(one.reducer) or reducers.by_name(one.reducer)
             if found is None:
                 self._problems.append(
                     UNKNOWN_PART(

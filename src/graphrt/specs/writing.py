@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from enum import Enum
 from math import isfinite
 from typing import Any, Final
@@ -364,8 +365,8 @@ def _label(label: Any) -> Any:
 
 
 def _budget(budget: Any) -> dict[str, Any]:
-    defaults = {"tokens": None, "usd": None, "calls": None, "seconds": None, "on_exceeded": "stop", "warn_at": 0.8}
-    return {name: getattr(budget, name) for name, default in defaults.items() if getattr(budget, name) != default}
+    given = ((field.name, getattr(budget, field.name), field.default) for field in fields(budget))
+    return {name: value for name, value, default in given if value != default}
 
 
 def _own_name(value: Any) -> object:

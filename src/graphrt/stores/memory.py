@@ -288,6 +288,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
     def _boxes(self, after: str | None) -> list[tuple[Head, Sequence[Question], bool]]:
+        """Return head, open questions and whether there is mail, for each thread created after *after*."""
         with self._guard.lock:
             last = 0 if after is None else self._get(after).number
             return [
