@@ -247,7 +247,9 @@ def main() -> None:
     about = prepare(options.store)
     shown = ", ".join(f"{name} {version(name)}" for name in names if name in LIBRARIES and version(name))
     print(f"# Durable steps in turn\n\n{about} {shown}\n")
-    print(f"Turns of {options.turn}. Medians; the ratios are medians over the steps. `last {WINDOW}`: the steps right before n.\n")
+    print(
+        f"Turns of {options.turn}. Medians; the ratios are medians over the steps. `last {WINDOW}`: the steps right before n.\n"
+    )
     heads = ["library", "n", f"µs, last {WINDOW}", "x", "µs, all", "x", "x of sums", "CPU µs", "x"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
     for steps in (int(part) for part in options.steps.split(",")):

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
@@ -27,6 +27,9 @@ from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._connection import Link, alive, leave
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.protocol import Claim, Head
+
+if TYPE_CHECKING:
+    from graphrt.stores.postgres._calls import Calls
 
 _LINGER_S: Final = 0.5
 """Seconds to wait for the backend of a dead owner to disappear, before the thread counts as held."""
@@ -212,8 +215,9 @@ class Taking:
         """
         # The server caches its list of backends for the duration of a transaction.
         connection.execute(_statements.LOOK_AGAIN.encode())
-        seen = connection.execute(self._link.named(_statements.SEE), [no]).fetchall()
-        seq, epoch, token, owned, holder, since, left_s = seen[0]
+        row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
+        assert row is not None  # noqa: S101 - its row is locked
+        seq, epoch, token, owned, holder, since, left_s = Seen._make(row)
         if token in self.ours:
             return connection.execute(self._link.named(_statements.CLAIMED), [no], binary=True).fetchone(), ""
         if owned:
@@ -244,6 +248,28 @@ def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
     with connection.transaction():
         if connection.execute(link.named(_statements.LOCK_EMPTY), values).rowcount:
             connection.execute(link.named(_statements.FORGET), {"no": claim.no})
+
+
+class Seen(NamedTuple):
+    """Who holds a thread, and what its last change was: a row of `_statements.SEE`."""
+
+    seq: int
+    epoch: int
+    token: int
+    """Number of the change; every writer draws its own."""
+    lives: bool
+    """Whether a living owner holds it."""
+    holder: str
+    since: float
+    """Seconds since the epoch."""
+    left_s: float
+    """Seconds that the lease still has."""
+
+
+def seen(calls: Calls, connection: Connection, no: int) -> Seen | None:
+    """Return who holds the thread with the number *no*; None if it does not exist."""
+    row = calls.run(connection, _statements.SEE, [no]).fetchone()
+    return None if row is None else Seen._make(row)
 
 
 def told(holder: str, since: float, left_s: float) -> str:

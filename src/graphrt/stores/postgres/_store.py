@@ -251,12 +251,14 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
                 row = self._calls.run(connection, _statements.LOCK, [thread]).fetchone()
                 if row is None:
                     return again  # in a repetition: deleted before the connection was lost
+                # PostgreSQL caches the list of backends for a transaction, and this one may have waited for the lock:
+                # without this line, an owner that claimed meanwhile would look dead.
                 connection.execute(_statements.LOOK_AGAIN.encode())
-                seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone()
-                if seen is not None and seen[3]:
-                    raise _refusals.held(thread, _claims.told(*seen[4:7]))
+                seen = _claims.seen(self._calls, connection, row[0])
+                if seen is not None and seen.lives:
+                    raise _refusals.held(thread, _claims.told(seen.holder, seen.since, seen.left_s))
                 self._calls.run(connection, _statements.FORGET, {"no": row[0]})
-                return seen is not None and seen[0] > 0
+                return seen is not None and seen.seq > 0
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise _refusals.unknown_thread(thread)
@@ -294,12 +296,12 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
                     return True
                 with connection.transaction():
                     row = self._calls.run(connection, _statements.LOCK, [to]).fetchone()
-                    seen = self._calls.run(connection, _statements.SEE, [row[0]]).fetchone() if row else None
+                    seen = _claims.seen(self._calls, connection, row[0]) if row else None
                     if row is None or seen is None:
                         return False
-                    if seen[2] == token:  # our own copy, made before the connection was lost
+                    if seen.token == token:  # our own copy, made before the connection was lost
                         return True
-                    if seen[0] or seen[3]:
+                    if seen.seq or seen.lives:
                         raise _refusals.thread_exists(to)
                     self._calls.run(connection, _statements.FORGET, {"no": row[0]})
             raise _refusals.thread_exists(to)
