@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from graphrt._drivers.context import Context
+    from graphrt._drivers.ctx_threads import ChildThread
     from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
     from graphrt.errors import (
         AuditError,
@@ -55,6 +56,7 @@ __all__ = [
     "AgentHarness",
     "AuditError",
     "Budget",
+    "ChildThread",
     "Command",
     "CompiledGraph",
     "ConcurrentUpdateError",
@@ -90,6 +92,7 @@ __all__ = [
 
 _HOMES: Final = {
     "graphrt._drivers.context": ("Context",),
+    "graphrt._drivers.ctx_threads": ("ChildThread",),
     "graphrt.commands": ("DELETE", "END", "START", "UNSET", "Command", "Erased", "Interrupt", "Overwrite", "Send"),
     "graphrt.graph": ("CompiledGraph", "GraphBuilder"),
     "graphrt.harness": ("AgentHarness", "Budget", "MockHarness", "TokenTracker"),

@@ -81,6 +81,8 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "after": places,
     "waits": st.integers(0, 9),
     "signals": st.lists(st.tuples(text, text, values), max_size=3).map(tuple),
+    "children": st.lists(text, max_size=3).map(tuple),
+    "parent": st.none() | text,
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -93,6 +95,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "fresh": st.booleans(),
         "user": text,
         "redaction": text,
+        "parent": st.none() | text,
     },
     events.RunResumed: {"verb": text, "thread": st.none() | text, "user": text, "redaction": text},
     events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers, "by": text},
@@ -108,6 +111,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "effects": st.lists(text, max_size=2).map(tuple),
         "next": targets,
         "usage": usage,
+        "threads": st.lists(text, max_size=2).map(tuple),
     },
     events.InterruptRaised: {
         "id": text,
@@ -193,11 +197,19 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
     events.RunCompleted: {"steps": numbers, "folded": digests},
     events.RunFailed: {"error": text, "message": text, "node": st.none() | names, "folded": digests},
-    events.RunCancelled: {"reason": text, "folded": digests},
+    events.RunCancelled: {"reason": text, "folded": digests, "threads": st.lists(text, max_size=3).map(tuple)},
     events.RunHandedOver: {"reason": text},
     events.SignalReceived: {"id": text, "name": text, "value": values, "user": text},
     events.SignalTaken: {"id": text, "interrupt": text},
     events.LetterDropped: {"id": text, "what": text, "reason": text},
+    events.ThreadStarted: {
+        **TASK,
+        "key": text,
+        "thread": text,
+        "graph": text,
+        "detached": st.booleans(),
+        "made": st.booleans(),
+    },
 }
 
 

@@ -67,6 +67,7 @@ GIVEN_OUT = {
     37: "id name value user",
     38: "id interrupt",
     39: "id what reason",
+    40: "task key thread graph detached made",
 }
 """Fields by code, as they were when versions 1 and 2 (from 28 on) were given out: more may follow, none may change."""
 

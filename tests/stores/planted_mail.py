@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from tests.stores.planted import Around, Changed
+
+from graphrt.errors import GraphrtError
 
 
 class LettersStay(Changed):
@@ -36,6 +40,38 @@ class TakenBeforeTheCommit(Around):
         if commit.taken:
             seq = self.inner.head(claim.thread).seq
             self.inner.commit(claim, type(commit)(seq, commit.at, taken=commit.taken))
+        self.inner.commit(claim, commit)
+
+
+class PostsAreLost(Changed):
+    """Forgets the letters of a commit to other threads."""
+
+    killer = "posting.a_commit_posts_although_it_writes_nothing_else"
+
+    def change(self, claim, commit):
+        return commit._replace(posts=())
+
+
+class PostedBeforeTheCommit(Around):
+    """Posts letters in calls of their own, which stay if the commit is refused."""
+
+    killer = "posting.a_refused_commit_posts_nothing"
+
+    def commit(self, claim, commit):
+        for letter in commit.posts:
+            with contextlib.suppress(GraphrtError):
+                self.inner.post(*letter)
+        self.inner.commit(claim, commit._replace(posts=()))
+
+
+class UnknownThreadsRefuseTheCommit(Around):
+    """Refuses a commit with a letter to a thread that does not exist."""
+
+    killer = "posting.a_commit_posts_letters_to_other_threads"
+
+    def commit(self, claim, commit):
+        for thread, _, _ in commit.posts:
+            self.inner.mail(thread)
         self.inner.commit(claim, commit)
 
 

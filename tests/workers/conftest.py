@@ -12,7 +12,7 @@ from tests.stores import postgres_support
 
 from graphrt import Runtime
 from graphrt.graph import CompiledGraph
-from graphrt.stores import MemoryStore
+from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
 
 from .mail_support import Open
 from .process_support import Workers
@@ -29,6 +29,40 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             return stack.enter_context(Runtime(graph, store=store, **options))
 
         yield opened
+
+
+STORES = [
+    "memory",
+    "sqlite",
+    pytest.param("encrypted", marks=pytest.mark.needs("cryptography")),
+    "tenant",
+    pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.slow]),
+]
+
+
+@pytest.fixture(params=STORES)
+def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens runtimes on one store of each kind."""
+    path = tmp_path / "runs.db"
+    with ExitStack() as stack:
+        store: Any
+        match request.param:
+            case "memory":
+                store = MemoryStore()
+            case "encrypted":
+                store = EncryptedStore(SqliteStore(path), {"k": bytes(range(32))})
+            case "tenant":
+                store = TenantStore(stack.enter_context(SqliteStore(path)), "acme")
+            case "postgres":
+                urls = postgres_support.fresh(request.config)
+                from graphrt.stores import PostgresStore
+
+                store = PostgresStore(next(urls))
+                stack.callback(lambda: next(urls, None))
+            case _:
+                store = SqliteStore(path)
+        stack.enter_context(store)
+        yield lambda graph, **options: stack.enter_context(Runtime(graph, store=store, **options))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])

@@ -15,6 +15,7 @@ from graphrt._ambient import NODE
 from graphrt._drivers.ctx_calls import check_call
 from graphrt._drivers.ctx_effects import EffectKind, perform
 from graphrt._drivers.ctx_questions import NEVER, SLEPT, Expiry, Slept, answer_to, answered, checked_expiry
+from graphrt._drivers.ctx_threads import Starting
 from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.suspended import Suspended
 from graphrt._due_times import Units, checked_due, moment_s, sleep_s
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 
 @final
-class Context(Generic[D]):
+class Context(Starting, Generic[D]):
     """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
     __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")

@@ -21,6 +21,10 @@ class Recorded(Protocol):
         """Return whether the effect *key* had started before a crash, so that a person was asked about its outcome."""
         ...
 
+    def knows(self, task: Task, key: str) -> bool:
+        """Return whether `effect` has a result for *key* now, and not after another answer."""
+        ...
+
     def effect(self, task: Task, key: str) -> Any:
         """Return the recorded result of an effect.
 

@@ -20,6 +20,7 @@ from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
     from graphrt._drivers.agents import Agents
+    from graphrt._drivers.child_threads import ChildThreads
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.recorded import Recorded
     from graphrt._drivers.thread_pool import ThreadPool
@@ -101,6 +102,7 @@ class RunServices:
         "agents",
         "blocking",
         "budget",
+        "children",
         "clock",
         "control",
         "deps",
@@ -162,6 +164,8 @@ class RunServices:
         """Budget of the run; None without one."""
         self.agents: Agents
         """Makes the services of agents and budgets for tasks; set by `ActiveRun`."""
+        self.children: ChildThreads | None = None
+        """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
         self.root: Engine | None = None
         """Engine of the run, not of a nested graph."""
         self.emit: Callable[[str, Any], None] | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from graphrt import events
 from graphrt._engine import emit_events
+from graphrt._engine.child_threads import children_of
 from graphrt._engine.task import DONE, HANDLED
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def give_up_superstep(engine: Engine) -> None:
         effects=tuple(_unknown_effects(open_tasks)),
         next=tuple(item.node.name for item in engine.due),
         usage=usage,
+        threads=children_of(engine),
     )
     # Effects before the event: paid model calls are counted from the journal, although their updates are never folded.
     for task in open_tasks:

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from graphrt import events
 from graphrt._codec import NotStorable
+from graphrt._engine.child_threads import children_of
 from graphrt._engine.fold import Folded
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.open_interrupt import USED, OpenInterrupt
@@ -55,7 +56,12 @@ def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> Non
     if handing_over is not None:
         note(engine, events.RunHandedOver(reason=handing_over))
     else:
-        note(engine, events.RunCancelled(reason=halt or "cancelled", folded=folded(engine)))
+        cancelled(engine, halt or "cancelled")
+
+
+def cancelled(engine: RunState, reason: str) -> None:
+    """Log that the run was cancelled, and its children with it."""
+    note(engine, events.RunCancelled(reason=reason, folded=folded(engine), threads=children_of(engine)))
 
 
 def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
@@ -138,6 +144,8 @@ def effects(engine: RunState, task: Task) -> None:
     models = extra.models
     for event in models.general(task_id) if models is not None else ():
         note(engine, event)
+    for started in extra.threads.values():
+        note(engine, started)
     for key, starts in extra.intents.items():
         note(
             engine,

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from graphrt import events
 from graphrt._engine import outcome
 from graphrt._engine.apply_folded import applied
+from graphrt._engine.child_threads import heard, of_nested, started
 from graphrt._engine.edit import edit, folded_in
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.model_calls import ModelEvent
-from graphrt._engine.pending_as_data import Handles, due_again, set_joins, stand_in
+from graphrt._engine.pending_as_data import Handles, due_again, held_task, set_joins
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
@@ -57,6 +58,8 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         where, event = logged[at]
         at += 1
         if where != engine.path:
+            if not engine.path:
+                of_nested(engine, event)
             continue
         # The common case is the outcome of a lone task and its commit, which need no Task and no general fold.
         if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
@@ -179,6 +182,11 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -
     extra = _task(engine, event.task).more()
     extra.effects[event.key] = take(event.result)
     extra.effect_answers[event.key] = event.answers
+    heard(engine, event.key)
+
+
+def _thread_started(engine: Engine, event: events.ThreadStarted, _take: Take) -> None:
+    started(_task(engine, event.task), event)
 
 
 def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
@@ -188,6 +196,8 @@ def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
     values = take(dict(event.input))
     start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))
+    if event.fresh:
+        engine.belong_to(event.parent)
 
 
 def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
@@ -216,7 +226,7 @@ def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
 
 def start(engine: Engine, values: Values) -> None:
     """Begin a run on *values*, with untracked fields at their defaults (R16)."""
-    engine.usage = engine.granted = None
+    engine.count_anew()
     engine.close_superstep()
     engine.start(with_untracked(engine, values))
     engine.forget_view()
@@ -236,10 +246,11 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     engine.signals = take(saved.signals)
+    engine.inherit(saved.children, saved.parent)
     set_joins(engine, saved.joins)
     if saved.held:
         for event in saved.held:
-            task = _held_task(engine, event.task)
+            task = held_task(engine, event.task)
             engine.tasks.append(task)
             apply: Any = _APPLY[event.__class__]
             apply(engine, event, take)
@@ -247,14 +258,6 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
             if task.extra is not None:
                 task.extra.usage = None  # and counted in `saved.usage`
         hold(engine, saved.after)
-
-
-def _held_task(engine: Engine, task_id: str) -> Task:
-    """Return the task *task_id* of a held superstep: it has ended, and only its successors are still open."""
-    place, _, name = task_id[len(engine.path) :].partition(":")
-    superstep, _, index = place.partition(".")
-    node = engine.plan.by_name.get(name) or stand_in(engine, name)
-    return Task(node, int(index), int(superstep), None, None, engine)
 
 
 def _task(engine: Engine, task_id: str) -> Task:
@@ -380,6 +383,7 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
     events.TasksRouted: _routed,
     events.ThreadForked: _forked,
     events.ThreadMigrated: _migrated,
+    events.ThreadStarted: _thread_started,
     events.ThreadUpdated: _updated,
     events.UsageRecorded: _model_event,
     **SIGNALS,

@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from graphrt import events
 from graphrt._engine import emit_events
+from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, SIGNAL
+from graphrt._engine.open_interrupt import BY_THREAD, NOT_FOR_PEOPLE, SIGNAL
 from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
-What: TypeAlias = Literal["cancel", "signal", "answers", "input"]
+What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended"]
 
 
 class Letter(NamedTuple):
@@ -27,12 +28,15 @@ class Letter(NamedTuple):
     id: str
     what: What
     told: Mapping[str, Any]
-    """`epoch` of a request to cancel; `name`, `value` and `user` of a signal; `answers` by interrupt id; `input` and how
-    it is meant."""
+    """`epoch` of a request to cancel, or None from a parent; `name`, `value` and `user` of a signal; `answers` by interrupt
+    id; `input` and how it is meant; `thread` of a child that ended."""
 
 
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
-    """Take the signals and answers among *letters*, and return the places of those that are taken or dropped."""
+    """Take the signals, answers and ends of children among *letters*; return the places of those taken or dropped.
+
+    The end of a child that no task waits for leaves no event: a task that waits for it later looks at the child first.
+    """
     places: list[int] = []
     for letter in letters:
         told = letter.told
@@ -44,6 +48,8 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
             emit_events.note(engine, event)
         elif letter.what == "answers":
             _answer(engine, letter)
+        elif letter.what == "ended":
+            _answered(engine, dict.fromkeys(waiting_for(engine, told["thread"])), by=BY_THREAD)
         else:
             continue
         places.append(letter.place)
@@ -86,8 +92,8 @@ def deliver(engine: Engine) -> bool:
     return given
 
 
-def _answered(engine: Engine, answers: Mapping[str, Any]) -> None:
-    engine.answer(answers)
+def _answered(engine: Engine, answers: Mapping[str, Any], *, by: str = "") -> None:
+    engine.answer(answers, by=by)
     for id_, answer in answers.items():
-        event = events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_))
+        event = events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_), by=by)
         emit_events.note(engine, event)

@@ -14,10 +14,13 @@ TIMER: Final = "timer"
 """Kind of the question that `ctx.sleep` asks of the clock. No person can answer it."""
 SIGNAL: Final = "signal"
 """Kind of the question that `ctx.receive` asks: a signal answers it."""
-NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL})
+THREAD: Final = "thread"
+"""Kind of the question that `ctx.wait` asks: the end of a child thread answers it. Its payload is that thread's id."""
+NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, THREAD})
 """Kinds of questions that no person answers."""
-BY_TIMER, BY_DEFAULT, BY_EXPIRY = "timer", "default", "expiry"
-"""What answered a question, if no person did: its timer fired, its default was taken, or nobody answered in time."""
+BY_TIMER, BY_DEFAULT, BY_EXPIRY, BY_THREAD = "timer", "default", "expiry", "thread"
+"""What answered a question, if no person did: its timer fired, its default was taken, nobody answered in time, or a child
+thread ended."""
 STATIC: Final = ("before", "after")
 """Kinds of questions that the node's policy asks, and not its code."""
 
@@ -60,7 +63,7 @@ class OpenInterrupt:
         self.payload: Any = payload
         """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer` or `signal`."""
+        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal` or `thread`."""
         self.version: int = version
         """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.join_state import JoinState
-from graphrt._engine.task import Due, Handled
+from graphrt._engine.task import Due, Handled, Task
 from graphrt._plan.specs import Policy
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
@@ -130,3 +130,11 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
         if state is not None:
             state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}
             state.fired, state.emptied = standing.fired, standing.emptied
+
+
+def held_task(engine: RunState, task_id: str) -> Task:
+    """Return the task *task_id* of a held superstep: it has ended, and only its successors are still open."""
+    place, _, name = task_id[len(engine.path) :].partition(":")
+    superstep, _, index = place.partition(".")
+    node = engine.plan.by_name.get(name) or stand_in(engine, name)
+    return Task(node, int(index), int(superstep), None, None, engine)

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt._engine.child_ids import is_child
 from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.ownership import CONTAINERS
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
+from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Due, Task
 from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
@@ -51,6 +52,7 @@ class RunState:
         "batches",
         "call",
         "check_state",
+        "children",
         "codec",
         "depth",
         "dirty",
@@ -71,6 +73,7 @@ class RunState:
         "make_view",
         "max_steps",
         "opened",
+        "parent",
         "path",
         "plan",
         "quick",
@@ -123,6 +126,11 @@ class RunState:
         """Id of the run, for errors; None until the run sets it."""
         self.signals: tuple[tuple[str, str, Any], ...] = ()
         """Signals that no node has taken yet: id, name and value, in order of arrival. Only the graph at the top has any."""
+        self.children: dict[str, None] = {}
+        """Child threads that are cancelled with this one and are not known to have ended, as an ordered set of ids without
+        tenant. Those that tasks of a nested graph start are here, and in the engine of that graph while it is open."""
+        self.parent: str | None = None
+        """Id, without tenant, of the thread whose task started this one; None for any other."""
         self.check_state: bool = check_state
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
@@ -238,8 +246,26 @@ class RunState:
         self.run_id = run_id
 
     def count_anew(self) -> None:
-        """Begin a new run: what earlier runs of the thread used and were granted does not count."""
+        """Begin a new run: what earlier runs of the thread used, were granted and started does not count."""
         self.usage = self.granted = None
+        self.children = {}
+
+    def start_child(self, thread: str) -> None:
+        """Note that a task starts a child thread, which is cancelled with this one."""
+        self.children[thread] = None
+
+    def forget_child(self, thread: str) -> None:
+        """Note that a child thread has ended."""
+        self.children.pop(thread, None)
+
+    def inherit(self, children: Iterable[str], parent: str | None) -> None:
+        """Have the *children* and the *parent* of a snapshot, unless they are those of a thread that this one is a copy of."""
+        self.children = {child: None for child in children if is_child(self.thread, child)}
+        self.belong_to(parent)
+
+    def belong_to(self, parent: str | None) -> None:
+        """Note which thread this one is a child of. A copy of a child is nobody's."""
+        self.parent = parent if is_child(parent, self.thread) else None
 
     def leave_trail(self, last: frozenset[str]) -> None:
         """Keep committed updates for the parent graph; of the fields *last* it needs only the newest write."""
@@ -416,11 +442,15 @@ class RunState:
     def retry(self) -> None:
         """Make the failed tasks of the open superstep due again, with all their attempts (R9)."""
         for task in self.tasks:
-            if task.status == FAILED:
-                task.again()
-                task.attempt = 1
-                task.more().failure = None
-                task.more().ask_expired_anew()
+            extra = task.extra
+            # By the failure too: a failed task is due already if staged questions and answers of it were applied.
+            if task.status == FAILED or (task.status == DUE and extra is not None and extra.failure is not None):
+                if task.status == FAILED:
+                    task.again()
+                extra = task.more()
+                task.attempt, extra.failure = 1, None
+                extra.retried += 1
+                extra.ask_expired_anew()
 
     def pending(self) -> tuple[str, ...]:
         """Return the names of the nodes that are open, else of those that are due, in task order."""

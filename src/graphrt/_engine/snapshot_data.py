@@ -47,4 +47,6 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         after=tuple(question.task_id for question in engine.after if question.open),
         waits=len(engine.waiting),
         signals=engine.signals,
+        children=tuple(engine.children),
+        parent=engine.parent,
     )

@@ -21,7 +21,7 @@ from graphrt.errors import TaskFailure
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
-    from graphrt.events import Usage
+    from graphrt.events import ThreadStarted, Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
 """Status of a task, in this order: to be started; started; its update is staged; failed, and its `on_error` node takes
@@ -88,7 +88,9 @@ class Extra:
         "models",
         "raise_as_is",
         "requested",
+        "retried",
         "retries",
+        "threads",
         "usage",
     )
 
@@ -130,6 +132,10 @@ class Extra:
         """Seconds to wait before the next attempt (backoff)."""
         self.child: Any = None
         """The parked engine of a nested graph; None for other nodes and before the graph begins."""
+        self.threads: dict[str, ThreadStarted] = {}
+        """Child threads that the task has started, by their name or ordinal inside the task."""
+        self.retried: int = 0
+        """How often the thread was retried after the task had failed. It looks again at children that had failed."""
         self.kept: dict[str, Any] = {}
         """Events that a fork kept for tasks of a nested graph, by task id, until their supersteps open."""
 

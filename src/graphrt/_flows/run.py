@@ -102,7 +102,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         fast_path.park(engine)
         control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
         yield from _stop(engine, control)
-        emit_events.note(engine, events.RunCancelled(reason=type(error).__name__, folded=emit_events.folded(engine)))
+        emit_events.cancelled(engine, type(error).__name__)
         yield from _last_words(engine, watch, error)
         raise
     if engine.check_state:

@@ -12,11 +12,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from graphrt._journal.durability import Durability
+from graphrt._journal.family_letters import family_letters
 from graphrt._journal.leases import give_back
 from graphrt.stores.protocol import Claim, Commit, Record, Store
+
+if TYPE_CHECKING:
+    from graphrt._engine.emit_events import Logged
+    from graphrt._engine.engine import Engine
 
 MOST_WAITING: Final = 256
 """Most entries that wait under `async`, and are lost if the process dies (R11)."""
@@ -92,6 +97,18 @@ class CommitQueue:
     def claim(self) -> Claim:
         """The claim that the commits are written under."""
         return self._claim
+
+    def addressed(self, commit: Commit, engine: Engine | None, logged: Sequence[Logged]) -> Commit:
+        """Return *commit*, whose events are *logged*, with letters to the parent and the children of its thread (R24)."""
+        if engine is None:
+            return commit
+        posts = family_letters(engine, self._store, self._claim.thread, logged, commit.expected + len(logged))
+        return commit._replace(posts=posts) if posts else commit
+
+    def settle(self, seq: int, taken: Sequence[int]) -> None:
+        """Delete letters that change nothing, and release the thread. No entry is written, and no time changes."""
+        self._store.commit(self._claim, Commit(seq, self._claim.head.updated_at, release=True, taken=taken))
+        self._released = True
 
     def put(self, commit: Commit) -> None:
         """Store *commit*, or queue it.
@@ -265,6 +282,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
     blobs: dict[str, bytes] = {}
     last: dict[str, Any] = {}
     taken: list[int] = []
+    posts: list[tuple[str, str, Any]] = []
     unstage = False
     for commit in commits:
         records += commit.records
@@ -275,6 +293,7 @@ def merge(commits: Sequence[Commit]) -> Commit:
         stage.update(commit.stage)
         blobs.update(commit.blobs)
         taken += commit.taken
+        posts += commit.posts
         for name in ("meta", "status", "graph", "labels", "questions"):
             value = getattr(commit, name)
             if value is not None:
@@ -289,5 +308,6 @@ def merge(commits: Sequence[Commit]) -> Commit:
         blobs=blobs,
         release=commits[-1].release,
         taken=tuple(taken),
+        posts=tuple(posts),
         **last,
     )

@@ -147,6 +147,8 @@ STATE: Final[Form] = (
     ("after", TASKS),
     ("waits", RARE_INT),
     ("signals", SIGNALS),
+    ("children", TEXTS),
+    ("parent", MAYBE_TEXT),
 )
 """The form of `StateSaved`."""
 
@@ -164,6 +166,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("fresh", FLAG),
             ("user", TEXT),
             ("redaction", TEXT),
+            ("parent", MAYBE_TEXT),
         ),
     ),
     (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)), ("user", TEXT), ("redaction", TEXT))),
@@ -266,7 +269,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (19, events.RunInterrupted, (("interrupts", TEXTS), ("folded", CHECKSUMS))),
     (20, events.RunCompleted, (("steps", INT), ("folded", CHECKSUMS))),
     (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", CHECKSUMS))),
-    (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS))),
+    (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS), ("threads", TEXTS))),
     (23, events.InterruptExpired, (("id", TEXT),)),
     (24, events.InterruptWithdrawn, (("id", TEXT), ("reason", TEXT))),
     (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE))),
@@ -282,6 +285,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("effects", TEXTS),
             ("next", NAMES),
             ("usage", USAGE),
+            ("threads", TEXTS),
         ),
     ),
     (
@@ -307,6 +311,18 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (37, events.SignalReceived, (("id", TEXT), ("name", TEXT), ("value", VALUE), ("user", TEXT))),
     (38, events.SignalTaken, (("id", TEXT), ("interrupt", TEXT))),
     (39, events.LetterDropped, (("id", TEXT), ("what", TEXT), ("reason", TEXT))),
+    (
+        40,
+        events.ThreadStarted,
+        (
+            ("task", TASK),
+            ("key", TEXT),
+            ("thread", TEXT),
+            ("graph", TEXT),
+            ("detached", RARE_FLAG),
+            ("made", RARE_FLAG),
+        ),
+    ),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

@@ -1,9 +1,10 @@
 """Letters between processes as bytes: what each says, and how it is encoded (R22).
 
-    cancel    epoch of the claim that drove the thread when the letter was posted
+    cancel    epoch of the claim that drove the thread when the letter was posted; None from a parent, for any claim
     signal    name, value and sender
     answers   answers by interrupt id
     input     a checked update, labels, and whether it abandons the run that goes on
+    ended     id of a child thread whose run has ended
 
 A store in memory keeps the values as objects. Who posts and who takes letters is decided in `_runs.mail`.
 """

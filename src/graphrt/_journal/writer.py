@@ -251,7 +251,7 @@ class Journal:
             taken=tuple(taken),
         )
         if status is not None or events.ThreadLabelled in kinds:
-            commit = self._listing.completed(commit, batch.logged)
+            commit = self._commits.addressed(self._listing.completed(commit, batch.logged), self._engine, batch.logged)
         self._commits.put(commit)
         self._staged = beside
 

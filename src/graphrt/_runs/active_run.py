@@ -19,6 +19,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fast_path import tell
 from graphrt._engine.joins import never_fired
+from graphrt._engine.mail import Letter as Mail
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, Watch, run
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
     from graphrt.events import Entry
     from graphrt.stores.mail import Letter
 
-CANCELLED = "cancel() was called in another process"
+
+def reason_of(cancel: Mail) -> str:
+    """Return why a run ends that is cancelled by a letter."""
+    parent = cancel.told.get("parent")
+    return "cancel() was called in another process" if parent is None else f"its parent {parent!r} was cancelled"
 
 
 @final
@@ -188,8 +193,10 @@ class ActiveRun:
             mail = letters.read(self.engine.plan.codec, letter)
             if mail.what == "cancel":
                 control.settled = (*control.settled, letter.place)
-                if mail.told["epoch"] == claim.epoch:  # else it was about an earlier run, which had ended
-                    control.cancel(CANCELLED)
+                if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended
+                    control.cancel(reason_of(mail))
+            elif mail.what == "ended":
+                pass  # it makes the thread due once it waits, or has ended
             elif mail.what != "input":
                 control.letters.append(mail)
             elif mail.told["abandon"]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TIMER, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.questions import all_questions, effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
@@ -19,6 +19,7 @@ from graphrt._plan.state import explain, short
 from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
+from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
 from graphrt.errors._codes.threads import (
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
@@ -207,8 +208,9 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
-    """Return the error for an answer to a task that waits for a signal."""
-    return WAITS_FOR_SIGNAL(
+    """Return the error for an answer to a task that waits for a signal or for a child thread."""
+    declared = WAITS_FOR_THREAD if question.kind == THREAD else WAITS_FOR_SIGNAL
+    refusal: InputError = declared(
         interrupt=question.id,
         asker=question.node,
         payload=short(question.payload),
@@ -216,12 +218,13 @@ def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
         interrupts=(question.id,),
         where=engine.where(),
     )
+    return refusal
 
 
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
     """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
 
-    Withdrawn are expired questions, stale ones, and those of a cancelled thread but for `interrupt_before` and
+    Withdrawn are expired questions, stale ones, those that wait for child threads, and those of a cancelled thread but for `interrupt_before` and
     `interrupt_after`. A timer keeps its moment, and a question with a default takes it.
 
     Args:
@@ -229,7 +232,7 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
         clock: Returns seconds since the epoch.
 
     Returns:
-        0..n pairs of a question and "expired", "stale" or "cancelled", in task order.
+        0..n pairs of a question and "expired", "stale", "thread" or "cancelled", in task order.
     """
     found: list[tuple[OpenInterrupt, str]] = []
     for question in [one for one in engine.open_interrupts() if one.kind != TIMER]:
@@ -237,6 +240,8 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
             found.append((question, EXPIRED))
         elif question.stale:
             found.append((question, "stale"))
+        elif question.kind == THREAD:
+            found.append((question, THREAD))
         elif status == "cancelled" and not question.static:
             found.append((question, "cancelled"))
     return found

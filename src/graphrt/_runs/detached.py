@@ -9,6 +9,7 @@ Everything here reads or writes the store only, so that it works the same whiche
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
 
@@ -22,8 +23,7 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.timers import moment_text
-from graphrt._runs.watching import Call, Pauses, is_over, is_settled, next_timer
+from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
@@ -37,7 +37,7 @@ from graphrt.errors._codes.threads import (
 )
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
-from graphrt.stores.protocol import Head, Labels, Store
+from graphrt.stores.protocol import Labels, Store
 
 
 def start(
@@ -204,23 +204,25 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
     if left_s <= 0:
         store = the_store(config)
         head = store.head(thread)
-        timer_s = next_timer(store, head)
         driver = "a living owner drives it" if head.owned else "nobody drives it: is a Worker running?"
-        if timer_s is not None:
-            driver = f"it sleeps until {moment_text(timer_s)}"
+        driver = waits_for(store, head) or driver
         raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)
 
 
-def present_result(config: RunConfig, thread: str) -> RunResult[Any] | None:
+def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> RunResult[Any] | None:
     """Return the result of a thread that no run drives or is about to drive; None while one does.
+
+    Args:
+        paused: Whether a thread that will go on by itself has a result too.
 
     Raises:
         RunFailedError: The run failed.
     """
     store = the_store(config)
-    head = _settled_head(store, thread)
-    if head is None:
+    check_id(thread)
+    release_now(store, thread)
+    if not (is_settled if paused else partial(is_over, store))(store.head(thread)):
         return None
     loaded = store.load(thread)
     if not is_settled(loaded.head):
@@ -231,13 +233,6 @@ def present_result(config: RunConfig, thread: str) -> RunResult[Any] | None:
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run
     return RunResult(fold.engine, seen.services, loaded.head.status)
-
-
-def _settled_head(store: Store, thread: str) -> Head | None:
-    check_id(thread)
-    release_now(store, thread)
-    head = store.head(thread)
-    return head if is_over(store, head) else None
 
 
 def _failed(config: RunConfig, thread: str, seq: int) -> Exception:

@@ -16,6 +16,7 @@ from graphrt._journal.leases import take
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import reopen_run
+from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.arguments import check_number
 from graphrt._runs.detached import present_result
 from graphrt._runs.driving import drive
@@ -25,19 +26,35 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.state_edits import end
 from graphrt._runs.taking_mail import take_mail
 from graphrt._runs.timers import Given, elapsed, sleeping
-from graphrt.errors import RunFailedError
+from graphrt.errors import InputError, RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
+from graphrt.errors._codes.timers import SLEEPING
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Loaded
+
+_WAITS = (NOT_DUE.code, SLEEPING.code)
+"""Codes of errors that say that a paused thread has to wait."""
 
 
 def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResult[Any]:
     """Drive a thread that is due to the end of its run; see `Runtime.drive`."""
     check_number("max_tries", max_tries)
-    if take_mail(config, thread):
-        ended = present_result(config, thread)
-        if ended is not None:
-            return ended  # the mail left nothing to drive
+    took = take_mail(config, thread)
+    ended = present_result(config, thread) if took else None
+    if ended is not None:
+        return ended  # the mail left nothing to drive
+    try:
+        return drive(_opened(config, thread, max_tries))
+    except InputError as error:
+        # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for.
+        paused = present_result(config, thread, paused=True) if took and error.code in _WAITS else None
+        if paused is None:
+            raise
+        return paused
+
+
+def _opened(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
+    """Open the run of a thread that is due, whose mail was taken."""
     waits = the_store(config).head(check_id(thread)).status == "interrupted"
 
     def admit(claim: Claim, loaded: Loaded) -> None:
@@ -58,14 +75,12 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
 
     try:
         if waits:
-            opened = reopen_run.continued(config, thread, "resume", fire, admit=admit)
-        else:
-            opened = reopen_run.continued(config, thread, "retry", None, admit=admit)
+            return reopen_run.continued(config, thread, "resume", fire, admit=admit)
+        return reopen_run.continued(config, thread, "retry", None, admit=admit)
     except RunFailedError as error:
         if error.code == PARKED.code:
             _park(config, thread, str(error.what))
         raise
-    return drive(opened)
 
 
 def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
@@ -83,9 +98,10 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
 def _park(config: RunConfig, thread: str, reason: str) -> None:
     """End a thread that is due as failed, unless another worker was faster."""
 
-    def parked(engine: Engine) -> events.RunFailed:
+    def parked(engine: Engine) -> None:
         folded = emit_events.folded(engine)
-        return events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
+        event = events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
+        emit_events.note(engine, event)
 
     claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
     end(config, claim, parked, of=("running",))

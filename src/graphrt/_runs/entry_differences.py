@@ -10,7 +10,11 @@ from graphrt import events
 from graphrt._arguments import is_mapping
 from graphrt.events import Entry
 
-_UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph"})
+# fmt: off
+_UNLIKE: Final = frozenset({
+    "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph",
+})
+# fmt: on
 """Fields of events that may differ between two executions of one log."""
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from graphrt import events
 from graphrt._engine import emit_events
+from graphrt._engine.child_threads import waiting_for
+from graphrt._engine.open_interrupt import THREAD
 from graphrt._engine.snapshot_data import saved
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.compatibility import Verdict
@@ -73,6 +75,8 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     if not whole:
         loaded = loaded_at(store, thread, at)
     fold = folded(config, loaded, upto=None if whole else at)
+    # Tasks that wait for children run again in the fork, and start children of their own.
+    fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)
     if is_of_older_graph(fold.engine):
         raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
     gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)

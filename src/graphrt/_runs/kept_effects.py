@@ -18,7 +18,7 @@ from graphrt._runs.entries import entries
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 
-_Effect: TypeAlias = events.EffectStarted | events.EffectRecorded | ModelEvent
+_Effect: TypeAlias = events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent
 _OVER = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
 """Events after which a question has no answer that another execution could be given."""
 _NEXT = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
@@ -85,7 +85,7 @@ class _Kept:
 
 def _keep(found: dict[str, _Kept], event: events.Event) -> None:
     """Add *event* to what its task recorded, if it is an effect, a question, or what became of a question."""
-    if isinstance(event, events.EffectStarted | events.EffectRecorded | ModelEvent):
+    if isinstance(event, events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent):
         kept = found.setdefault(event.task, _Kept())
         kept.effects[_identity(event)] = (_path(event.task), event)
     elif isinstance(event, events.InterruptRaised):

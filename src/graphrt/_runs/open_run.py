@@ -25,6 +25,7 @@ from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
 from graphrt._runs import listeners, loading, run_once
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.child_threads import give_children
 from graphrt._runs.labels import labelled, with_more
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
@@ -60,6 +61,7 @@ def begin(
     abandon: bool = False,
     labels: Labels | None = None,
     admit: Callable[[Claim], None] | None = None,
+    parent: str | None = None,
 ) -> ActiveRun:
     """Open a run on an input.
 
@@ -72,6 +74,7 @@ def begin(
         only_if_new: Raise `run_once.Present` if the thread exists.
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
         admit: Called with the claim before anything is read or changed; it may raise.
+        parent: Id of the thread whose child a new thread is, without its tenant.
 
     Raises:
         run_once.Present: The thread exists, and *only_if_new* is set.
@@ -103,6 +106,7 @@ def begin(
             values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
             engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
             values = entered(config, engine, values)
+            engine.belong_to(parent)
             opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
@@ -129,6 +133,7 @@ def begin(
         config.clean(error)
         give_up(store, claim, opened_run, error)
         raise
+    give_children(started, begin)
     config.active.add(thread_id, started.control)
     return started
 
@@ -243,6 +248,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 fresh=fresh,
                 user=opened.config.user,
                 redaction=opened.config.redaction,
+                parent=engine.parent if fresh else None,
             ),
         )
     engine.count_anew()

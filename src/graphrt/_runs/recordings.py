@@ -95,6 +95,11 @@ class Recordings:
     def started(self, task: Task, key: str) -> bool:
         return self._told(task).unknown.get(key, -1) >= self.at
 
+    def knows(self, task: Task, key: str) -> bool:
+        told = self._told(task)
+        known = told.effects.get(key)
+        return known is not None and self._was_known(told, task, key, known.answers)
+
     def effect(self, task: Task, key: str) -> Any:
         told = self._told(task)
         known = told.effects.get(key)

@@ -21,6 +21,7 @@ from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
+from graphrt._runs.child_threads import give_children
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
@@ -183,6 +184,7 @@ def continued(
     for id_, (answer, by) in answers.items():
         nth = answer_number(engine, id_)
         emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
+    give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
     return opened
 

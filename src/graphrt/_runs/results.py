@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _NONE_USED = events.Usage()
 
-InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after", "signal", "timer"]
+InterruptKind: TypeAlias = Literal[
+    "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer"
+]
 
 
 @final
@@ -49,7 +51,8 @@ class InterruptInfo:
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
         """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
         "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"), or
-        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"). See `answerable`.
+        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal") or for a child thread
+        ("thread"). See `answerable`.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id
@@ -66,7 +69,7 @@ class InterruptInfo:
 
     @property
     def answerable(self) -> bool:
-        """Whether a person can answer it. The clock answers a timer, and a signal the question of `ctx.receive`."""
+        """Whether a person can answer it. The clock answers a timer, a signal or the end of a child the others."""
         return self.kind not in NOT_FOR_PEOPLE
 
     @property

@@ -167,6 +167,25 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         """Return whether the journal of a new thread in *store* is hash-chained."""
         return store.durable or self.audit is not None if self.chain is None else self.chain
 
+    def for_child(self, graph: GraphLike) -> RunConfig:
+        """Return the configuration that makes and reads child threads, which run *graph*; whoever drives them has more."""
+        plan = graph.__graphrt_plan__
+        return self._replace(
+            graph=graph,
+            limits=plan.limits,
+            durability="sync",
+            migrations=(),
+            harness=None,
+            deps=None,
+            budget=None,
+            models=None,
+            sinks=observed_sinks(graph, ()),
+            active=ActiveRuns(),
+            redactor=_redactor(plan, self.audit),
+            secrets=KnownSecrets(),
+            recorded=None,
+        )
+
     @property
     def keys(self) -> KeyRing | None:
         """Keys that commits are authenticated with; None authenticates none."""

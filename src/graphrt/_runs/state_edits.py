@@ -205,17 +205,17 @@ def cancel(config: RunConfig, thread: str) -> bool:
     except InputError:
         return False  # it does not exist
 
-    def cancelled(engine: Engine) -> events.RunCancelled:
-        return events.RunCancelled(reason="cancel() was called", folded=emit_events.folded(engine))
+    def cancelled(engine: Engine) -> None:
+        emit_events.cancelled(engine, "cancel() was called")
 
     return end(config, claim, cancelled, of=("interrupted", "running"))
 
 
-def end(config: RunConfig, claim: Claim, event: Callable[[Engine], Any], *, of: tuple[Status, ...]) -> bool:
-    """End a claimed thread with *event*, without running anything, and release it.
+def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: tuple[Status, ...]) -> bool:
+    """End a claimed thread without running anything, and release it.
 
     Args:
-        event: Makes the event, which says how the run ended.
+        log: Logs how the run ended.
         of: Statuses that a thread may have.
 
     Returns:
@@ -234,7 +234,7 @@ def end(config: RunConfig, claim: Claim, event: Callable[[Engine], Any], *, of: 
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)
-        emit_events.note(engine, event(engine))
+        log(engine)
         journal.write(emit_events.take(engine), release=True)
     finally:
         give_back(store, claim)

@@ -19,7 +19,7 @@ from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.letters import read
 from graphrt._runs import open_run
-from graphrt._runs.active_run import CANCELLED
+from graphrt._runs.active_run import reason_of
 from graphrt._runs.forking import journal_of
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.mail import labels_of
@@ -110,17 +110,22 @@ def _refused(config: RunConfig, store: Store, thread: str, letter: Letter, error
 
 
 def _take(config: RunConfig, store: Store, thread: str) -> bool:
-    """Take all letters but new inputs; return False if there are none."""
+    """Take all letters but new inputs; return False if there are none.
+
+    A running thread looks at its children by itself. So that a child ended is taken when it waits, or has ended.
+    """
 
     def taken(engine: Engine, letters: Sequence[Letter], status: Status) -> list[int]:
         cancels = [letter for letter in letters if letter.what == "cancel"]
         if cancels and status in ("running", "interrupted"):
             places = take_letters(engine, (letter for letter in letters if letter.what == "signal"))
-            emit_events.note(engine, events.RunCancelled(reason=CANCELLED, folded=emit_events.folded(engine)))
+            emit_events.cancelled(engine, reason_of(cancels[0]))
             return [*places, *(letter.place for letter in cancels)]
         for letter in cancels:
-            drop(engine, letter, "the run had ended")
-        return [*(letter.place for letter in cancels), *take_letters(engine, letters)]
+            if letter.told["epoch"] is not None:  # else its parent could not know that it had ended
+                drop(engine, letter, "the run had ended")
+        others = [letter for letter in letters if letter.what != "ended" or status != "running"]
+        return [*(letter.place for letter in cancels), *take_letters(engine, others)]
 
     return _edit(config, store, thread, taken)
 
@@ -132,7 +137,8 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         letters = _waiting(config, store, thread)  # again, under the claim
         status = claim.head.status
         fold = folded(config, store.load(thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
+        commits = CommitQueue(store, claim, "sync")
+        journal = journal_of(config, store, fold, commits)
         engine = fold.engine
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         open_run.adopted(engine, fold)
@@ -142,6 +148,9 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         if status == "interrupted" and not isinstance(engine.log and engine.log[-1][1], events.RunCancelled):
             deliver(engine)
         logged = emit_events.take(engine)
+        if not logged:
+            commits.settle(fold.seq, places)
+            return True
         if status == "interrupted" and any(event.__class__ in _ANSWERS for _, event in logged):
             logged = _resumed(config, thread, logged)
         journal.write(logged, release=True, taken=places)

@@ -7,12 +7,14 @@ from functools import partial
 from time import sleep
 from typing import Any, Final, TypeAlias
 
-from graphrt._engine.open_interrupt import TIMER
+from graphrt._engine.open_interrupt import THREAD, TIMER
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.timers import moment_text
+from graphrt.errors import count
 from graphrt.errors._codes.threads import BEYOND_THE_END
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
@@ -53,20 +55,26 @@ def is_settled(head: Head) -> bool:
 
 
 def is_over(store: Store, head: Head) -> bool:
-    """Return whether a thread is settled, and does not go on by itself when a timer fires (R23)."""
-    return is_settled(head) and next_timer(store, head) is None
+    """Return whether a thread is settled, and does not go on when a timer fires (R23) or a child ends (R24)."""
+    return is_settled(head) and not waits_for(store, head)
 
 
-def next_timer(store: Store, head: Head) -> float | None:
-    """Return when a thread that only sleeps goes on, in seconds since the epoch; None if it waits for a person, or ended.
+def waits_for(store: Store, head: Head) -> str:
+    """Return, for people, what makes a paused thread go on by itself; empty if it waits for a person, or has ended.
 
-    A store that lists no questions cannot tell: there a sleeping thread looks like one that waits for a person.
+    A store that lists no questions cannot tell: there every paused thread looks like one that waits for a person.
     """
     if head.status != "interrupted" or not finds(store):
-        return None
+        return ""
     questions = finder(store, "questions").questions(head.thread)
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
-    return min(times) if times and len(times) == len(questions) else None
+    children = sum(one.kind == THREAD for one in questions)
+    if not questions or len(times) + children < len(questions):
+        return ""
+    told = [f"it sleeps until {moment_text(min(times))}"] if times else []
+    if children:
+        told.append(f"it waits for {count(children, 'child thread')}, which a Worker may have to drive")
+    return "; ".join(told)
 
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:

@@ -6,7 +6,7 @@
     │   ├── MissingExtraError    the installation: an optional dependency is missing
     │   └── ModelRequestForbiddenError    the process: it forbids real model requests
     ├── NodeError                the node: it raised, timed out or swallowed a pause
-    ├── QuestionExpiredError     the person who did not answer; the node may catch it
+    ├── QuestionExpiredError, ChildThreadError    what a node waited for; it may catch them
     ├── RouteError               the router, or the goto of a Command
     ├── UpdateError              the node's update, or a reducer that raised
     │   └── ConcurrentUpdateError
@@ -52,6 +52,7 @@ __all__ = [
     "BadRequestError",
     "BadResponseError",
     "BudgetExceededError",
+    "ChildThreadError",
     "ConcurrentUpdateError",
     "ConflictError",
     "ContextOverflowError",
@@ -164,7 +165,7 @@ class GraphrtError(Exception):
 ATTRIBUTES = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
-    | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at"}
+    | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at", "status"}
 )
 """Names of the data attributes that an error may have; one that was not given reads as None."""
 
@@ -272,19 +273,13 @@ class BudgetExceededError(LimitError):
 
 
 class AgentLimitError(LimitError):
-    """An agent needed more model calls, tool calls, depth or time than its limits allow.
-
-    `messages` is the conversation so far.
-    """
+    """An agent needed more calls, depth or time than its limits allow. `messages` is the conversation so far."""
 
     default_code = "agent-limit"
 
 
 class RunFailedError(GraphrtError):
-    """The run of a thread failed in another process, or a worker parked the thread.
-
-    Its text has the class and the text of what the run failed with; `node` is the node, if there was one.
-    """
+    """The run of a thread failed in another process, or was parked. The text says with what; `node` is the node, if any."""
 
     default_code = "run-failed"
 
@@ -293,6 +288,12 @@ class QuestionExpiredError(GraphrtError):
     """Nobody answered a question in time, and it has no default. Raised in the node that asked. Added in 0.2."""
 
     default_code = "question-expired"
+
+
+class ChildThreadError(GraphrtError):
+    """A child thread did not complete: `thread` is its id, `status` how it ended. Raised in the node. Added in 0.2."""
+
+    default_code = "child-ended"
 
 
 class WaitTimeoutError(GraphrtError):
@@ -308,10 +309,7 @@ class StarvedJoinError(GraphrtError):
 
 
 class HarnessError(GraphrtError):
-    """A model call failed.
-
-    `status_code`, `retry_after_s` (seconds), `provider`, `model` and `request_id` are set if they are known, else None.
-    """
+    """A model call failed. `status_code`, `retry_after_s` (seconds), `provider`, `model` and `request_id` may be known."""
 
     default_code = "harness"
 

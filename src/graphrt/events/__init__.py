@@ -54,6 +54,7 @@ from graphrt.events.thread import (
     ThreadForked,
     ThreadLabelled,
     ThreadMigrated,
+    ThreadStarted,
     ThreadUpdated,
     ValuesErased,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "ThreadForked",
     "ThreadLabelled",
     "ThreadMigrated",
+    "ThreadStarted",
     "ThreadUpdated",
     "Usage",
     "UsageRecorded",
@@ -136,6 +138,7 @@ Event: TypeAlias = (
     | ThreadForked
     | ThreadLabelled
     | ThreadMigrated
+    | ThreadStarted
     | SignalReceived
     | SignalTaken
     | LetterDropped

@@ -56,6 +56,8 @@ class RunStarted(Word):
     """Who started it, as the audit log of the runtime says; empty if that is not known."""
     redaction: str = ""
     """Redaction rules in force, and a digest of them; empty without any."""
+    parent: str | None = None
+    """Id of the thread whose task started this thread by `ctx.start`; None for any other. Added in 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -87,7 +89,8 @@ class InterruptAnswered(Word):
     - empty: a person or a program, by `resume`;
     - `timer`: the time of a `ctx.sleep` came;
     - `default`: nobody answered in time, and *answer* is the default of the question;
-    - `expiry`: nobody answered in time, and the node is told so by a `QuestionExpiredError`.
+    - `expiry`: nobody answered in time, and the node is told so by a `QuestionExpiredError`;
+    - `thread`: a child thread ended, and the node looks at it.
 
     Added in 0.2.
     """
@@ -132,6 +135,7 @@ class InterruptWithdrawn(Word):
 
     - `stale`: the state was edited, and then the thread was retried;
     - `cancelled`: the thread was cancelled, and then retried;
+    - `thread`: the task waited for a child thread, and the thread was retried or forked;
     - `reworded`: the node ran again, and asked with another payload or for another type.
     """
 
@@ -165,7 +169,7 @@ class InterruptRaised(Word):
     usage: Usage | None = None
     """What the task's model calls used so far; None if it made none."""
     kind: str = "question"
-    """`question`, `approval`, `budget`, `effect`, `before`, `after` or `timer`."""
+    """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal` or `thread`."""
     version: int = 1
     """How often the task has asked this. Above 1, *key* and *id* end with a colon and this number."""
     stale: bool = False
@@ -334,6 +338,8 @@ class SuperstepAbandoned(Word):
     """Nodes that were due, if no superstep was open."""
     usage: Usage | None = None
     """What the model calls of the abandoned tasks used; None if they made none."""
+    threads: tuple[str, ...] = ()
+    """Child threads that are cancelled (R24). Added in 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -390,3 +396,5 @@ class RunCancelled(Word):
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
     """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
     thread."""
+    threads: tuple[str, ...] = ()
+    """Child threads that are cancelled with it (R24). Added in 0.2."""

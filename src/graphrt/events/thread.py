@@ -1,4 +1,4 @@
-"""Events of a thread outside its runs: routing, edits, forks, migrations, pruning. Also the state of snapshots."""
+"""Events of a thread outside its runs: routing, edits, forks, migrations, child threads. Also the state of snapshots."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = [
     "ThreadForked",
     "ThreadLabelled",
     "ThreadMigrated",
+    "ThreadStarted",
     "ThreadUpdated",
     "ValuesErased",
 ]
@@ -131,6 +132,10 @@ class StateSaved(Word):
     """How many items at the end of *next* an edit made due. They start after the open superstep."""
     signals: tuple[tuple[str, str, Any], ...] = ()
     """Signals that no node has taken yet, in order of arrival: id, name and value of each."""
+    children: tuple[str, ...] = ()
+    """Child threads that are cancelled with this one, in the order of their start, but those known to have ended."""
+    parent: str | None = None
+    """Id of the thread whose task started this one by `ctx.start`; None for any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -232,3 +237,21 @@ class LetterDropped(Word):
     """What it asked for: `cancel`, `answers`, `input` or `signal`."""
     reason: str
     """Why it changed nothing, as a phrase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadStarted(Word):
+    """A task starts a child thread by `ctx.start`. Stored before the thread is made (R24). Added in 0.2."""
+
+    task: str
+    """Id of the task."""
+    key: str
+    """Name or ordinal of the child thread inside its task."""
+    thread: str
+    """Id of the child thread, made of the ids of thread and task and of *key*."""
+    graph: str
+    """Name of the graph of the child thread."""
+    detached: bool = False
+    """Whether it goes on when this thread is cancelled."""
+    made: bool = False
+    """Whether the task had made sure that the child thread exists. If not, it does so when it runs again."""

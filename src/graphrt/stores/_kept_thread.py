@@ -93,6 +93,12 @@ class KeptThread:
             end += 1
         return self.records[begin:end]
 
+    def post(self, id: str, body: Any) -> bool:
+        """Keep a letter. Returns False if there was one with this id."""
+        if self.mailbox is None:
+            self.mailbox = Mailbox()
+        return self.mailbox.post(id, body)
+
     def free(self, threads: dict[str, KeptThread]) -> None:
         """End the claim, and delete the thread if it has no entries."""
         self.claim = None

@@ -21,6 +21,7 @@ from graphrt.errors._codes.threads import (
     THREAD_HAS_MOVED,
     UNKNOWN_THREAD,
 )
+from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Commit, Record
 
 
@@ -129,6 +130,8 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
         _searchable(commit, thread)
     if commit.graph is not None and not encodes(commit.graph):
         raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
+    if commit.posts:
+        check_posts(commit, thread, durable=True)
 
 
 def _searchable(commit: Commit, thread: str) -> None:
@@ -154,6 +157,18 @@ def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
         raise BAD_LETTER(thread=thread, why=told)
     if durable and type(body) is not bytes:
         raise BAD_LETTER(thread=thread, why=f"its body is {type(body).__name__}, not bytes")
+
+
+def check_posts(commit: Commit, thread: str, *, durable: bool) -> None:
+    """Check that the letters of *commit*, which is one of *thread*, can be kept.
+
+    Raises:
+        InputError: One cannot (`bad-letter`, `bad-thread`), or is to the thread itself (`bad-commit`).
+    """
+    for to, id_, body in commit.posts:
+        check_letter(check_id(to), id_, body, durable=durable)
+        if to == thread:
+            raise _bad(thread, f"its letter {id_!r} is to the thread itself, whose commits need no letters")
 
 
 def encodes(text: str) -> bool:

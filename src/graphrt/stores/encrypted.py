@@ -162,6 +162,7 @@ class EncryptedStore(StoreVerbs):
             meta=None if meta is None else seal(meta, thread, "meta", ""),
             questions=commit.questions
             and [one._replace(body=seal(one.body, thread, "question", one.place)) for one in commit.questions],
+            posts=[(to, id_, seal(body, to, "mail", id_)) for to, id_, body in commit.posts],
         )
 
     def _sealed_record(self, thread: str, record: Record) -> Record:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
 
-__all__ = ["check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
+__all__ = ["bare_id", "beside", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
 """Maximum length of an id, in characters."""
@@ -56,6 +56,17 @@ def tenant_of(thread: str) -> str | None:
     """Return the tenant whose thread has this id; None if it is nobody's."""
     tenant, found, _ = thread.partition(BETWEEN)
     return tenant if found else None
+
+
+def bare_id(thread: str) -> str:
+    """Return the id of a thread without its tenant: the same in the tenant's own store and in the shared one."""
+    return thread.rpartition(BETWEEN)[2]
+
+
+def beside(thread: str, bare: str) -> str:
+    """Return the id of another thread of the tenant of *thread*, in the store that knows that one by this id."""
+    tenant, between, _ = thread.rpartition(BETWEEN)
+    return f"{tenant}{between}{bare}"
 
 
 def shared_id(store: Any, thread: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final, final
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
 from graphrt.stores._kept_thread import KeptThread
-from graphrt.stores._mailbox import Mailbox, Posting
+from graphrt.stores._mailbox import Posting
 from graphrt.stores._schedule_table import ScheduleTable, Scheduling
 from graphrt.stores._searching import Searching
 from graphrt.stores.ids import check_id
@@ -112,9 +112,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)
-            kept.write(commit, seq)
-            if commit.release:
-                self._free(kept)
+            self._write(kept, commit, seq)
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -249,9 +247,20 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
-            kept.write(commit, seq)
-            if commit.release:
-                self._free(kept)
+            self._write(kept, commit, seq)
+
+    def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
+        """Write *commit*, with its letters to other threads, after all checks."""
+        if commit.posts:
+            _refusals.check_posts(commit, kept.id, durable=False)
+        posts = tuple(commit.posts)
+        kept.write(commit, seq)
+        for thread, id_, body in posts:
+            other = self._threads.get(thread)
+            if other is not None and other.seq:
+                other.post(id_, body)
+        if commit.release:
+            self._free(kept)
 
     def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
         with self._guard.lock:
@@ -271,9 +280,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             kept = self._get(thread)
             if not kept.seq:
                 raise _refusals.unknown_thread(thread)
-            if kept.mailbox is None:
-                kept.mailbox = Mailbox()
-            return kept.mailbox.post(id, body)
+            return kept.post(id, body)
 
     def mail(self, thread: str) -> list[Letter]:
         """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""

@@ -147,6 +147,9 @@ class Commit(NamedTuple):
     listed already, `asked_at` stays as it is."""
     taken: Sequence[int] = ()
     """Places of letters to delete, of a store that is `Postable`. Places without a letter are passed over."""
+    posts: Sequence[tuple[str, str, Payload]] = ()
+    """0..n letters to other threads, as (thread, id, body), of a store that is `Postable`; see its `post`. Letters to
+    threads that do not exist, or have no entries, are passed over."""
 
 
 class Loaded(NamedTuple):

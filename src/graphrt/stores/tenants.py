@@ -138,10 +138,16 @@ class TenantStore(StoreVerbs):
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
-        inner = self._inner(claim)
-        self._mapped(lambda: self._store.commit(inner, commit))
+        inner, shared = self._inner(claim), self._shared(commit)
+        self._mapped(lambda: self._store.commit(inner, shared))
         if commit.release:
             self._held.pop(id(claim), None)
+
+    def _shared(self, commit: Commit) -> Commit:
+        """Return *commit* with its letters addressed as the shared store knows their threads."""
+        if not commit.posts:
+            return commit
+        return commit._replace(posts=[(self.shared_id(to), id_, body) for to, id_, body in commit.posts])
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the records up to the entry *upto*. See `Store.prune`."""
@@ -158,10 +164,10 @@ class TenantStore(StoreVerbs):
         keep_blobs: Iterable[str],
     ) -> None:
         """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
-        inner = self._inner(claim)
+        inner, shared = self._inner(claim), self._shared(commit)
         self._mapped(
             lambda: erasable(self._store).erase(
-                inner, commit, records=records, snapshots_after=snapshots_after, keep_blobs=keep_blobs
+                inner, shared, records=records, snapshots_after=snapshots_after, keep_blobs=keep_blobs
             )
         )
         if commit.release:

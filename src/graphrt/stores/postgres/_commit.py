@@ -46,7 +46,9 @@ class Writing:
         """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
         release = commit.release and not self._empties
         self._changes: Final = _statements.commit_changes(commit, claim.lease_s, release=release)
-        self._parts: Final = [] if self._empties else _statements.commit_parts(commit, claim.thread)
+        # The parts of a thread that is deleted are not written, but its letters to others are.
+        kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
+        self._parts: Final = _statements.commit_parts(kept, claim.thread)
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so
         """Write the whole commit or nothing.

@@ -1,12 +1,22 @@
-"""The SQL of a PostgreSQL store for the part of a commit that takes letters, which is joined to that of `_statements`."""
+"""The SQL of a PostgreSQL store for the parts of a commit that take and post letters, joined to that of `_statements`.
+
+A commit posts letters to threads that others may be committing to, and that may post to its own thread meanwhile. Two
+such commits do not wait for each other: a commit updates no key column of its thread's row, so it holds a lock of the
+strength NO KEY UPDATE, which the lock KEY SHARE of a letter's sender does not conflict with. Rows are locked, and
+letters inserted, in the order of the threads' numbers. What a letter does wait for is the deletion of its thread; if
+that waits for the sender too, the server aborts one of them, and `_calls` repeats it.
+"""
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from graphrt.stores.mail import REMEMBERED
+from graphrt.stores.postgres._texts import to_bytes
+from graphrt.stores.protocol import Commit
 
 MAIL_PARTS: Final = {
     # A letter that was taken stays without its body: its id is remembered.
@@ -20,5 +30,30 @@ MAIL_PARTS: Final = {
         " AND m.place <= (SELECT o.place FROM {s}.mail o WHERE o.no = it.no AND o.body IS NULL"
         f" ORDER BY o.place DESC LIMIT 1 OFFSET {REMEMBERED})"
     ),
+    # As for `post`: the lock keeps the other threads from being deleted until their letters are stored.
+    "post": (
+        "INSERT INTO {s}.mail (no, id, body) SELECT t.no, p.id, p.body FROM it"
+        " CROSS JOIN unnest(%s::text[], %s::bytea[], %s::bytea[]) WITH ORDINALITY AS p (thread, id, body, place)"
+        " JOIN {s}.thread t ON t.id = p.thread AND t.seq > 0 ORDER BY t.no, p.place FOR KEY SHARE OF t"
+        " ON CONFLICT (no, id) DO NOTHING"
+    ),
 }
 """Statements that read the thread's row as `it`, like those of `_statements`."""
+
+
+def mail_parts(commit: Commit, large: int) -> Iterator[tuple[str, list[Any], int]]:
+    """Yield what *commit* does with letters as (name, parameters, bytes of the bodies), each of at most *large* bytes."""
+    if commit.taken:
+        yield "take", [[*commit.taken]], 0
+        yield "forget", [[*commit.taken]], 0
+    columns: list[list[Any]] = [[], [], []]
+    size = 0
+    for thread, id_, body in commit.posts:
+        if columns[0] and size + len(body) > large:
+            yield "post", columns, size
+            columns, size = [[], [], []], 0
+        for column, value in zip(columns, (thread, to_bytes(id_), body), strict=True):
+            column.append(value)
+        size += len(body)
+    if columns[0]:
+        yield "post", columns, size

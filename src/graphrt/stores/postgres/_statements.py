@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._labels import COPY_LABELS, LABEL_PARTS, label_parts
-from graphrt.stores.postgres._mail_parts import MAIL_PARTS
+from graphrt.stores.postgres._mail_parts import MAIL_PARTS, mail_parts
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
 
@@ -245,8 +245,8 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
         parts.append(Part("meta", [commit.meta], len(commit.meta)))
     if commit.labels is not None or commit.questions is not None:
         parts += [Part(*part) for part in label_parts(commit, thread)]
-    if commit.taken:
-        parts += [Part("take", [[*commit.taken]], 0), Part("forget", [[*commit.taken]], 0)]
+    if commit.taken or commit.posts:
+        parts += [Part(*part) for part in mail_parts(commit, LARGE)]
     return parts
 
 

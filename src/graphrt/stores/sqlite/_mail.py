@@ -14,16 +14,14 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.mail import WAITING, Letter
 from graphrt.stores.protocol import Head, Payload
 from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import head, part, place
-from graphrt.stores.sqlite._schema import MAIL, TAKEN
+from graphrt.stores.sqlite._schema import MAIL
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_IS_THERE: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN}) AND name = ?"  # noqa: S608 - own names
-_LAST: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
-_POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
 # The kind is written into these texts, and is no parameter: only so is the partial index used.
 _MAIL: Final = f"SELECT place, name, body FROM part WHERE no = ? AND kind = {MAIL} ORDER BY place"  # noqa: S608
 _MAILED: Final = (
@@ -70,18 +68,14 @@ class Posting(Holding):
         _refusals.check_letter(check_id(thread), id, body, durable=True)
 
         def work(db: Connection) -> tuple[bool, int]:
-            row = reading.row_by_id(db, thread)
-            if row is None or not row.seq:
+            found = writing.post_letter(db, thread, id, body)
+            if not found[1]:
                 raise _refusals.unknown_thread(thread)
-            if db.execute(_IS_THERE, (row.no, id)).fetchone() is not None:
-                return False, row.no
-            last = place(thread, db.execute(_LAST, (row.no,)).fetchone()[0])
-            db.execute(_POST, (row.no, MAIL, id, last + 1, body))
-            return True, row.no
+            return found
 
         return self._file.write(
             work,
-            landed=lambda db, found: db.execute(_IS_THERE, (found[1], id)).fetchone() is not None,
+            landed=lambda db, found: writing.letter_is_there(db, found[1], id),
             kept=lambda: f"the letter to thread {thread!r} was not kept",
             thread=thread,
             size=len(body),

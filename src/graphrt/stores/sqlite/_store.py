@@ -197,6 +197,8 @@ class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
             size += len(record.body)
         for _, body in (*commit.stage, *commit.blobs.items()):
             size += len(body)
+        for _, _, body in commit.posts:
+            size += len(body)
         if commit.snapshot is not None:
             size += len(commit.snapshot.body)
         claim.staged = self._file.write(

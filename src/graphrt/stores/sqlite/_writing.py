@@ -6,7 +6,6 @@ on their callers for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
@@ -15,6 +14,7 @@ from graphrt.stores.mail import REMEMBERED
 from graphrt.stores.protocol import Claim, Commit, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite._rows import place as stored_place
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ _KEEP: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, 0, ?) ON CONFLICT(no, kind, name) DO NOTHING"
 )
 
+_NUMBER: Final = "SELECT no FROM thread WHERE id = ? AND seq > 0"
+_LETTER: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN}) AND name = ?"  # noqa: S608 - own names
+_LAST_LETTER: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
+_POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
 _TAKE_LETTER: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
 _TAKEN: Final = f"FROM part WHERE no = ?1 AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
@@ -133,18 +137,43 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
         labels.put_labels(db, no, claim.thread, commit.labels)
     if commit.questions is not None:
         labels.put_questions(db, no, claim.thread, commit.questions)
-    if commit.taken:
-        take_letters(db, no, commit.taken)
+    if commit.taken or commit.posts:
+        put_letters(db, no, commit)
     if commit.release:
         free(db, claim)
     return place
 
 
-def take_letters(db: Connection, no: int, places: Iterable[int]) -> None:
-    """Delete the letters at *places* of the thread numbered *no*, and remember the ids of the last ones."""
-    for place in places:
+def post_letter(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool, int]:
+    """Keep a letter to *thread*, unless there was one with this id.
+
+    Returns:
+        Whether it is kept, and the thread's number: 0 if there is no such thread, or it has no entries.
+    """
+    row = db.execute(_NUMBER, (thread,)).fetchone()
+    if row is None:
+        return False, 0
+    no = int(row[0])
+    if letter_is_there(db, no, id):
+        return False, no
+    last = stored_place(thread, db.execute(_LAST_LETTER, (no,)).fetchone()[0])
+    db.execute(_POST, (no, MAIL, id, last + 1, body))
+    return True, no
+
+
+def letter_is_there(db: Connection, no: int, id: str) -> bool:
+    """Return whether the thread numbered *no* has the letter *id*, or had it before and remembers it."""
+    return db.execute(_LETTER, (no, id)).fetchone() is not None
+
+
+def put_letters(db: Connection, no: int, commit: Commit) -> None:
+    """Delete the letters that *commit* takes from the thread numbered *no*, remember their ids, and post its own."""
+    for place in commit.taken:
         db.execute(_TAKE_LETTER, (no, place))
-    db.execute(_FORGET_TAKEN, (no,))
+    if commit.taken:
+        db.execute(_FORGET_TAKEN, (no,))
+    for thread, id_, body in commit.posts:
+        post_letter(db, thread, id_, body)
 
 
 def replace(db: Connection, no: int, record: Record) -> bool:

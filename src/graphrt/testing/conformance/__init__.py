@@ -29,6 +29,7 @@ from graphrt.testing.conformance import (
     listing,
     mail,
     parts,
+    posting,
     records,
     reopening,
     schedules,
@@ -103,7 +104,11 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, schedules)
+# fmt: off
+_ANY_STORE: Final = (
+    claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, posting, schedules,
+)
+# fmt: on
 _DURABLE: Final = (leases, reopening)
 
 

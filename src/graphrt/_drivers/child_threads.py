@@ -1,0 +1,66 @@
+"""What drivers are handed of child threads, as protocols: the graphs that they run, and what makes and reads them (R24)."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from graphrt._plan.tables import Plan
+    from graphrt.stores.protocol import Labels
+
+S_co = TypeVar("S_co", covariant=True)
+Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
+"""Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""
+
+
+class StateGraph(Protocol[S_co]):
+    """What child threads need of a compiled graph, whose class stands above this package."""
+
+    __graphrt_plan__: Plan
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state_type(self) -> type[S_co]: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+class Ended(NamedTuple):
+    """How the run of a child ended."""
+
+    status: str
+    """`completed`, `failed`, `cancelled`, or `deleted` if there is no such thread any more."""
+    state: Any = None
+    """The final state as plain data, if it completed."""
+    error: str = ""
+    """Class and first line of the error, if it failed."""
+
+
+class ChildThreads(Protocol):
+    """The child threads of a run, as the store has them. Filled in by `_runs`. All methods but `check` may block."""
+
+    def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
+        """Check what a child is to be started with, and return its labels.
+
+        Raises:
+            InputError: The input does not fit the graph, or a label is wrong.
+        """
+        ...
+
+    def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
+        """Make the thread and leave its run to others, unless it exists."""
+        ...
+
+    def ended(self, graph: Any, thread: str) -> Ended | None:
+        """Return how the last run of a thread ended; None if it goes on, waits, or is due."""
+        ...
+
+    def has(self, graph: Any, thread: str) -> bool:
+        """Return whether the thread is a child of the run's thread, which hears of its end."""
+        ...
+
+    def state(self, graph: Any, data: Any) -> Any:
+        """Return the state that `ended` returned as plain data."""
+        ...

@@ -1,0 +1,345 @@
+"""`ctx.start` and `ctx.wait`: child threads, which a node starts and whose end it may wait for (R24).
+
+Before a child is made, its parent stores that it has it: a restart makes what is missing, and a child is never unknown to
+its parent. The id of a child is made of those of thread, task and call, so that no execution makes a second one.
+
+How a child ended is read from the store, and recorded once, as the result of an effect. Whether the parent has to wait
+is decided by the same look: a child that ends after it posts a letter to its parent, in the commit that ends it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+
+from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
+from graphrt._drivers.ctx_effects import Asking, perform, perform_async
+from graphrt._engine.child_ids import child_id
+from graphrt._engine.child_threads import outcome_key
+from graphrt._engine.open_interrupt import THREAD
+from graphrt._engine.task import Task
+from graphrt.errors import GraphrtError
+from graphrt.errors._codes.child_threads import (
+    BAD_CHILD,
+    BAD_CHILD_GRAPH,
+    BAD_CHILD_NAME,
+    CHILD_DELETED,
+    CHILD_FAILED,
+    CHILDREN_NEED_STORE,
+    NOT_A_CHILD,
+)
+from graphrt.events import ThreadStarted
+from graphrt.stores.ids import bare_id, beside
+
+if TYPE_CHECKING:
+    from graphrt._drivers.run_services import RunServices
+
+S = TypeVar("S")
+
+
+@final
+class ChildThread(Generic[S]):
+    """A child thread: what `ctx.start` returns and `ctx.wait` takes. Compares by the id of the thread.
+
+    A node that waits for a child which another node has started makes one itself, with the id out of the state:
+    `ctx.wait(ChildThread(graph, state.child))`.
+
+    Args:
+        graph: The graph of the thread.
+        thread: Its id.
+    """
+
+    __slots__ = ("graph", "thread")
+
+    def __init__(self, graph: StateGraph[S], thread: str) -> None:
+        self.graph: StateGraph[S] = graph
+        self.thread: str = thread
+        """Id of the thread, for the verbs of a `Runtime` of its graph."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChildThread) and other.thread == self.thread
+
+    def __hash__(self) -> int:
+        return hash(self.thread)
+
+    def __repr__(self) -> str:
+        return f"ChildThread({self.thread!r})"
+
+
+class Starting(ABC):
+    """The base class of `Context` with the methods about child threads."""
+
+    __slots__ = ()
+    _scope: RunServices
+    _task: Task
+
+    @abstractmethod
+    def _count(self, name: str) -> int: ...
+    @abstractmethod
+    def _ask(
+        self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question"
+    ) -> Any: ...
+    @property
+    @abstractmethod
+    def idempotency_key(self) -> str: ...
+
+    def start(
+        self,
+        graph: StateGraph[S],
+        input: S | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        detached: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
+    ) -> ChildThread[S]:
+        """Start a child thread, once however often this node runs, and return at once (R24).
+
+        It is stored when this returns, in the store of this thread and for its tenant. Whoever drives threads of *graph*
+        runs it: a `Worker`, or `Runtime.drive`. The call stores twice; async nodes use `astart`.
+
+        Args:
+            graph: The graph that it runs, this one or any other.
+            input: Its input.
+            name: Name of the child inside this task: a second call with it returns the same child. None counts calls.
+            detached: Let it go on when this thread is cancelled. Else it is cancelled too, with its own children.
+            title: Its title.
+            tags: Its tags.
+
+        Raises:
+            InputError: The input does not fit, the name is wrong, or the run has no thread in a store with mail.
+        """
+        child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
+        if make is not None:
+            make()
+        return child
+
+    async def astart(self, graph: StateGraph[S], input: S | Mapping[str, Any], **options: Any) -> ChildThread[S]:
+        """Start a child thread in an async node, without blocking the event loop; see `start`, whose arguments it takes."""
+        from graphrt._drivers.blocking_calls import call_store
+
+        how: dict[str, Any] = {"name": None, "title": None, "tags": (), "detached": False, **options}
+        child, make = _begun(self, self._scope, self._task, graph, input, **how)
+        if make is not None:
+            await call_store(self._scope, make)
+        return child
+
+    def wait(self, child: ChildThread[S]) -> S:
+        """Return the final state of a child thread; pause until its run has completed (R24).
+
+        The run pauses with the status "interrupted", and holds no worker and no memory. A worker, or `Runtime.drive`,
+        goes on with it when the child has ended: the node runs again, and this call returns. While the child waits for
+        a person, this waits too. Async nodes use `await_`.
+
+        Raises:
+            ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread, this looks again.
+            InputError: *child* is none, or a child of another thread that has not ended.
+        """
+        told = _known(self._task, _checked(self._task, child))
+        if told is None:
+            children, thread, asked = _asked(self, self._scope, self._task, child)
+            look = _replayed(self._scope, self._task, thread) or children.ended
+            ended = look(child.graph, child.thread)
+            if ended is None:
+                _check_own(self._task, children, child)
+                self._ask(asked, thread, kind=THREAD)
+            key = outcome_key(thread, self._task.more().retried)
+            told = perform(_asking(self), self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
+        state: S = _state(self._scope, self._task, child, told)
+        return state
+
+    async def await_(self, child: ChildThread[S]) -> S:
+        """Return the final state of a child thread in an async node, without blocking the event loop; see `wait`."""
+        from graphrt._drivers.blocking_calls import call_store
+
+        told = _known(self._task, _checked(self._task, child))
+        if told is None:
+            children, thread, asked = _asked(self, self._scope, self._task, child)
+            look = _replayed(self._scope, self._task, thread) or children.ended
+            ended = await call_store(self._scope, look, child.graph, child.thread)
+            if ended is None:
+                await call_store(self._scope, _check_own, self._task, children, child)
+                self._ask(asked, thread, kind=THREAD)
+
+            async def found() -> Any:
+                return _data(ended)
+
+            key = outcome_key(thread, self._task.more().retried)
+            told = await perform_async(_asking(self), self._scope, self._task, key, found, (), "idempotent")
+        state: S = _state(self._scope, self._task, child, told)
+        return state
+
+
+LONGEST_NAME: Final = 100
+
+
+def _asking(context: Starting) -> Asking:
+    return context
+
+
+def _begun(
+    context: Starting,
+    services: RunServices,
+    task: Task,
+    graph: Any,
+    given: Any,
+    name: Any,
+    title: Any,
+    tags: Any,
+    *,
+    detached: bool,
+) -> tuple[ChildThread[Any], Callable[[], None] | None]:
+    """Return the child that a task starts, and what makes sure that it exists; None if that is known."""
+    children, mine = _of_thread(services, task)
+    where = task.engine.where(task)
+    if not hasattr(graph, "__graphrt_plan__"):
+        raise BAD_CHILD_GRAPH(given=graph, where=where)
+    if name is not None and not (type(name) is str and 1 <= len(name) <= LONGEST_NAME and name.isprintable()):
+        raise BAD_CHILD_NAME(given=name, longest=LONGEST_NAME, where=where)
+    key = f"name={name}" if name is not None else str(context._count("start"))
+    labels = children.check(graph, given, title, tags)
+    extra = task.more()
+    known = extra.threads.get(key)
+    thread = child_id(mine, task.id, key)
+    if known is not None and known.thread != thread and _known(task, known.thread) is not None:
+        return ChildThread(
+            graph, beside(mine, known.thread)
+        ), None  # a copy or fork: its source has waited for that one
+    child = ChildThread(graph, beside(mine, thread))
+    if known is not None and known.thread == thread and known.made:
+        return child, None
+    event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
+    new = known is None or known.thread != thread
+    extra.threads[key] = replace(event, made=services.recorded is not None)
+    for engine in (task.engine, services.root):
+        if engine is not None and not event.detached:
+            engine.start_child(thread)
+    if services.recorded is not None:  # the first execution made it
+        return child, None
+
+    def make() -> None:
+        if new:  # stored before the thread is made
+            services.keep([(f"{task.id}#start/{key}#0", [(task.engine.path, event)])], now=True)
+        children.make(graph, given, child.thread, labels, detached=event.detached)
+        extra.threads[key] = replace(event, made=True)
+
+    return child, make
+
+
+def _of_thread(services: RunServices, task: Task) -> tuple[ChildThreads, str]:
+    """Return what makes child threads, and the id of the run's own thread.
+
+    Raises:
+        InputError: The run has no thread, or its store keeps no mail.
+    """
+    children, thread = services.children, services.thread
+    if children is None or thread is None:
+        raise CHILDREN_NEED_STORE(node=task.node.name, where=task.engine.where(task))
+    return children, thread
+
+
+def _checked(task: Task, child: Any) -> str:
+    """Return the id of *child* without its tenant.
+
+    Raises:
+        InputError: It is no child thread.
+    """
+    if not isinstance(child, ChildThread):
+        raise BAD_CHILD(given=child, where=task.engine.where(task))
+    return bare_id(child.thread)
+
+
+def _known(task: Task, thread: str) -> Any:
+    """Return what the task was told of the end of *thread*; None if it has to look.
+
+    An end that was not a completion counts until the thread is retried, so that a child may be mended meanwhile.
+    """
+    extra = task.more()
+    for retried in range(extra.retried, -1, -1):
+        key = outcome_key(thread, retried)
+        told = extra.effects.get(key)
+        if told is not None and (told["status"] == "completed" or retried == extra.retried):
+            extra.request(key)
+            return told
+    return None
+
+
+def _asked(
+    context: Starting, services: RunServices, task: Task, child: ChildThread[Any]
+) -> tuple[ChildThreads, str, str]:
+    """Return what to look with, the id to look for, and the name of the next question; those before it are answered.
+
+    A task is woken for nothing if its child was given another run before the task looked: then it waits once more.
+    """
+    children, _ = _of_thread(services, task)
+    thread = bare_id(child.thread)
+    wakes = 0
+    while True:
+        name = f"thread {wakes} {thread}"
+        last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
+        if last is None or not last.answered or not last.current:
+            return children, thread, name
+        context._ask(name, thread, kind=THREAD)
+        wakes += 1
+
+
+def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, str], Ended | None] | None:
+    """Return what looks whether the log has here that the child had ended, and how; None if no log is executed again."""
+    recorded = services.recorded
+    if recorded is None:
+        return None
+    knows = recorded.knows(task, outcome_key(thread, task.more().retried))
+    return lambda _graph, _thread: Ended("") if knows else None  # `perform` takes how it ended from the log
+
+
+def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> None:
+    """Check that the thread will hear of the end of *child*, for which the task is about to wait.
+
+    Raises:
+        InputError: It is a child of another thread, or of none.
+    """
+    thread = bare_id(child.thread)
+    started = any(one.thread == thread for one in task.more().threads.values())
+    if not started and not children.has(child.graph, child.thread):
+        raise NOT_A_CHILD(child=child.thread, thread=task.engine.thread, where=task.engine.where(task))
+
+
+def _data(ended: Ended | None) -> dict[str, Any]:
+    assert ended is not None  # noqa: S101 - else the task waits
+    if ended.status == "completed":
+        return {"status": ended.status, "state": ended.state}
+    return {"status": ended.status, "error": ended.error}
+
+
+def _state(services: RunServices, task: Task, child: ChildThread[Any], told: Mapping[str, Any]) -> Any:
+    """Return the final state of a child out of what is recorded of its end.
+
+    Raises:
+        ChildThreadError: It did not complete.
+    """
+    children, _ = _of_thread(services, task)
+    thread = bare_id(child.thread)
+    for engine in (task.engine, services.root):
+        if engine is not None:
+            engine.forget_child(thread)
+    if told["status"] == "completed":
+        return children.state(child.graph, told["state"])
+    raise _ended_badly(task, child, told)
+
+
+def _ended_badly(task: Task, child: ChildThread[Any], told: Mapping[str, Any]) -> GraphrtError:
+    where = task.engine.where(task)
+    thread, status, error = child.thread, str(told["status"]), str(told["error"])
+    if status == "deleted":
+        return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)
+    return CHILD_FAILED(
+        child=thread,
+        thread=thread,
+        status=status,
+        runs=child.graph.name,
+        ended="was cancelled" if status == "cancelled" else status,
+        error=f": {error}" if error else "",
+        where=where,
+    )

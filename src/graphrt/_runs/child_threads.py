@@ -1,0 +1,136 @@
+"""The child threads of a run, as its store has them: made once, looked at, and cancelled with a parent that is (R24).
+
+What a task is told, and when it waits, is decided in `_drivers.ctx_threads`. What a thread posts when it ends is in
+`_journal.family_letters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Any, Final, TypeAlias, final
+
+from pydantic_core import from_json, to_json
+
+from graphrt._drivers.child_threads import Ended
+from graphrt._engine.engine import Engine
+from graphrt._engine.storability import tracked, with_untracked
+from graphrt._journal.family_letters import cancel_letter
+from graphrt._journal.leases import release_now
+from graphrt._runs import run_once
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.labels import new_labels
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.ids import bare_id
+from graphrt.stores.labels import finder
+from graphrt.stores.mail import postable, posts
+from graphrt.stores.protocol import Labels, Store
+
+_ENDED: Final = ("completed", "failed", "cancelled")
+_LOOK_S: Final = 0.05
+"""Seconds between two looks whether another process, which holds a child's id, has made the child."""
+
+
+Begin: TypeAlias = Callable[..., ActiveRun]
+"""`open_run.begin`, which stands above this module."""
+
+
+def give_children(opened: ActiveRun, begin: Begin) -> None:
+    """Let the nodes of an opened run start child threads, if it has a thread in a store that keeps mail."""
+    if opened.claim is not None and posts(opened.config.store):
+        opened.services.children = ThreadsOfRun(opened.config, opened.claim.thread, begin)
+
+
+@final
+class ThreadsOfRun:
+    """The child threads of one run. Implements `_drivers.ctx_threads.ChildThreads`."""
+
+    __slots__ = ("_begin", "_config", "_thread")
+
+    def __init__(self, config: RunConfig, thread: str, begin: Begin) -> None:
+        self._config, self._thread, self._begin = config, thread, begin
+
+    def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
+        plan = graph.__graphrt_plan__
+        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
+        labels = new_labels(title, tags)
+        if labels is not None:
+            finder(the_store(self._config), "find")
+        return labels
+
+    def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
+        config = self._config.for_child(graph)
+        store = the_store(config)
+        until = monotonic() + 2 * config.lease_s
+        while not _exists(store, thread):
+            try:
+                self._start(config, given, thread, labels)
+            except run_once.Present:
+                break
+            except ConflictError:
+                # Another execution of the task makes it now, in a process whose lease of the parent ran out. If that
+                # one dies, its claim is free before long.
+                if monotonic() > until:
+                    raise
+                sleep(_LOOK_S)
+            except InputError:
+                if not _exists(store, thread):  # else another execution made it meanwhile
+                    raise
+        if not detached and store.head(self._thread).status == "cancelled":
+            # The parent was cancelled by another process between its word that it starts the child and the child's
+            # first entry: its letter found no thread, so it is sent once more.
+            engine = Engine(config.plan, config.limits, thread=thread)
+            postable(store).post(*cancel_letter(engine, store, self._thread, bare_id(thread), "start"))
+
+    def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
+        parent = bare_id(self._thread)
+        opened = self._begin(
+            config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels, parent=parent
+        )
+        try:
+            opened.hand_over()
+        except BaseException as error:
+            opened.broke(error)
+            raise
+
+    def ended(self, graph: Any, thread: str) -> Ended | None:
+        config = self._config.for_child(graph)
+        store = the_store(config)
+        try:
+            release_now(store, thread)
+            if store.head(thread).status not in _ENDED:
+                return None
+            loaded = store.load(thread)
+        except InputError as error:
+            if error.code != "unknown-thread":
+                raise
+            return Ended("deleted")
+        status = loaded.head.status
+        if status not in _ENDED:
+            return None
+        fold = folded(config, loaded)
+        if status != "completed":
+            return Ended(status, error=fold.error or "")
+        engine = fold.engine
+        return Ended(status, from_json(engine.plan.codec.dump(dict(tracked(engine, engine.values)))))
+
+    def has(self, graph: Any, thread: str) -> bool:
+        config = self._config.for_child(graph)
+        return folded(config, the_store(config).load(thread)).engine.parent == bare_id(self._thread)
+
+    def state(self, graph: Any, data: Any) -> Any:
+        plan = graph.__graphrt_plan__
+        values: dict[str, Any] = plan.codec.load(to_json(data))
+        engine = Engine(plan, plan.limits)
+        return engine.make_view(with_untracked(engine, values))
+
+
+def _exists(store: Store, thread: str) -> bool:
+    try:
+        return store.head(thread).seq > 0
+    except InputError as error:
+        if error.code != "unknown-thread":
+            raise
+        return False

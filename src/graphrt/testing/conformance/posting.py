@@ -1,0 +1,123 @@
+"""Clauses on letters that a commit posts to other threads (`Commit.posts`), for stores that are `Postable`.
+
+A store without these methods keeps the clauses by having none of them.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from graphrt.errors import ConflictError, InputError
+from graphrt.stores.mail import Postable, posts
+from graphrt.stores.protocol import Commit
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+
+def a_commit_posts_letters_to_other_threads(w: World) -> None:
+    """A commit posts its letters in their order; threads that do not exist, or have no entries, are passed over."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("u", status="interrupted")
+    w.thread("v", status="completed")
+    w.claim("empty")
+    claim = w.held("t")
+    letters = [("u", "b", b"1"), ("nobody", "b", b"2"), ("v", "b", b"3"), ("empty", "b", b"4"), ("u", "a", b"5")]
+    w.store.commit(claim, Commit(1, AT, [entry(2)], posts=letters))
+    same(_mail(store, "u"), [("b", b"1"), ("a", b"5")], "mail of u")
+    same(_mail(store, "v"), [("b", b"3")], "mail of v")
+    same(_mail(store, "t"), [], "mail of the sender")
+    same([head.thread for head in store.due(now=AT)], ["u", "v"], "threads that are due")
+    refused(InputError, lambda: store.mail("nobody"), "the mail of an unknown thread", code="unknown-thread")
+
+
+def a_posted_id_is_kept_once(w: World) -> None:
+    """Of letters with one id the first is kept, whether a commit or a call of `post` sends them, or one was taken."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("u")
+    claim = w.held("t")
+    w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"1"), ("u", "a", b"2")]))
+    same(store.post("u", "a", b"3"), False, "a letter with the id of one that a commit posted")
+    same(_mail(store, "u"), [("a", b"1")], "mail")
+    other = w.claim("u")
+    w.store.commit(other, Commit(1, AT, taken=[letter.place for letter in store.mail("u")]))
+    w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"4"), ("u", "b", b"5")]))
+    same(_mail(store, "u"), [("b", b"5")], "mail after a letter with the id of one that was taken")
+
+
+def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
+    """A commit without records posts its letters, also the one that releases its thread, or deletes it as empty."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("u")
+    for thread, held in (("t", w.held("t")), ("empty", w.claim("empty"))):
+        seq = 1 if thread == "t" else 0
+        w.store.commit(held, Commit(seq, AT, release=True, posts=[("u", thread, b"x")]))
+    same(_mail(store, "u"), [("t", b"x"), ("empty", b"x")], "mail")
+
+
+def a_refused_commit_posts_nothing(w: World) -> None:
+    """A commit that is refused posts none of its letters; one with a letter that cannot be kept is refused whole."""
+    store = _posts(w)
+    if store is None:
+        return
+    w.thread("u")
+    claim = w.held("t")
+    one = ("u", "a", b"x")
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(7, AT, posts=[one])), "another entry")
+    bad: list[tuple[Any, str]] = [(("u", "", b"x"), "bad-letter"), (("u/", "b", b"x"), "bad-thread")]
+    bad.append((("t", "b", b"x"), "bad-commit"))  # to the thread itself
+    if w.store.durable:
+        bad.append((("u", "b", "text"), "bad-letter"))
+    for letter, code in bad:
+        commit = Commit(1, AT, [entry(2)], posts=[one, letter])
+        refused(InputError, lambda commit=commit: w.store.commit(claim, commit), f"the letter {letter!a}", code=code)
+    same(store.mail("u"), [], "mail")
+    same(w.store.head("t").seq, 1, "the last entry")
+
+
+def posted_letters_are_for_held_threads_too(w: World) -> None:
+    """Owners of two threads may post to each other, again and again, while both go on with their commits."""
+    store = _posts(w)
+    if store is None:
+        return
+    claims = {thread: w.held(thread) for thread in ("t", "u")}
+    rounds = 20
+
+    def commit(thread: str) -> None:
+        other = "u" if thread == "t" else "t"
+        for seq in range(1, rounds + 1):
+            letters = [(other, f"{thread}{seq}", b"x"), (f"{other}-none", "x", b"x")]
+            w.store.commit(claims[thread], Commit(seq, AT, [entry(seq + 1)], posts=letters))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(commit, ("t", "u")))
+    for thread, other in (("t", "u"), ("u", "t")):
+        same([one.id for one in store.mail(thread)], [f"{other}{seq}" for seq in range(1, rounds + 1)], "mail")
+        same(w.store.head(thread).seq, rounds + 1, "the last entry")
+
+
+def posted_letters_outlive_reopening(w: World) -> None:
+    """A durable store that is opened again has the letters that a commit posted."""
+    store = _posts(w)
+    if store is None or not w.store.durable:
+        return
+    w.thread("u", status="completed")
+    claim = w.held("t")
+    w.store.commit(claim, Commit(1, AT, [entry(2)], release=True, posts=[("u", "a", b"x")]))
+    again: Any = w.reopen()
+    same(_mail(again, "u"), [("a", b"x")], "mail")
+
+
+def _posts(w: World) -> Postable | None:
+    store: Any = w.store
+    found: Postable | None = store if posts(store) else None
+    return found
+
+
+def _mail(store: Postable, thread: str) -> list[tuple[str, Any]]:
+    return [(letter.id, letter.body) for letter in store.mail(thread)]

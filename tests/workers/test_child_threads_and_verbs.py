@@ -1,0 +1,194 @@
+"""Other verbs on threads that have children or a parent, and calls about child threads that are refused (R24)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores.test_finding import Plain
+
+from graphrt import ChildThread, Context, Runtime
+from graphrt.errors import GraphrtError, InputError
+from graphrt.stores import MemoryStore
+from graphrt.testing import drive_due, run_scripted
+
+from .child_support import Plan, ask, child_of, double, plan_graph, started, work_graph
+from .mail_support import Open, kinds, refused
+
+# -- other verbs on parents -------------------------------------------------------------------------------------------
+
+
+def test_a_fork_has_children_of_its_own_or_what_its_source_was_told(open_any: Open) -> None:
+    child = work_graph(double)
+    parents, children = open_any(child_of(child)), open_any(child)
+    parents.run({}, thread="p")
+    fork = parents.fork("p", to="f")  # while it waits
+    drive_due(parents, children)
+    assert parents.state(fork).values.got == [0]
+    assert (len(started(children)), len(started(children, "f"))) == (1, 1)
+    assert parents.state("p").values.got == [0]
+    begin = next(entry.seq for entry in parents.entries("p"))
+    again = parents.fork("p", at=begin, to="g", keep_effects=True)
+    parents.retry(again) if parents.state(again).status == "running" else None
+
+    assert parents.state("g").values.got == [0]
+    assert started(children, "g") == []
+
+
+def test_cancelling_a_copy_leaves_the_children_of_its_source_alone(open_: Open) -> None:
+    asked = work_graph(ask)
+    parents, children = open_(child_of(asked)), open_(asked)
+    parents.run({}, thread="p")
+    copy = parents.copy_thread("p", "c")
+    assert parents.retry(copy).status == "interrupted"  # it starts a child of its own
+    drive_due(parents, children)
+    parents.cancel(copy)
+    drive_due(parents, children)
+    assert [children.state(one).status for one in started(children, "c")] == ["cancelled"]
+    (kid,) = started(children)
+    children.resume(kid, 1)
+
+    assert drive_due(parents, children)["p"].state.got == [1]
+
+
+def test_a_copy_of_a_child_is_nobodys(open_: Open) -> None:
+    asked = work_graph(ask)
+    parents, children = open_(child_of(asked)), open_(asked)
+    parents.run({}, thread="p")
+    drive_due(children)
+    (kid,) = started(children)
+    copy = children.copy_thread(kid, "copy")
+    children.resume(copy, 7)
+    assert parents.due(graph="parent") == ()
+    children.resume(kid, 8)
+
+    assert drive_due(parents)["p"].state.got == [8]
+
+
+def test_snapshots_and_prunes_keep_children_and_parents(open_: Open) -> None:
+    asked = work_graph(ask)
+
+    def start(state: Plan, ctx: Context) -> dict[str, Any]:
+        return {"child": ctx.start(asked, {}).thread}
+
+    def finish(state: Plan, ctx: Context) -> dict[str, Any]:
+        return {"got": [ctx.wait(ChildThread(asked, state.child)).out]}
+
+    parents, children = open_(plan_graph(start, finish)), open_(asked)
+    for thread in ("p", "q"):
+        parents.run({}, thread=thread)
+        drive_due(children)
+        parents.prune(thread)
+        children.prune(started(children, thread)[0])
+    parents.cancel("q")
+    drive_due(parents, children)
+    assert children.state(started(children, "q")[0]).status == "cancelled"
+    children.resume(started(children)[0], 6)
+
+    assert drive_due(parents, children)["p"].state.got == [6]
+
+
+def test_waiting_takes_no_answer_and_retry_looks_again(open_: Open) -> None:
+    asked = work_graph(ask)
+    parents, children = open_(child_of(asked)), open_(asked)
+    paused = parents.run({}, thread="p")
+    refused("waits-for-thread", lambda: parents.resume("p", 3))
+    refused("waits-for-thread", lambda: parents.resume("p", {paused.interrupts[0].id: 3}))
+    refused("not-due", lambda: parents.drive("p"))
+    assert parents.retry("p").status == "interrupted"
+    drive_due(children)
+    children.resume(started(children)[0], 4)
+
+    assert parents.retry("p").state.got == [4]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def failing(call: Any) -> GraphrtError:
+    with pytest.raises(GraphrtError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (lambda ctx: ctx.start("child", {}), "bad-child"),
+        (lambda ctx: ctx.start(work_graph(double), {}, name=""), "bad-child"),
+        (lambda ctx: ctx.start(work_graph(double), {}, name="x" * 101), "bad-child"),
+        (lambda ctx: ctx.wait("p.0"), "bad-child"),
+        (lambda ctx: ctx.start(work_graph(double), {}, tags="one"), "bad-label"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_stored(open_: Open, wrong: Any, code: str) -> None:
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        wrong(ctx)
+        return {}
+
+    parents = open_(plan_graph(go))
+    error = failing(lambda: parents.run({}, thread="p"))
+
+    assert code in (getattr(error, "code", ""), getattr(error.__cause__, "code", ""))
+    assert [info.thread for info in parents.threads()] == ["p"]
+    assert "ThreadStarted" not in kinds(parents, "p")
+
+
+def test_an_input_that_does_not_fit_is_refused_before_anything_is_stored(open_: Open) -> None:
+    child = work_graph(double)
+
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        ctx.start(child, {"n": "many"})
+        return {}
+
+    parents = open_(plan_graph(go))
+    failing(lambda: parents.run({}, thread="p"))
+
+    assert "ThreadStarted" not in kinds(parents, "p")
+
+
+def test_a_thread_that_is_no_child_is_read_and_never_waited_for(open_: Open) -> None:
+    asked = work_graph(ask)
+    children = open_(asked)
+    children.run({}, thread="other")
+
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        return {"got": [ctx.wait(ChildThread(asked, "other")).out]}
+
+    parents = open_(plan_graph(go))
+    error = failing(lambda: parents.run({}, thread="p"))
+    assert isinstance(error, InputError)
+    assert error.code == "not-a-child"
+    children.resume("other", 1)
+
+    assert parents.retry("p").state.got == [1]
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+def test_a_run_without_a_thread_has_no_children(store: str | None) -> None:
+    graph = child_of(work_graph(double))
+    if store is None:
+        assert failing(lambda: graph.run({})).code == "child-needs-store"
+    else:
+        assert run_scripted(graph, {}, store=store, thread="p").status == "interrupted"
+
+
+def test_a_store_without_mail_has_no_children(tmp_path: Path) -> None:
+    with Runtime(child_of(work_graph(double)), store=Plain(MemoryStore())) as runtime:
+        assert failing(lambda: runtime.run({}, thread="p")).code == "child-needs-store"
+
+
+def test_ids_of_children_fit_however_long_and_odd_their_parents_and_names_are(open_: Open) -> None:
+    child = work_graph(double)
+
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        names = ("ünlike any id / #kept", "a" * 100, "a" * 99 + "b")
+        return {"got": [ctx.wait(ctx.start(child, {"n": n}, name=name)).out for n, name in enumerate(names)]}
+
+    parents, children = open_(plan_graph(go)), open_(child)
+    thread = "p" * 200
+    parents.run({}, thread=thread)
+
+    assert drive_due(parents, children)[thread].state.got == [0, 2, 4]
+    assert all(len(info.thread) <= 200 for info in children.threads(graph="child"))
