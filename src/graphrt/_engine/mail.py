@@ -17,7 +17,7 @@ from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, SIGNAL
 from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
-What: TypeAlias = Literal["cancel", "signal", "answers", "input"]
+What: TypeAlias = Literal["cancel", "signal", "answers", "input", "task"]
 
 
 class Letter(NamedTuple):
@@ -28,7 +28,7 @@ class Letter(NamedTuple):
     what: What
     told: Mapping[str, Any]
     """`epoch` of a request to cancel; `name`, `value` and `user` of a signal; `answers` by interrupt id; `input` and how
-    it is meant."""
+    it is meant; what `_journal.task_letters` says of a task."""
 
 
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:

@@ -14,12 +14,14 @@ TIMER: Final = "timer"
 """Kind of the question that `ctx.sleep` asks of the clock. No person can answer it."""
 SIGNAL: Final = "signal"
 """Kind of the question that `ctx.receive` asks: a signal answers it."""
-NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL})
+TASK: Final = "task"
+"""Kind of the question of a task that workers of a queue run: what they report closes it. The payload is the queue."""
+NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, TASK})
 """Kinds of questions that no person answers."""
 BY_TIMER, BY_DEFAULT, BY_EXPIRY = "timer", "default", "expiry"
 """What answered a question, if no person did: its timer fired, its default was taken, or nobody answered in time."""
 STATIC: Final = ("before", "after")
-"""Kinds of questions that the node's policy asks, and not its code."""
+"""Kinds of questions that the node's policy asks, and not its code; `task` is another one."""
 
 
 @final
@@ -60,7 +62,7 @@ class OpenInterrupt:
         self.payload: Any = payload
         """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer` or `signal`."""
+        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal` or `task`."""
         self.version: int = version
         """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None
@@ -109,8 +111,8 @@ class OpenInterrupt:
 
     @property
     def static(self) -> bool:
-        """Whether `interrupt_before` or `interrupt_after` asked it: any answer lets the run continue."""
-        return self.kind in STATIC
+        """Whether the node's policy asked it (`interrupt_before`, `interrupt_after`, `queue`), and not its code."""
+        return self.kind in STATIC or self.kind == TASK
 
     @property
     def base(self) -> str:

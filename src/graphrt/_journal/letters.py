@@ -4,6 +4,7 @@
     signal    name, value and sender
     answers   answers by interrupt id
     input     a checked update, labels, and whether it abandons the run that goes on
+    task      what a worker of a queue reports of a task; see `task_letters`
 
 A store in memory keeps the values as objects. Who posts and who takes letters is decided in `_runs.mail`.
 """

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.open_interrupt import SIGNAL, OpenInterrupt
+from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
 from graphrt._plan.fields import is_mapping, own
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
@@ -36,8 +36,14 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
 
 
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
-    """Return the questions that a person can answer; none if the thread was cancelled, since `retry` asks anew."""
-    return [] if status == "cancelled" else [one for one in engine.open_interrupts() if one.kind != SIGNAL]
+    """Return the questions to list: those that a person can answer, timers, and tasks that wait for a queue.
+
+    None if the thread was cancelled, since `retry` asks anew. No queue runs tasks of a thread that failed (R9).
+    """
+    if status == "cancelled":
+        return []
+    hidden = (SIGNAL,) if status in ("running", "interrupted") else (SIGNAL, TASK)
+    return [one for one in engine.open_interrupts() if one.kind not in hidden]
 
 
 def listed(

@@ -28,6 +28,7 @@ from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt.stores.ids import shared_id
+from graphrt.stores.labels import finds
 from graphrt.stores.mail import posts
 from graphrt.stores.protocol import Claim
 
@@ -38,6 +39,32 @@ if TYPE_CHECKING:
     from graphrt.stores.mail import Letter
 
 CANCELLED = "cancel() was called in another process"
+
+
+def services_of(config: RunConfig, engine: Engine, control: Control, seed: int | None) -> RunServices:
+    """Return what the tasks of a run share, without a journal.
+
+    Args:
+        seed: Seed of the run if the runtime has none; None draws one at first need.
+    """
+    services = RunServices(
+        control,
+        thread=engine.thread,
+        deps=config.deps,
+        harness=config.harness,
+        clock=config.clock,
+        make_run_id=config.ids,
+        seed=config.seed if config.seed is not None else seed,
+        loop_source=config.threads.loop_source,
+    )
+    services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
+    services.models, services.recorded = config.models, config.recorded
+    if engine.thread is not None:
+        services.known_as = shared_id(config.store, engine.thread)
+    services.agents = RunAgents()
+    # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
+    services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+    return services
 
 
 @final
@@ -86,23 +113,7 @@ class ActiveRun:
         control = Control()
         self.control: Control = control
         control.watched = claim is not None  # `Runtime.cancel` names a thread
-        services = RunServices(
-            control,
-            thread=engine.thread,
-            deps=config.deps,
-            harness=config.harness,
-            clock=config.clock,
-            make_run_id=config.ids,
-            seed=config.seed if config.seed is not None else seed,
-            loop_source=config.threads.loop_source,
-        )
-        services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
-        services.models, services.recorded = config.models, config.recorded
-        if engine.thread is not None:
-            services.known_as = shared_id(config.store, engine.thread)
-        services.agents = RunAgents()
-        # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
-        services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+        services = services_of(config, engine, control, seed)
         self.services: RunServices = services
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
@@ -175,6 +186,7 @@ class ActiveRun:
             if posts(store):
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver)
+                self.control.queues = finds(store)  # workers find tasks by the index of questions, and report by mail
         self._journal = journal
 
     def _deliver(self, stored: Sequence[Letter]) -> None:
@@ -190,6 +202,8 @@ class ActiveRun:
                 control.settled = (*control.settled, letter.place)
                 if mail.told["epoch"] == claim.epoch:  # else it was about an earlier run, which had ended
                     control.cancel(CANCELLED)
+            elif mail.what == "task":
+                pass  # the next drive takes it, which loads the thread with it
             elif mail.what != "input":
                 control.letters.append(mail)
             elif mail.told["abandon"]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TIMER, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TASK, TIMER, OpenInterrupt
 from graphrt._engine.questions import all_questions, effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
@@ -19,6 +19,7 @@ from graphrt._plan.state import explain, short
 from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
+from graphrt.errors._codes.queues import WAITS_FOR_QUEUE
 from graphrt.errors._codes.threads import (
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
@@ -207,8 +208,9 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
-    """Return the error for an answer to a task that waits for a signal."""
-    return WAITS_FOR_SIGNAL(
+    """Return the error for an answer to a task that waits for a signal, or for a worker of its queue."""
+    declared = WAITS_FOR_QUEUE if question.kind == TASK else WAITS_FOR_SIGNAL
+    return declared(
         interrupt=question.id,
         asker=question.node,
         payload=short(question.payload),

@@ -23,7 +23,7 @@ from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.timers import moment_text
-from graphrt._runs.watching import Call, Pauses, is_over, is_settled, next_timer
+from graphrt._runs.watching import Call, Pauses, is_over, is_settled, next_timer, queued_tasks
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
@@ -206,7 +206,9 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
         head = store.head(thread)
         timer_s = next_timer(store, head)
         driver = "a living owner drives it" if head.owned else "nobody drives it: is a Worker running?"
-        if timer_s is not None:
+        if left := queued_tasks(store, head):
+            driver = f"workers of queues have not run {len(left)} of its tasks: does a Worker serve their queue?"
+        elif timer_s is not None:
             driver = f"it sleeps until {moment_text(timer_s)}"
         raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)

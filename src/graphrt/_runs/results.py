@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _NONE_USED = events.Usage()
 
-InterruptKind: TypeAlias = Literal["question", "approval", "budget", "effect", "before", "after", "signal", "timer"]
+InterruptKind: TypeAlias = Literal[
+    "question", "approval", "budget", "effect", "before", "after", "signal", "timer", "task"
+]
 
 
 @final

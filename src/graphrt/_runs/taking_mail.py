@@ -48,6 +48,8 @@ def take_mail(config: RunConfig, thread: str) -> bool:
     took = False
     while letters := _waiting(config, store, thread):
         status = store.head(thread).status
+        if status in ("running", "interrupted"):  # what is reported of tasks is taken by the drive that follows
+            letters = [one for one in letters if one.what != "task"]
         given = next((one for one in letters if one.what == "input"), None)
         begins = given is not None and (status == "completed" or given.told["abandon"])
         # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
@@ -118,9 +120,10 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
             places = take_letters(engine, (letter for letter in letters if letter.what == "signal"))
             emit_events.note(engine, events.RunCancelled(reason=CANCELLED, folded=emit_events.folded(engine)))
             return [*places, *(letter.place for letter in cancels)]
-        for letter in cancels:
+        late = [*cancels, *(letter for letter in letters if letter.what == "task" and status == "completed")]
+        for letter in late:
             drop(engine, letter, "the run had ended")
-        return [*(letter.place for letter in cancels), *take_letters(engine, letters)]
+        return [*(letter.place for letter in late), *take_letters(engine, letters)]
 
     return _edit(config, store, thread, taken)
 

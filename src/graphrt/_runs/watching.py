@@ -7,7 +7,7 @@ from functools import partial
 from time import sleep
 from typing import Any, Final, TypeAlias
 
-from graphrt._engine.open_interrupt import TIMER
+from graphrt._engine.open_interrupt import TASK, TIMER
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
 from graphrt._runs.entries import entries
@@ -53,8 +53,8 @@ def is_settled(head: Head) -> bool:
 
 
 def is_over(store: Store, head: Head) -> bool:
-    """Return whether a thread is settled, and does not go on by itself when a timer fires (R23)."""
-    return is_settled(head) and next_timer(store, head) is None
+    """Return whether a thread is settled, and does not go on by itself: when a timer fires (R23), or by a queue."""
+    return is_settled(head) and next_timer(store, head) is None and not queued_tasks(store, head)
 
 
 def next_timer(store: Store, head: Head) -> float | None:
@@ -67,6 +67,13 @@ def next_timer(store: Store, head: Head) -> float | None:
     questions = finder(store, "questions").questions(head.thread)
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     return min(times) if times and len(times) == len(questions) else None
+
+
+def queued_tasks(store: Store, head: Head) -> tuple[str, ...]:
+    """Return the places of the tasks of a paused thread that workers of queues run or will run."""
+    if head.status != "interrupted" or not finds(store):
+        return ()
+    return tuple(one.place for one in finder(store, "questions").questions(head.thread) if one.kind == TASK)
 
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
