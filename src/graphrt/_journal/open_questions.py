@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
+from graphrt._engine.questions import all_questions
 from graphrt._plan.fields import is_mapping, own
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
@@ -88,7 +89,10 @@ class Listing:
     def __init__(self, engine: Engine, codec: Codec | None) -> None:
         self._engine = engine
         self._codec = codec
-        self._asks = bool(engine.tasks) and bool(engine.open_interrupts())
+        # A task of a queue whose end was reported asks no more, and is still listed.
+        self._asks = bool(engine.tasks) and (
+            bool(engine.open_interrupts()) or any(question.kind == TASK for question in all_questions(engine))
+        )
         """Whether the store may list open questions."""
 
     def completed(self, commit: Commit, logged: Sequence[Logged]) -> Commit:
