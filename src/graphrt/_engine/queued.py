@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.open_interrupt import TASK, OpenInterrupt
+from graphrt._engine.pausing import left_with
 from graphrt._engine.task import PAUSED, Task
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ EDITED: Final = "edited"
 def leave(engine: RunState, task: Task) -> None:
     """Let *task*, which is due, wait for a worker of its node's queue."""
     extra = task.more()
-    version = 1 + sum(question.kind == TASK for question in extra.interrupts)
+    version = 1 + len(left_with(task))
     key = KEY if version == 1 else f"{KEY}:{version}"
     queue = task.node.policy.queue
     extra.interrupts.append(
@@ -41,19 +42,19 @@ def leave(engine: RunState, task: Task) -> None:
 def leave_anew(engine: Engine) -> None:
     """Leave the tasks of the open superstep that wait for a queue once more, since what they see was edited."""
     for task in engine.tasks:
-        question = left_with(task)
-        if question is None or question.task_id != task.id:  # an edit does not reach a nested graph
+        question = open_question(task)
+        if question is None:
             continue
         close(engine, question, EDITED)
         leave(engine, task)
         emit_events.raised(engine, task)
 
 
-def left_with(task: Task) -> OpenInterrupt | None:
+def open_question(task: Task) -> OpenInterrupt | None:
     """Return the open question with which *task* waits for a queue; None if it does not."""
     if task.status != PAUSED:
         return None
-    return next((question for question in task.open_interrupts() if question.kind == TASK), None)
+    return next((question for question in left_with(task) if question.open), None)
 
 
 def close(engine: Engine, question: OpenInterrupt, reason: str) -> None:
@@ -69,6 +70,6 @@ def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
             yield from waiting(child)
-        question = left_with(task)
-        if question is not None and question.task_id == task.id:  # a nested graph shares its questions with its task
+        question = open_question(task)
+        if question is not None:
             yield engine, task, question

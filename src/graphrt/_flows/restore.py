@@ -14,7 +14,7 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.pausing import goes_on
+from graphrt._engine.pausing import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
@@ -171,8 +171,8 @@ def _restore_child(
         if known is not None:  # from the parent's entries: which graphs have journalled it, and later edits
             question.told |= known.told
             question.stale = question.stale or known.stale
-    extra.interrupts = open_
-    task.status = DUE if goes_on(child) else PAUSED
+    extra.interrupts = [*left_with(task), *open_]
+    task.status = DUE if may_go_on(task, child) else PAUSED
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:

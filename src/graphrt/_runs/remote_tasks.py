@@ -18,7 +18,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.queued import ENDED, waiting
 from graphrt._engine.run_state import RunState
-from graphrt._engine.task import DUE, FAILED, RUNNING, Task
+from graphrt._engine.task import DONE, DUE, FAILED, RUNNING, Task
 from graphrt._flows.effects import Control
 from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
@@ -29,8 +29,8 @@ from graphrt._runs.open_run import check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks
-from graphrt.errors import DeadlineError, InputError, StoreError
-from graphrt.errors._codes.queues import TASK_TAKEN_OVER
+from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
@@ -142,21 +142,26 @@ def _run(
         with services.held() if services.holds else contextlib.nullcontext():
             driver.drive(run_left(graph, task, control))
     except DeadlineError as error:
-        return _too_late(task, error), True
+        return _failed(task, error), True
     except StoreError:
         if not reporter.lost:
             raise
     finally:
         services.close()
+    hidden = owner.plan.state.untracked
+    wrote = next((name for update in task.updates for name in update if name in hidden), None)
+    if task.status == DONE and wrote is not None:
+        queue, node = task.node.policy.queue, task.node.name
+        return _failed(task, UNTRACKED_ON_QUEUE(node=node, field=wrote, queue=queue, where=owner.where(task))), True
     if task.status != FAILED:
         return None
     event: Any = emit_events.outcome_of(owner, task)
     return event, task.more().raise_as_is
 
 
-def _too_late(task: Task, error: DeadlineError) -> events.TaskFailed:
-    """Return the failure of a task whose attempt the deadline of the run ended."""
-    task.status = FAILED
+def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
+    """Return the failure of a task that fails the run with *error*, which its node did not raise."""
+    task.status, task.updates, task.goto = FAILED, (), None
     return events.TaskFailed(
         task=task.id,
         node=task.node.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import ConflictError, InputError
+from graphrt.errors import ConflictError, InputError, UpdateError
 from graphrt.errors._codes.threads import WAITS_FOR_SIGNAL
 from graphrt.errors._error_code import ErrorCode
 
@@ -13,6 +13,14 @@ TASK_TAKEN_OVER = ErrorCode(
     known="its lease ran out here, and the other worker goes on with what was reported before",
     fix="Let the node end: nothing more that it does is recorded. If this happens often, raise lease_s of the runtime.",
     carries=("thread",),
+)
+UNTRACKED_ON_QUEUE = ErrorCode(
+    "untracked-on-queue",
+    UpdateError,
+    "Node {node!r} writes the untracked field {field!r}, and runs on the queue {queue!r}.",
+    known="an untracked field is stored nowhere, so another process cannot report it",
+    fix="Let the node write a field that is stored, or run it without queue=.",
+    carries=("node",),
 )
 UNKNOWN_QUEUE = ErrorCode(
     "unknown-queue",
