@@ -177,6 +177,8 @@ def _restore_child(
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
     """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its task."""
+    if task.extra is not None:  # its questions have ended with it; the parent's entries had them for the pause alone
+        task.extra.interrupts = [question for question in task.extra.interrupts if question.task_id == task.id]
     child = child_of(task)
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         child.settled += logged
