@@ -119,6 +119,7 @@ def folded(
     upto: int | None = None,
     adopt: bool = True,
     letters: Sequence[Report] = (),
+    task: str | None = None,
 ) -> Fold:
     """Judge the thread's graph and fold what was *loaded*; see `load`.
 
@@ -126,6 +127,7 @@ def folded(
         upto: Last entry to fold. None folds all and restores the open superstep.
         adopt: Whether to migrate the values to the present graph, if an older one wrote them.
         letters: What workers of queues report, to be restored as if it were staged; see `Fold.reported`.
+        task: Restore only what is staged of this task of the top graph; None restores all.
     """
     fold, verdict = begun(config, loaded)
     if loaded.snapshot is not None:
@@ -138,8 +140,14 @@ def folded(
     if upto is None:
         fold.reader.check_beside(loaded.staged, fold.seq)
         fold.staged = outcomes(loaded.staged)
-        open_superstep(fold, loaded.staged, letters)
+        staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
+        open_superstep(fold, staged, letters)
     return fold
+
+
+def top_task(key: str) -> str:
+    """Return the id of the task of the top graph that a staged key, or the id of a nested task, belongs to."""
+    return key.partition("#")[0].partition("/")[0]
 
 
 def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> None:
