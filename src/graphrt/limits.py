@@ -6,13 +6,14 @@ Whether a limit is reached is decided by the engine, whether an error is retried
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final
 
 from graphrt._arguments import number_problem
 
-__all__ = ["Limits", "RetryPolicy"]
+__all__ = ["Limits", "Queue", "RetryPolicy"]
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "max_steps": 1_000,
@@ -222,3 +223,26 @@ def _names_of(on: Any) -> Any:
     if issubclass(type(on), tuple):
         return [_names_of(kind) for kind in on]
     return None if on is None else str(getattr(on, "__qualname__", None) or type(on).__qualname__)
+
+
+_QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}").fullmatch
+
+
+def is_queue_name(given: Any) -> bool:
+    """Return whether *given* can be the name of a queue."""
+    return type(given) is str and _QUEUE_NAME(given) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How many tasks of a queue run at once, and how many may begin in a period.
+
+    The names are those of DBOS. Whoever serves the queue checks the values.
+    """
+
+    worker_concurrency: int | None = None
+    """Tasks that one worker runs at once; None for as many as the worker runs of all queues."""
+    concurrency: int | None = None
+    """Tasks that all workers run at once; None for any number."""
+    limiter: tuple[int, float] | None = None
+    """How many tasks may begin in how many seconds, over all workers; None for any number."""

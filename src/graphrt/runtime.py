@@ -32,6 +32,7 @@ from graphrt._runs import (
     maintenance,
     provenance,
     pruning,
+    remote_tasks,
     run_to_end,
     state_edits,
     step_records,
@@ -42,6 +43,7 @@ from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.labels import Begin, Tags, new_labels
 from graphrt._runs.provenance import FieldWrite, Provenance
+from graphrt._runs.remote_tasks import Invoked
 from graphrt._runs.results import Divergence, InboxItem, InterruptInfo, InterruptKind, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
 from graphrt._runs.schedules import Schedule, Schedules
@@ -49,7 +51,7 @@ from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
 from graphrt.errors import _foreign
 from graphrt.events import Entry
-from graphrt.limits import Limits
+from graphrt.limits import Limits, Queue
 from graphrt.migrations import Migration
 from graphrt.stores import Store
 from graphrt.stores.protocol import Status
@@ -369,6 +371,28 @@ class Runtime(Generic[S]):
             ConflictError: Another run has the thread.
         """
         return due_threads.drive_due(self._config, thread, max_tries)
+
+    def invoke(self, thread: str, task: str, *, queue: Queue | None = None) -> Invoked:
+        """Run one task of a thread that waits for its queue, here, and report its end to the thread. Workers call this.
+
+        `inbox(kind="task")` lists such tasks: `interrupt.task_id`, and the queue's name as `interrupt.payload`. The
+        thread is not claimed. Whoever drives it takes the report as mail, and goes on. A task that is invoked twice
+        changes nothing twice.
+
+        Args:
+            thread: The thread.
+            task: Id of the task.
+            queue: Limits of the queue over all workers; None for none.
+
+        Returns:
+            `"ended"` if the task has ended, failed or paused, and that is reported; `"left"` if it waits for no worker, or
+            another worker runs it; `"full"` if the limits allow no further task now.
+
+        Raises:
+            InputError: There is no such thread, or it has another graph.
+            StoreError: The store failed, or keeps no mail.
+        """
+        return remote_tasks.invoke(self._config, thread, task, queue)
 
     def due(
         self, *, graph: str | None = None, prefix: str | None = None, after: str | None = None, limit: int | None = None

@@ -131,9 +131,9 @@ def test_a_node_that_sends_a_message_is_no_step_of_dbos(store: str, system: str,
 
 
 def test_delivered_messages_are_removed(store: str, system: str, host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphrt.backends import dbos
+    from graphrt.backends import _dbos_records
 
-    monkeypatch.setattr(dbos, "_TIDY_S", 0.2)
+    monkeypatch.setattr(_dbos_records, "TIDY_S", 0.2)
     runtime = Runtime(loop(), store=store)
     made = host(loop(), keep_s=0.1)
     thread = runtime.start({})

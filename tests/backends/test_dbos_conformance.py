@@ -9,7 +9,7 @@ import pytest
 from tests.stores import postgres_server, postgres_support
 
 from graphrt.stores import open_store
-from graphrt.testing.host_conformance import CLAUSES, HostClause
+from graphrt.testing.host_conformance import CLAUSES, TASK_CLAUSES, HostClause
 from graphrt.workers import Host
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("psycopg", "dbos")]
@@ -20,13 +20,13 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from postgres_support.fresh(request.config)
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+@pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_dbos_keeps_the_clause(clause: HostClause, url: str, request: pytest.FixtureRequest) -> None:
     from graphrt.backends.dbos import DbosHost
 
     system, _ = postgres_server.plain(postgres_server.base_url(request.config))
 
-    def make(*runtimes: Any) -> Host:
-        return DbosHost(*runtimes, system_database_url=system, sweep_s=0.2)
+    def make(*runtimes: Any, **options: Any) -> Host:
+        return DbosHost(*runtimes, **options, system_database_url=system, sweep_s=0.2)
 
     clause(make, lambda: open_store(url))

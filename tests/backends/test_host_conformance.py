@@ -11,7 +11,7 @@ from tests.stores import postgres_support
 
 from graphrt.stores import open_store
 from graphrt.testing import FaultyHost
-from graphrt.testing.host_conformance import CLAUSES, BrokenClauseError, HostClause
+from graphrt.testing.host_conformance import CLAUSES, TASK_CLAUSES, BrokenClauseError, HostClause
 from graphrt.workers import Host, Worker
 
 from . import planted
@@ -19,20 +19,20 @@ from . import planted
 pytestmark = pytest.mark.slow
 
 
-def in_process(*runtimes: Any) -> Host:
-    return FaultyHost(*runtimes)
+def in_process(*runtimes: Any, **options: Any) -> Host:
+    return FaultyHost(*runtimes, **options)
 
 
-def disturbed(*runtimes: Any) -> Host:
-    return FaultyHost(*runtimes, seed=16, drop=0.4, duplicate=0.5, delay_s=0.1)
+def disturbed(*runtimes: Any, **options: Any) -> Host:
+    return FaultyHost(*runtimes, **options, seed=16, drop=0.4, duplicate=0.5, delay_s=0.1)
 
 
-def worker(*runtimes: Any) -> Host:
-    return Worker(*runtimes, poll_s=0.02)
+def worker(*runtimes: Any, **options: Any) -> Host:
+    return Worker(*runtimes, **options, poll_s=0.02)
 
 
 @pytest.mark.parametrize("make", [in_process, disturbed, worker])
-@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+@pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_hosts_of_this_process_keep_the_clause(clause: HostClause, make: Callable[..., Host], tmp_path: Path) -> None:
     clause(make, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"))
 
@@ -43,7 +43,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.needs("psycopg")
-@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+@pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_workers_on_postgresql_keep_the_clause(clause: HostClause, url: str) -> None:
     clause(worker, lambda: open_store(url))
 

@@ -149,3 +149,21 @@ def slow() -> CompiledGraph[State, Any]:
         g.add_edge(START, node)
         g.add_edge(node, END)
     return g.compile()
+
+
+def remote() -> CompiledGraph[State, Any]:
+    """`most` tasks of the queue `gpu` side by side, each with two effects that are noted outside, and a pause between."""
+    g = GraphBuilder(State, name="remote")
+
+    def work(state: State, ctx: Context) -> dict[str, Any]:
+        place = f"{ctx.thread} {ctx.arg}"
+        ctx.effect("first", note, state.folder, f"{place} first {os.getpid()}")
+        time.sleep(state.pause_s)
+        ctx.effect("second", note, state.folder, f"{place} second {os.getpid()}")
+        return {"log": [int(ctx.arg)], "parts": 1}
+
+    g.add_node("split", lambda state: None)
+    g.add_node("work", work, queue="gpu")
+    g.set_entry("split")
+    g.add_conditional_edges("split", lambda state: [Send("work", n) for n in range(state.most)], ["work"])
+    return g.add_edge("work", END).compile()

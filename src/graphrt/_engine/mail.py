@@ -18,7 +18,7 @@ from graphrt._engine.open_interrupt import BY_THREAD, NOT_FOR_PEOPLE, SIGNAL
 from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
-What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended"]
+What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended", "task"]
 
 
 class Letter(NamedTuple):
@@ -29,7 +29,7 @@ class Letter(NamedTuple):
     what: What
     told: Mapping[str, Any]
     """`epoch` of a request to cancel, or None from a parent; `name`, `value` and `user` of a signal; `answers` by interrupt
-    id; `input` and how it is meant; `thread` of a child that ended."""
+    id; `input` and how it is meant; `thread` of a child that ended; what `_journal.task_letters` says of a task."""
 
 
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:

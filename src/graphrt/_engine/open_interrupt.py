@@ -16,13 +16,15 @@ SIGNAL: Final = "signal"
 """Kind of the question that `ctx.receive` asks: a signal answers it."""
 THREAD: Final = "thread"
 """Kind of the question that `ctx.wait` asks: the end of a child thread answers it. Its payload is that thread's id."""
-NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, THREAD})
+TASK: Final = "task"
+"""Kind of the question of a task that workers of a queue run: what they report closes it. The payload is the queue."""
+NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, THREAD, TASK})
 """Kinds of questions that no person answers."""
 BY_TIMER, BY_DEFAULT, BY_EXPIRY, BY_THREAD = "timer", "default", "expiry", "thread"
 """What answered a question, if no person did: its timer fired, its default was taken, nobody answered in time, or a child
 thread ended."""
 STATIC: Final = ("before", "after")
-"""Kinds of questions that the node's policy asks, and not its code."""
+"""Kinds of questions that the node's policy asks, and not its code; `task` is another one."""
 
 
 @final
@@ -63,7 +65,7 @@ class OpenInterrupt:
         self.payload: Any = payload
         """Data to show to the person who answers; the newest one, while a keyed question is open."""
         self.kind: str = kind
-        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal` or `thread`."""
+        """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal`, `thread` or `task`."""
         self.version: int = version
         """Number of this question among those with the same base key, from 1."""
         self.answer_type: Any = None
@@ -112,8 +114,8 @@ class OpenInterrupt:
 
     @property
     def static(self) -> bool:
-        """Whether `interrupt_before` or `interrupt_after` asked it: any answer lets the run continue."""
-        return self.kind in STATIC
+        """Whether the node's policy asked it (`interrupt_before`, `interrupt_after`, `queue`), and not its code."""
+        return self.kind in STATIC or self.kind == TASK
 
     @property
     def base(self) -> str:

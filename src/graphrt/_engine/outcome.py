@@ -290,7 +290,7 @@ def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: A
         if question.id in extra.answers_ahead:
             answer, question.by = extra.answers_ahead[question.id]
             question.answered, question.answer = True, own(answer)
-    extra.child, extra.interrupts = child, list(questions)
+    extra.child, extra.interrupts = child, [*pausing.left_with(task), *questions]
     task.status = PAUSED
     if any(question.answered for question in questions):
         pausing.unpause(task)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.open_interrupt import EXPIRED, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, TASK, OpenInterrupt
 from graphrt._engine.questions import take_answer
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Task
 from graphrt.errors import InputError
@@ -91,14 +91,15 @@ def withdraw(engine: RunState, ids: Collection[str], reason: str) -> None:
         child: RunState | None = extra.child
         if child is not None:
             withdraw(child, ids, reason)
-            extra.interrupts = [question for question in extra.interrupts if question not in mine]
+            left = left_with(task)
+            extra.interrupts = [one for one in extra.interrupts if one not in mine or one in left]
         for question in mine:
             question.closed = reason
         if reason == EXPIRED:
             extra.interrupts = [question for question in extra.interrupts if question not in mine]
         if not mine or task.status != PAUSED:
             continue
-        if goes_on(child) if child is not None else not task.open_interrupts():
+        if may_go_on(task, child) if child is not None else not task.open_interrupts():
             task.again()
 
 
@@ -163,8 +164,9 @@ def unpause(task: Task) -> None:
     child: RunState | None = extra.child
     if child is not None and not extra.ended:
         take_answers(child)
-        extra.interrupts = [question for question in extra.interrupts if question.open]
-        if goes_on(child):
+        left = left_with(task)
+        extra.interrupts = [question for question in extra.interrupts if question.open or question in left]
+        if may_go_on(task, child):
             task.again()
     elif not task.open_interrupts():
         # A task that graphrt 0.1 paused after its node has a staged outcome. Any other runs again from its start.
@@ -172,6 +174,20 @@ def unpause(task: Task) -> None:
             task.status = DONE
         else:
             task.again()
+
+
+def left_with(task: Task) -> list[OpenInterrupt]:
+    """Return the questions with which *task* was left to its queue: they are its own, also if it has a nested graph.
+
+    Closed ones are kept, since the next one is numbered by them.
+    """
+    asked = task.extra.interrupts if task.extra is not None else ()
+    return [question for question in asked if question.kind == TASK and question.task_id == task.id]
+
+
+def may_go_on(task: Task, child: RunState) -> bool:
+    """Return whether *task* can run again: its nested graph goes on, and no worker of a queue runs it."""
+    return goes_on(child) and not any(question.open for question in left_with(task))
 
 
 def goes_on(engine: RunState) -> bool:

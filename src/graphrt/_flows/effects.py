@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Sequence
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.mail import Letter
 from graphrt._engine.task import Task
+from graphrt.events import TaskFailed
+
+
+class Failure(NamedTuple):
+    """How a task failed for good elsewhere."""
+
+    event: TaskFailed
+    raise_as_is: bool
+    """As in `Extra`."""
+
 
 Staged: TypeAlias = tuple[str, list[Logged]]
 """A key and the events to stage under it: a task's id, or a nested graph's path with `+` and the number of a batch."""
@@ -156,7 +166,11 @@ class Control:
     `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
     """
 
-    __slots__ = ("ends", "halt", "handing_over", "letters", "live", "on_halt", "settled", "watched")
+    # fmt: off
+    __slots__ = (
+        "ends", "failures", "halt", "handing_over", "letters", "live", "on_halt", "queues", "settled", "watched",
+    )
+    # fmt: on
 
     def __init__(self) -> None:
         self.ends: bool = False
@@ -175,6 +189,10 @@ class Control:
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
         """Whether the stream mode `live` is read, which shows tasks while their superstep is open (R17)."""
+        self.queues: bool = False
+        """Whether tasks of nodes with a queue are left to its workers; if not, they run here."""
+        self.failures: dict[str, Failure] = {}
+        """Failures that workers of queues reported, by task id; the tasks are due until the flow takes them."""
 
     def cancel(self, reason: str) -> None:
         """Request the run to halt; of several reasons the first is kept."""

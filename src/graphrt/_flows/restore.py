@@ -14,7 +14,7 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.pausing import goes_on
+from graphrt._engine.pausing import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
@@ -171,12 +171,14 @@ def _restore_child(
         if known is not None:  # from the parent's entries: which graphs have journalled it, and later edits
             question.told |= known.told
             question.stale = question.stale or known.stale
-    extra.interrupts = open_
-    task.status = DUE if goes_on(child) else PAUSED
+    extra.interrupts = [*left_with(task), *open_]
+    task.status = DUE if may_go_on(task, child) else PAUSED
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
     """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its task."""
+    if task.extra is not None:  # its questions have ended with it; the parent's entries had them for the pause alone
+        task.extra.interrupts = [question for question in task.extra.interrupts if question.task_id == task.id]
     child = child_of(task)
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         child.settled += logged

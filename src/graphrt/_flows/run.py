@@ -20,14 +20,12 @@ from graphrt._flows.effects import (
     NOW,
     STOP,
     TELL,
-    TIME,
     Await,
     Collect,
     Control,
     Flow,
     Publish,
     Record,
-    Sleep,
     Stage,
     Start,
 )
@@ -35,6 +33,8 @@ from graphrt._flows.kept import take_kept
 from graphrt._flows.live import committed, given_up, reported, take_long_way
 from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.next_act import Act, next_act
+from graphrt._flows.queued import kept_here
+from graphrt._flows.run_one import date_of, one, stage
 from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
@@ -151,12 +151,6 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
-def _stage(engine: Engine) -> Flow:
-    """Stage what is new about tasks, while others of the superstep still run (R9)."""
-    if engine.dirty:
-        yield Stage(standing(engine))
-
-
 def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
     """Run superstep after superstep; return the status of the run."""
     deadline_s: float | None = None
@@ -197,10 +191,10 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                 if reply.__class__ is CoroutineType:
                     reply = yield Await(engine.tasks[0], reply)
                 if reply.__class__ is Interrupt:
-                    yield from _date(reply)
+                    yield from date_of(reply)
                 engine.report(engine.tasks[0], 1, reply)
                 if engine.tasks[0].status == DUE:  # one more attempt, after the failed one is stored
-                    yield from _stage(engine)
+                    yield from stage(engine)
         elif not engine.begin() and not engine.quiesce():
             return COMPLETED
         elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
@@ -218,10 +212,12 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         return (yield from _route(engine, watch))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
+    if control.queues and engine.plan.queues:
+        due = kept_here(engine, due, control)
     if control.live:
         take_long_way(due)
     if len(due) == 1:
-        yield from _one(engine, due[0], control, deadline_s)
+        yield from one(engine, due[0], control, deadline_s)
     elif due and control.halt is None:
         yield from _many(engine, due, control, deadline_s)
     act = next_act(engine)
@@ -266,38 +262,6 @@ def _route(engine: Engine, watch: Watch) -> Flow:
     return None
 
 
-def _one(engine: Engine, task: Task, control: Control, deadline_s: float | None) -> Flow:
-    """Run one task, with its retries, in the caller."""
-    while task.status == DUE and control.halt is None:
-        wait_s = task.extra.delay_s if task.extra is not None else 0.0
-        if wait_s > 0.0:
-            task.more().delay_s = 0.0  # waited here, and not once more by the driver
-            if deadline_s is not None:
-                wait_s = min(wait_s, max(0.0, deadline_s - (yield NOW)))
-            yield Sleep(wait_s)
-            if control.halt is not None:
-                return
-        yield from set_timeout(engine, task, deadline_s)
-        engine.snapshot_for(task)
-        reply = yield task
-        if reply.__class__ is CoroutineType:
-            reply = yield Await(task, reply)
-        if reply.__class__ is Interrupt:
-            yield from _date(reply)
-        if is_cut(engine, task, reply):
-            engine.report(task, task.execution, STOPPED)
-            if control.live:
-                yield from reported(task, STOPPED)
-            raise too_late(engine)
-        engine.report(task, task.execution, reply)
-        if control.live:
-            yield from reported(task, reply)
-        if reply is STOPPED:
-            return
-        if task.status == DUE:
-            yield from _stage(engine)
-
-
 _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
 """Classes of replies that need a further effect or check before they are reported."""
 
@@ -325,7 +289,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                 if reply.__class__ is CoroutineType:
                     reply = yield Await(task, reply)
                 if reply.__class__ is Interrupt:
-                    yield from _date(reply)
+                    yield from date_of(reply)
                 if is_cut(engine, task, reply):
                     reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):  # a duplicate, or late
@@ -346,15 +310,9 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
             yield from _stop(engine, control)
             break
         if left and engine.dirty:
-            yield from _stage(engine)
+            yield from stage(engine)
     if late and engine.failed() is None:
         raise too_late(engine)
-
-
-def _date(question: Interrupt) -> Flow:
-    """Set when a returned Interrupt expires, by the runtime's clock."""
-    if question.expires_s is not None:
-        question.expires_at = (yield TIME) + question.expires_s
 
 
 def _stop(engine: Engine, control: Control) -> Flow:

@@ -5,6 +5,7 @@
     answers   answers by interrupt id
     input     a checked update, labels, and whether it abandons the run that goes on
     ended     id of a child thread whose run has ended
+    task      what a worker of a queue reports of a task; see `task_letters`
 
 A store in memory keeps the values as objects. Who posts and who takes letters is decided in `_runs.mail`.
 """

@@ -13,7 +13,8 @@ from pydantic_core import from_json
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.open_interrupt import SIGNAL, OpenInterrupt
+from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
+from graphrt._engine.questions import all_questions
 from graphrt._plan.fields import is_mapping, own
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
@@ -36,8 +37,14 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
 
 
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
-    """Return the questions that a person can answer; none if the thread was cancelled, since `retry` asks anew."""
-    return [] if status == "cancelled" else [one for one in engine.open_interrupts() if one.kind != SIGNAL]
+    """Return the questions to list: those that a person can answer, timers, and tasks that wait for a queue.
+
+    None if the thread was cancelled, since `retry` asks anew. No queue runs tasks of a thread that failed (R9).
+    """
+    if status == "cancelled":
+        return []
+    hidden = (SIGNAL,) if status in ("running", "interrupted") else (SIGNAL, TASK)
+    return [one for one in engine.open_interrupts() if one.kind not in hidden]
 
 
 def listed(
@@ -82,7 +89,10 @@ class Listing:
     def __init__(self, engine: Engine, codec: Codec | None) -> None:
         self._engine = engine
         self._codec = codec
-        self._asks = bool(engine.tasks) and bool(engine.open_interrupts())
+        # A task of a queue whose end was reported asks no more, and is still listed.
+        self._asks = bool(engine.tasks) and (
+            bool(engine.open_interrupts()) or any(question.kind == TASK for question in all_questions(engine))
+        )
         """Whether the store may list open questions."""
 
     def completed(self, commit: Commit, logged: Sequence[Logged]) -> Commit:

@@ -103,6 +103,10 @@ class Reader:
         self.erased = self.erased or _ERASED in self._blobs[name]
         return self._blobs[name]
 
+    def know(self, blobs: Mapping[str, bytes]) -> None:
+        """Take large values from *blobs*, too: they came with a letter."""
+        self._blobs |= blobs
+
     def only(self, blobs: Mapping[str, bytes]) -> None:
         """Take large values from *blobs* from now on, and not from the store."""
         self._blobs, self._alone = dict(blobs), True

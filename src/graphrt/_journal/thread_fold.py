@@ -29,6 +29,7 @@ from graphrt.stores.protocol import Record, Status
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.log_keys import KeyRing
+    from graphrt._journal.task_letters import Reported
 
 
 def chain_of(thread: str, digests: Mapping[str, str] | None, keys: KeyRing | None) -> Chain:
@@ -56,6 +57,7 @@ class Fold:
         "migrated",
         "nested",
         "reader",
+        "reported",
         "run",
         "seed",
         "seq",
@@ -103,6 +105,8 @@ class Fold:
         """Number of the last entry that changed the state."""
         self.staged: Mapping[str, str] = {}
         """Keys and ends of what is staged for the open superstep; see `outcomes`."""
+        self.reported: Reported | None = None
+        """What workers of queues report of its tasks by letters; None if no letter was read."""
         self.left: bool = False
         """Whether the last run was begun and left to others, or handed over: its thread was given back on purpose."""
         self.migrated: events.ThreadMigrated | None = None

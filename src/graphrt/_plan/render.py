@@ -130,6 +130,8 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
         data["budget"] = policy.budget.described
     if policy.version is not None:
         data["version"] = policy.version
+    if policy.queue is not None:
+        data["queue"] = policy.queue
     return data
 
 
@@ -175,6 +177,7 @@ def _forget_what_may_change(data: dict[str, Any]) -> None:
     del data["limits"]
     for node in data["nodes"]:
         node.pop("async", None)  # `async def` or `def` belongs to the body of the function
+        node.pop("queue", None)  # where the node runs, and not what it does
         if "graph" in node:
             _forget_what_may_change(node["graph"])
 

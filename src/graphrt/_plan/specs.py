@@ -58,6 +58,8 @@ class Policy:
     """For a nested graph: the parent's field to its field, or a function of its last state; None: same names."""
     inline: bool = False
     """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
+    queue: str | None = None
+    """Queue whose workers run the node on a thread; None if the driver runs it. Not part of the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Built once from a valid spec. The engine, the drivers and the renderers read it,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import reducers
@@ -96,7 +96,11 @@ class NodePlan:
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         """True if the node pauses by its policy, before or after it runs."""
         self.on_fast_path: bool = (
-            policy.timeout_s is None and not (self.pauses or self.choose) and child is None and policy.cache is False
+            policy.timeout_s is None
+            and not (self.pauses or self.choose)
+            and child is None
+            and policy.cache is False
+            and policy.queue is None
         )
         """True if a superstep of one plain task of this node may take the fast path."""
         self.plain: int = CALL_WITH_CONTEXT
@@ -189,6 +193,7 @@ class Plan:
         "nodes",
         "pauses_after",
         "pausing",
+        "queues",
         "shown",
         "spec",
         "start",
@@ -218,10 +223,19 @@ class Plan:
         """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
         self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
+        self.queues: frozenset[str] = frozenset(self._queues())
+        """Names of the queues of its nodes, and of the nodes of nested graphs."""
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
         self.pausing: str | None = self._pausing()
         """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. A run needs a thread then
         (R10)."""
+
+    def _queues(self) -> Iterator[str]:
+        for node in self.nodes:
+            if node.policy.queue is not None:
+                yield node.policy.queue
+            if node.child is not None:
+                yield from node.child.queues
 
     def _pausing(self) -> str | None:
         for node in self.nodes:

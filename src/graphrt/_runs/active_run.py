@@ -29,6 +29,7 @@ from graphrt._runs.error_frames import prepare
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt.stores.ids import shared_id
+from graphrt.stores.labels import finds
 from graphrt.stores.mail import posts
 from graphrt.stores.protocol import Claim
 
@@ -43,6 +44,32 @@ def reason_of(cancel: Mail) -> str:
     """Return why a run ends that is cancelled by a letter."""
     parent = cancel.told.get("parent")
     return "cancel() was called in another process" if parent is None else f"its parent {parent!r} was cancelled"
+
+
+def services_of(config: RunConfig, engine: Engine, control: Control, seed: int | None) -> RunServices:
+    """Return what the tasks of a run share, without a journal.
+
+    Args:
+        seed: Seed of the run if the runtime has none; None draws one at first need.
+    """
+    services = RunServices(
+        control,
+        thread=engine.thread,
+        deps=config.deps,
+        harness=config.harness,
+        clock=config.clock,
+        make_run_id=config.ids,
+        seed=config.seed if config.seed is not None else seed,
+        loop_source=config.threads.loop_source,
+    )
+    services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
+    services.models, services.recorded = config.models, config.recorded
+    if engine.thread is not None:
+        services.known_as = shared_id(config.store, engine.thread)
+    services.agents = RunAgents()
+    # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
+    services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+    return services
 
 
 @final
@@ -91,23 +118,7 @@ class ActiveRun:
         control = Control()
         self.control: Control = control
         control.watched = claim is not None  # `Runtime.cancel` names a thread
-        services = RunServices(
-            control,
-            thread=engine.thread,
-            deps=config.deps,
-            harness=config.harness,
-            clock=config.clock,
-            make_run_id=config.ids,
-            seed=config.seed if config.seed is not None else seed,
-            loop_source=config.threads.loop_source,
-        )
-        services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
-        services.models, services.recorded = config.models, config.recorded
-        if engine.thread is not None:
-            services.known_as = shared_id(config.store, engine.thread)
-        services.agents = RunAgents()
-        # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
-        services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+        services = services_of(config, engine, control, seed)
         self.services: RunServices = services
         self.watch: Watch = watch if watch is not None else _NOBODY
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
@@ -180,6 +191,7 @@ class ActiveRun:
             if posts(store):
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver)
+                self.control.queues = finds(store)  # workers find tasks by the index of questions, and report by mail
         self._journal = journal
 
     def _deliver(self, stored: Sequence[Letter]) -> None:
@@ -195,7 +207,7 @@ class ActiveRun:
                 control.settled = (*control.settled, letter.place)
                 if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended
                     control.cancel(reason_of(mail))
-            elif mail.what == "ended":
+            elif mail.what in ("ended", "task"):
                 pass  # it makes the thread due once it waits, or has ended
             elif mail.what != "input":
                 control.letters.append(mail)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, THREAD, TIMER, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TASK, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.questions import all_questions, effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
@@ -20,6 +20,7 @@ from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
+from graphrt.errors._codes.queues import WAITS_FOR_QUEUE
 from graphrt.errors._codes.threads import (
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
@@ -208,8 +209,8 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
-    """Return the error for an answer to a task that waits for a signal or for a child thread."""
-    declared = WAITS_FOR_THREAD if question.kind == THREAD else WAITS_FOR_SIGNAL
+    """Return the error for an answer to a task that waits for a signal, a child thread, or a worker of its queue."""
+    declared = {THREAD: WAITS_FOR_THREAD, TASK: WAITS_FOR_QUEUE}.get(question.kind, WAITS_FOR_SIGNAL)
     refusal: InputError = declared(
         interrupt=question.id,
         asker=question.node,

@@ -64,10 +64,10 @@ def _opened(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
         if max_tries is not None and not waits and (tried := _tries(config, thread, loaded)) >= max_tries:
             raise PARKED(thread=thread, tries=tried)
 
-    def fire(engine: Engine, *, failed: bool) -> Mapping[str, Given]:
+    def fire(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
         del failed  # an interrupted thread has not
         open_ = engine.open_interrupts()
-        if due := elapsed(engine, config.clock()):
+        if (due := elapsed(engine, config.clock())) or reported:
             return due
         if any(question.kind == TIMER for question in open_):
             raise sleeping(engine, open_, config.clock())

@@ -8,7 +8,7 @@ from typing import Any
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.evolve_questions import local_id
-from graphrt._engine.open_interrupt import THREAD, TIMER
+from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.open_questions import asked, labels_after, listed
@@ -65,7 +65,7 @@ def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -
     told = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    return QuestionFilter(kind, tenant, told, graph, node, without=frozenset({TIMER, THREAD}))
+    return QuestionFilter(kind, tenant, told, graph, node, without=frozenset({TIMER, THREAD, TASK}))
 
 
 def threads(

@@ -7,7 +7,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
@@ -21,6 +21,9 @@ from graphrt._plan.fields import own
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY
 from graphrt.stores.protocol import Loaded, Record, Saved, Store
+
+if TYPE_CHECKING:
+    from graphrt._journal.task_letters import Report
 
 
 def the_store(config: RunConfig) -> Store:
@@ -109,12 +112,22 @@ def start_from(fold: Fold, snapshot: Saved) -> None:
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq, take)
 
 
-def folded(config: RunConfig, loaded: Loaded, *, upto: int | None = None, adopt: bool = True) -> Fold:
+def folded(
+    config: RunConfig,
+    loaded: Loaded,
+    *,
+    upto: int | None = None,
+    adopt: bool = True,
+    letters: Sequence[Report] = (),
+    task: str | None = None,
+) -> Fold:
     """Judge the thread's graph and fold what was *loaded*; see `load`.
 
     Args:
         upto: Last entry to fold. None folds all and restores the open superstep.
         adopt: Whether to migrate the values to the present graph, if an older one wrote them.
+        letters: What workers of queues report, to be restored as if it were staged; see `Fold.reported`.
+        task: Restore only what is staged of this task of the top graph; None restores all.
     """
     fold, verdict = begun(config, loaded)
     if loaded.snapshot is not None:
@@ -127,8 +140,14 @@ def folded(config: RunConfig, loaded: Loaded, *, upto: int | None = None, adopt:
     if upto is None:
         fold.reader.check_beside(loaded.staged, fold.seq)
         fold.staged = outcomes(loaded.staged)
-        open_superstep(fold, loaded.staged)
+        staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
+        open_superstep(fold, staged, letters)
     return fold
+
+
+def top_task(key: str) -> str:
+    """Return the id of the task of the top graph that a staged key, or the id of a nested task, belongs to."""
+    return key.partition("#")[0].partition("/")[0]
 
 
 def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> None:
@@ -142,17 +161,22 @@ def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> 
         fold.add(record, upto)
 
 
-def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]]) -> None:
+def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Sequence[Report] = ()) -> None:
     """Restore the open superstep from what is staged: outcomes, effects and questions of its tasks.
 
     Raises:
         StoreError: What is staged does not fit the graph.
     """
-    if not staged:
+    if not staged and not letters:
         return
-    take: Take = as_is if staged[0][1].__class__ is bytes else own  # as in start_from
+    # As in `start_from`. What letters bring is decoded in any case.
+    take: Take = as_is if not staged or staged[0][1].__class__ is bytes else own
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
+        if letters:
+            from graphrt._journal.task_letters import merged  # only threads with tasks of queues get such letters
+
+            fold.reported = merged(fold, known, letters)
         restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested, take)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise STAGED_MISFIT(

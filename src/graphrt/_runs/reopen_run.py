@@ -23,6 +23,7 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.task_reports import letters_about_tasks, take_reports
 from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
 from graphrt.errors._codes.labels import LABELS_WITHOUT_INPUT
@@ -34,7 +35,7 @@ from graphrt.stores.protocol import Claim, Labels, Loaded
 class Prepare(Protocol):
     """Checks the caller's answers, or finds those that the time gives, by interrupt id. Changes nothing."""
 
-    def __call__(self, engine: Engine, *, failed: bool) -> Mapping[str, Given]: ...
+    def __call__(self, engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]: ...
 
 
 def on_either(
@@ -83,7 +84,8 @@ def resumed(
 ) -> ActiveRun:
     """Open a run that answers open interrupts; see `continued`."""
 
-    def prepare(engine: Engine, *, failed: bool) -> Mapping[str, Given]:
+    def prepare(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
+        del reported  # what a caller asks for is checked all the same
         return answers_by_id(engine, answers, answer, config.clock, failed=failed)
 
     return continued(
@@ -136,7 +138,7 @@ def continued(
         loaded = store.load(thread_id)
         if admit is not None:
             admit(claim, loaded)
-        fold = loading.folded(config, loaded)
+        fold = loading.folded(config, loaded, letters=letters_about_tasks(config, store, thread_id))
         engine = fold.engine
         if config.redactor is not None:
             engine.redact_with(config.redactor)
@@ -152,7 +154,7 @@ def continued(
             open_run.want(claim, verb, config, watch)
         answers: Mapping[str, Given] = {}
         if prepare is not None and (given or status != "running"):
-            answers = prepare(engine, failed=replacing)
+            answers = prepare(engine, failed=replacing, reported=fold.reported is not None)
         open_run.check_erased(fold, engine.values, work=True)
         for answer in answers.values():
             try:
@@ -186,6 +188,7 @@ def continued(
         emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
     give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
+    take_reports(opened, fold.reported)
     return opened
 
 

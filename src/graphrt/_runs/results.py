@@ -30,7 +30,7 @@ S = TypeVar("S")
 _NONE_USED = events.Usage()
 
 InterruptKind: TypeAlias = Literal[
-    "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer"
+    "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
 ]
 
 

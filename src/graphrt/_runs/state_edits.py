@@ -16,6 +16,7 @@ from graphrt._engine.edit import folded_in, status_after, unfinished
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
+from graphrt._engine.queued import leave_anew, waiting
 from graphrt._engine.route import merged
 from graphrt._engine.steps import target_name
 from graphrt._engine.storability import check_sends, storable, tracked
@@ -73,10 +74,13 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
             evolve(engine, event, own)
             config.secrets.remember(engine, event.values)
             emit_events.note(engine, event)
+            if engine.plan.queues:
+                leave_anew(engine)
             status = status_after(engine, status)
         if engine.log:
             # Stage the tasks that the edit ended again: their older rows would bring their questions back.
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
+            ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
             staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
             journal.write(emit_events.take(engine), staged, status=status, release=True)
     except Exception as error:

@@ -48,6 +48,8 @@ def take_mail(config: RunConfig, thread: str) -> bool:
     took = False
     while letters := _waiting(config, store, thread):
         status = store.head(thread).status
+        if status in ("running", "interrupted"):  # what is reported of tasks is taken by the drive that follows
+            letters = [one for one in letters if one.what != "task"]
         given = next((one for one in letters if one.what == "input"), None)
         begins = given is not None and (status == "completed" or given.told["abandon"])
         # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
@@ -124,8 +126,11 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
         for letter in cancels:
             if letter.told["epoch"] is not None:  # else its parent could not know that it had ended
                 drop(engine, letter, "the run had ended")
+        reports = [letter for letter in letters if letter.what == "task" and status == "completed"]
+        for letter in reports:
+            drop(engine, letter, "the run had ended")
         others = [letter for letter in letters if letter.what != "ended" or status != "running"]
-        return [*(letter.place for letter in cancels), *take_letters(engine, others)]
+        return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, others)]
 
     return _edit(config, store, thread, taken)
 

@@ -7,7 +7,7 @@ from functools import partial
 from time import sleep
 from typing import Any, Final, TypeAlias
 
-from graphrt._engine.open_interrupt import THREAD, TIMER
+from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
 from graphrt._runs.entries import entries
@@ -55,7 +55,7 @@ def is_settled(head: Head) -> bool:
 
 
 def is_over(store: Store, head: Head) -> bool:
-    """Return whether a thread is settled, and does not go on when a timer fires (R23) or a child ends (R24)."""
+    """Return whether a thread is settled, and does not go on when a timer fires (R23), a child ends (R24) or by a queue."""
     return is_settled(head) and not waits_for(store, head)
 
 
@@ -69,11 +69,15 @@ def waits_for(store: Store, head: Head) -> str:
     questions = finder(store, "questions").questions(head.thread)
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     children = sum(one.kind == THREAD for one in questions)
-    if not questions or len(times) + children < len(questions):
+    tasks = sum(one.kind == TASK for one in questions)
+    # A task that a queue runs goes on whatever else the thread waits for.
+    if not tasks and len(times) + children < len(questions):
         return ""
     told = [f"it sleeps until {moment_text(min(times))}"] if times else []
     if children:
         told.append(f"it waits for {count(children, 'child thread')}, which a Worker may have to drive")
+    if tasks:
+        told.append(f"workers of queues have not run {count(tasks, 'task')} of it: does a Worker serve their queue?")
     return "; ".join(told)
 
 

@@ -22,22 +22,27 @@ import math
 import threading
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
-from datetime import UTC, datetime
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Literal, final
 
 import typing_extensions as te
 
+from graphrt.backends._dbos_records import Records
+from graphrt.backends._dbos_tasks import WORKFLOW as TASK_WORKFLOW
+from graphrt.backends._dbos_tasks import TaskMessages
 from graphrt.backends._liveness import Liveness
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
+from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import Delivery, deliver
 from graphrt.workers._due import due_threads
+from graphrt.workers._queues import checked_queues
 from graphrt.workers._serving import serve
 
 __all__ = ["DbosHost"]
@@ -70,10 +75,6 @@ _SENT_AT_ONCE: Final = 200
 """Messages that one look at the store sends at most, so that the next sign of life is not late."""
 _SLOWEST_REPEAT_S: Final = 30.0
 """Longest pause before a message for the same entry of a thread is sent again by the same process."""
-_TIDY_S: Final = 60.0
-"""Seconds between two removals of delivered messages."""
-_TIDIED_AT_ONCE: Final = 1000
-_ENDED: Final[list[str]] = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 log: Final = logging.getLogger("graphrt.backends.dbos")
 
@@ -101,6 +102,8 @@ class DbosHost:
         recover: Whether to take over the messages of dead processes. Pass False where DBOS Conductor does it.
         keep_s: Seconds for which DBOS keeps the records of delivered messages.
         max_tries: As for `Worker`.
+        queues: The queues whose tasks this process runs: names, or a mapping of names to their limits, which DBOS keeps.
+            Each is a queue of DBOS. All processes that serve a queue need the graphs whose nodes name it.
 
     Raises:
         InputError: An argument does not fit.
@@ -120,11 +123,16 @@ class DbosHost:
         recover: bool = True,
         keep_s: float = 3600.0,
         max_tries: int = 5,
+        queues: Sequence[str] | Mapping[str, Queue] = (),
     ) -> None:
         self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
         if not str(system_database_url).startswith("postgresql://"):
             raise BAD_DBOS_URL(given=system_database_url)
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}
+        served = checked_queues("queues=", queues, self._runtimes.values())
+        self._tasks = TaskMessages(
+            DBOS, dbos_errors.DBOSQueueDeduplicatedError, _FORM, self._runtimes, served, self.drive, self._works
+        )
         self._url = system_database_url
         self._drives = drives
         most = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
@@ -151,7 +159,8 @@ class DbosHost:
         """What was said in the log, and is not said again."""
         self._sent: dict[str, tuple[int, float, float]] = {}
         """Thread to its `seq` at the last message, the time of that, and the pause before it is repeated."""
-        self._tidied_at = time.monotonic()
+        names, all_queues = [_WORKFLOW, TASK_WORKFLOW], [*self._queues, *self._tasks.known]
+        self._records = Records(DBOS, names, all_queues, self._keep_s, self._stopping)
         self._sweeper = threading.Thread(target=self._sweep_on, name="graphrt-sweep", daemon=True)
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -169,6 +178,7 @@ class DbosHost:
         self._launch()
         for queue in self._queues:
             DBOS.register_queue(queue, **self._limits)
+        self._tasks.register_queues(self._limits["polling_interval_sec"])
         self._sweeper.start()
         return self
 
@@ -184,6 +194,7 @@ class DbosHost:
             max_recovery_attempts=None,
             serialization_type=_FORM,
         )(drive)
+        self._tasks.register_message()
         try:
             DBOS.launch()
         except dbos_errors.DBOSException as error:
@@ -204,7 +215,7 @@ class DbosHost:
         DBOS(config=config)
         self._owns_dbos = True
         # Without this a process would take messages of every queue of the database, whichever graphs it has.
-        DBOS.listen_queues(list(self._queues) if self._drives else [])
+        DBOS.listen_queues([*(self._queues if self._drives else ()), *self._tasks.served])
         self._show_life(executor)  # before it may take a message
         DBOS.launch()
 
@@ -304,6 +315,7 @@ class DbosHost:
         finally:
             with self._lock:
                 self._driving.discard(thread)
+        Context().run(self._tasks.send_for, graph, thread)
         if told.outcome in {"refused", "unreachable"}:
             self._say(f"{thread} {told.code}", "Thread %s was left: %s", thread, told.what)
         elif told.outcome == "broken":
@@ -324,11 +336,11 @@ class DbosHost:
     def _sweep(self) -> None:
         if self._liveness is not None:
             self._liveness.beat()
-        rows = self._messages(["ENQUEUED", "PENDING"])
+        rows = self._records.with_status("ENQUEUED", "PENDING")
         self._take_over(rows)
         self._send_what_is_due({row.deduplication_id for row in rows})
-        if time.monotonic() - self._tidied_at >= _TIDY_S:
-            self._tidy()
+        self._tasks.send_what_waits([row.deduplication_id for row in rows], self._sweep_s)
+        self._records.tidy()
 
     def _take_over(self, rows: list[WorkflowStatus]) -> None:
         """Put messages of dead executors back into their queues; they hold slots of its limits until then.
@@ -367,23 +379,8 @@ class DbosHost:
                 self._send(name, info.thread, info.seq)
                 room -= 1
 
-    def _messages(self, status: list[str], **which: Any) -> list[WorkflowStatus]:
-        """Return our messages that DBOS keeps, without what they say."""
-        queues = list(self._queues)
-        return DBOS.list_workflows(
-            name=_WORKFLOW, status=status, queue_name=queues, load_input=False, load_output=False, **which
-        )
-
-    def _tidy(self) -> None:
-        """Remove the records of messages that were delivered some time ago."""
-        self._tidied_at = time.monotonic()
-        before = datetime.fromtimestamp(time.time() - self._keep_s, UTC).isoformat()
-        while not self._stopping.is_set():
-            old = self._messages(_ENDED, completed_before=before, limit=_TIDIED_AT_ONCE)
-            if old:
-                Context().run(DBOS.delete_workflows, [row.workflow_id for row in old])
-            if len(old) < _TIDIED_AT_ONCE:
-                return
+    def _works(self) -> bool:
+        return self._state == "working"
 
     def _say(self, key: str, text: str, *args: object) -> None:
         if key not in self._told:

@@ -46,13 +46,14 @@ def start(
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads at once.")
 @click.option("--poll", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds between two looks.")
 @click.option("--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths that park a thread.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue whose tasks it runs; may be repeated.")
 @click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
 @click.option("--delete-older-than", "age", metavar="TIME",
               help="Delete ended threads that were last written longer ago, such as 90s, 12h or 30d; once an hour.")  # fmt: skip
 @click.pass_obj
 def worker(
     output: Output, /, targets: tuple[str, ...], concurrency: int, poll: float, max_tries: int, grace: float,
-    age: str | None, **options: Any,
+    queues: tuple[str, ...], age: str | None, **options: Any,
 ) -> Answer:  # fmt: skip
     """Drive the threads of a store that are due, until SIGTERM or Ctrl-C. Then hand them over."""
     from graphrt.workers import Retention, Worker
@@ -60,11 +61,13 @@ def worker(
     rules = [] if age is None else [Retention(older_than=seconds(age))]
     with ExitStack() as stack:
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
-        working = Worker(*runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, retention=rules)
+        working = Worker(
+            *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules
+        )
         output.note((f"working on {', '.join(runtime.graph.name for runtime in runtimes)}", "good"))
         working.serve(grace_s=grace)
         health = working.health()
-    data = {name: getattr(health, name) for name in ("ended", "failed", "parked", "deleted")}
+    data = {name: getattr(health, name) for name in ("ended", "failed", "parked", "deleted", "tasks_ended")}
     told = ", ".join(f"{number} {name}" for name, number in data.items())
     return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {told}"]])
 

@@ -209,7 +209,7 @@ class GraphBuilder(Generic[S, U]):
                 the same name here, or those that `input=` and `output=` map. An agent or harness continues the
                 conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
             policy: `retry`, `timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
-                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`. For a graph also `input`
+                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also `input`
                 (its field to this graph's field, or a function of this state) and `output` (this graph's field to its
                 field, or a function of its last state). For an agent or harness: `input`, a field, a Template or a
                 function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields

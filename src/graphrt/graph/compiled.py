@@ -87,22 +87,24 @@ class CompiledGraph(Generic[S, U]):
     @property
     def state_type(self) -> type[S]:
         """The state class."""
-        cls: type[S] = self.__graphrt_plan__.state.cls
-        return cls
+        return self.__graphrt_plan__.state.cls
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of names, edges, policies, schema and versions; the same for the same graph in any process."""
-        known = self._fingerprint
-        if known is None:
-            known = render.fingerprint(self.__graphrt_plan__)
-            object.__setattr__(self, "_fingerprint", known)
-        return known
+        if self._fingerprint is None:
+            object.__setattr__(self, "_fingerprint", render.fingerprint(self.__graphrt_plan__))
+        return self._fingerprint  # type: ignore[return-value]  # set above
 
     @property
     def nested(self) -> Mapping[str, CompiledGraph[Any, Any]]:
         """The nested graphs, by the names of the nodes that run them."""
         return {node.name: node.fn for node in self.__graphrt_plan__.nodes if node.child is not None}
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """Names of the queues of its nodes, and of the nodes of nested graphs."""
+        return self.__graphrt_plan__.queues
 
     def declared_fields(self, node: NodeRef) -> NodeFields | None:
         """Return the fields that *node* declares to use; None if it declares none."""
@@ -228,11 +230,8 @@ class CompiledGraph(Generic[S, U]):
         """
         plan = self.__graphrt_plan__
         given = {node_name(ref): fn for ref, fn in replacements.items()}
-        problems = [
-            REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=plan.by_name)
-            for name in given
-            if name not in plan.by_name
-        ]
+        known = plan.by_name
+        problems = [REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=known) for name in given if name not in known]
         for name, fn in given.items():
             shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
             if shape is not None and shape.problem:

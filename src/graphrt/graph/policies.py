@@ -11,9 +11,16 @@ from graphrt._arguments import is_number
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
 from graphrt.errors import Problem, _foreign, closest
-from graphrt.errors._codes.findings import BAD_INLINE, BAD_NODE_BUDGET, BAD_RETRY, BAD_TOOL_NAMES, UNKNOWN_POLICY
+from graphrt.errors._codes.findings import (
+    BAD_INLINE,
+    BAD_NODE_BUDGET,
+    BAD_QUEUE_NAME,
+    BAD_RETRY,
+    BAD_TOOL_NAMES,
+    UNKNOWN_POLICY,
+)
 from graphrt.graph.handles import S, Target
-from graphrt.limits import RetryPolicy
+from graphrt.limits import RetryPolicy, is_queue_name
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
@@ -32,6 +39,8 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     inline: bool
     """Run a sync node on the event loop under `arun` and the other async verbs, not on a worker thread. For nodes that
     never wait."""
+    queue: str | None
+    """Name of a queue: on a thread, workers that serve the queue run the node, and the driver waits for them."""
     on_error: Target | None
     """Target if the node fails for good. A target node finds the exception as `ctx.error`."""
     on_fatigue: Target | None
@@ -107,12 +116,21 @@ def read_policy(
         if odd:
             options["tools"] = ()
             problems.append(BAD_TOOL_NAMES(name=name, given=odd[0], node=node, where=where))
-    if not isinstance(options.get("inline", False), bool):
-        problems.append(BAD_INLINE(name=name, given=options.pop("inline"), node=node, where=where))
+    problems += _misplaced(name, options, node, where)
     if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
         problems.append(BAD_NODE_BUDGET(name=name, given=options["budget"], node=node, where=where))
         options["budget"] = None
     return Policy(**options), problems
+
+
+def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str) -> list[Problem]:
+    """Remove from *options* those that say where the node runs and are wrong; return their problems."""
+    problems: list[Problem] = []
+    if not isinstance(options.get("inline", False), bool):
+        problems.append(BAD_INLINE(name=name, given=options.pop("inline"), node=node, where=where))
+    if options.get("queue") is not None and not is_queue_name(options["queue"]):
+        problems.append(BAD_QUEUE_NAME(name=name, given=options.pop("queue"), node=node, where=where))
+    return problems
 
 
 def _several(given: Any) -> tuple[Any, ...]:

@@ -85,6 +85,8 @@ class PolicySpec(Entry):
     output: dict[Name, Name] | FunctionRef | None = None
     """For a nested graph: this graph's field to its field."""
     inline: bool = False
+    queue: Name | None = None
+    """Queue whose workers run the node."""
 
 
 class NodeSpec(BaseModel):

@@ -9,14 +9,17 @@ from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._due import due_threads
 
 
-def drive_due(*runtimes: Runtime[Any]) -> dict[str, RunResult[Any]]:
+def drive_due(*runtimes: Runtime[Any], queues: bool = True) -> dict[str, RunResult[Any]]:
     """Start what schedules are due to start, and drive the threads that are due, until nothing is due any more.
+
+    Tasks that wait for workers of queues run here, too.
 
         clock.advance(3 * 86_400)
         drive_due(runtime)
 
     Args:
         *runtimes: One for each graph whose threads are to be driven. Each decides by its own clock what is due.
+        queues: Whether to run tasks of queues; if not, their threads wait.
 
     Returns:
         The last result of each thread that was driven, by thread, in the order in which they were driven last.
@@ -36,4 +39,15 @@ def drive_due(*runtimes: Runtime[Any]) -> dict[str, RunResult[Any]]:
                 results.pop(info.thread, None)
                 results[info.thread] = result
                 driven = True
+            if queues:
+                driven = _run_tasks(runtime) or driven
     return results
+
+
+def _run_tasks(runtime: Runtime[Any]) -> bool:
+    """Run the tasks of the runtime's graph that wait for queues; return whether there was one."""
+    if not runtime.graph.queues:
+        return False
+    found = runtime.inbox(kind="task", graph=runtime.graph.name, limit=None)
+    # A list, since each of them is to run.
+    return "ended" in [runtime.invoke(item.thread, item.interrupt.task_id) for item in found]

@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, final
@@ -17,10 +18,12 @@ import typing_extensions as te
 from graphrt.errors import StoreError
 from graphrt.errors._codes.testing_doubles import BAD_SHARE
 from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
-from graphrt.runtime import Runtime
+from graphrt.limits import Queue
+from graphrt.runtime import InboxItem, Runtime
 from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
 from graphrt.workers._due import due_threads
+from graphrt.workers._queues import checked_queues
 
 log: Final = logging.getLogger("graphrt.testing.faulty_host")
 
@@ -29,9 +32,9 @@ log: Final = logging.getLogger("graphrt.testing.faulty_host")
 class FaultyHost:
     """Drives threads by messages that a test disturbs. Without faults it is the simplest host there is.
 
-    A message is `drive(thread)`. It is kept in memory until its time has come, and is then delivered on a worker thread.
-    Every *look_s* seconds the host asks the store for threads that are due, and sends them messages, with the same
-    faults: what was lost is sent again.
+    A message is `drive(thread)`, or `invoke(thread, task)` for a task of a queue. It is kept in memory until its time has come, and is then delivered on a worker thread.
+    Every *look_s* seconds the host asks the store for threads that are due, and for tasks that wait, and sends them
+    messages, with the same faults: what was lost is sent again.
 
     Args:
         *runtimes: The runtimes to drive with, one for each graph, all with the same store.
@@ -42,6 +45,7 @@ class FaultyHost:
         look_s: Seconds between two looks at the store.
         concurrency: How many messages are delivered at once.
         max_tries: As for `Worker`.
+        queues: As for `Worker`; only limits over all workers count.
 
     Raises:
         InputError: An argument does not fit.
@@ -57,6 +61,7 @@ class FaultyHost:
         look_s: float = 0.1,
         concurrency: int = 8,
         max_tries: int = 5,
+        queues: Sequence[str] | Mapping[str, Queue] = (),
     ) -> None:
         self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
         for option, share, below in (("drop", drop, 1.0), ("duplicate", duplicate, 1.0 + 1e-9)):
@@ -68,9 +73,10 @@ class FaultyHost:
         self._look_s = checked_number("look_s", look_s, whole=False)
         self._most = checked_number("concurrency", concurrency, whole=True)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
+        self._queues = checked_queues("queues=", queues, self._runtimes.values())
         self._lock = threading.Condition()
-        self._messages: list[tuple[float, int, str]] = []
-        """A heap of messages: when each is delivered, a number that keeps their order, and the thread."""
+        self._messages: list[tuple[float, int, str, InboxItem | None]] = []
+        """A heap of messages: when each is delivered, a number that keeps their order, the thread, and a task of it."""
         self._numbers = itertools.count()
         self._driving: list[str] = []
         self._state = "new"
@@ -88,12 +94,15 @@ class FaultyHost:
 
     def drive(self, thread: str) -> None:
         """Send a message, which may be lost, delayed or doubled."""
+        self._send(thread, None)
+
+    def _send(self, thread: str, task: InboxItem | None) -> None:
         with self._lock:
             if self._state != "working" or self._chance.random() < self._drop:
                 return
             for _ in range(1 + (self._chance.random() < self._duplicate)):
                 at = time.monotonic() + self._chance.uniform(0.0, self._delay_s)
-                heapq.heappush(self._messages, (at, next(self._numbers), thread))
+                heapq.heappush(self._messages, (at, next(self._numbers), thread, task))
             self._lock.notify_all()
 
     def stop(self, *, grace_s: float = 10.0) -> int:
@@ -123,22 +132,40 @@ class FaultyHost:
                     self._look()
                 with self._lock:
                     while self._messages and self._messages[0][0] <= time.monotonic():
-                        pool.submit(self._deliver, heapq.heappop(self._messages)[2])
+                        _, _, thread, task = heapq.heappop(self._messages)
+                        pool.submit(*((self._deliver, thread) if task is None else (self._invoke, thread, task)))
                     until = min([self._look_at, *(message[0] for message in self._messages[:1])])
                     if self._state == "working":
                         self._lock.wait(max(0.0, until - time.monotonic()))
 
     def _look(self) -> None:
-        """Send a message to each thread that is due."""
+        """Send a message to each thread that is due, and for each task that waits."""
         self._look_at = time.monotonic() + self._look_s
         for name, runtime in self._runtimes.items():
             try:
                 due = due_threads(runtime, name, lambda info: info.thread not in self._driving)
+                waiting = runtime.inbox(kind="task", graph=name, limit=None) if self._queues else ()
             except StoreError as error:  # the next look is a new attempt
                 log.warning("Cannot look for threads: %s", error.what)
                 continue
             for info in due:
                 self.drive(info.thread)
+            for item in waiting:
+                if item.interrupt.payload in self._queues and item.interrupt.id not in self._driving:
+                    self._send(item.thread, item)
+
+    def _invoke(self, thread: str, task: InboxItem) -> None:
+        question = task.interrupt
+        self._driving.append(question.id)
+        try:
+            if self._state == "working":
+                queue = self._queues[str(question.payload)]
+                told = self._runtimes[task.graph].invoke(thread, question.task_id, queue=queue)
+                log.debug("Task %s: %s", question.id, told)
+        except Exception as error:  # noqa: BLE001 - a thread that was deleted, a store that fails: the message is lost
+            log.debug("A message for task %s was lost: %s", question.id, error)
+        finally:
+            self._driving.remove(question.id)
 
     def _deliver(self, thread: str) -> None:
         self._driving.append(thread)

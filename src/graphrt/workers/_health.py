@@ -25,6 +25,12 @@ class WorkerHealth:
     """Runs that failed."""
     parked: int
     """Threads that it gave up, because their runs died before they stored anything."""
+    tasks: tuple[str, ...]
+    """Tasks of queues that it runs now, as `thread/task`, longest first."""
+    tasks_ended: int
+    """Tasks of queues whose end it has reported."""
+    unserved: tuple[str, ...]
+    """Names of queues that tasks of its graphs have waited for, and that this worker does not serve."""
     deleted: int
     """Old threads that it deleted by its retention rules."""
     unknown: tuple[str, ...]

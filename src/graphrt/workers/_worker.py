@@ -14,14 +14,17 @@ import typing_extensions as te
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
+from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
 from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
+from graphrt.workers._queues import checked_queues
 from graphrt.workers._retention import Retention, Sweeper
 from graphrt.workers._serving import serve
+from graphrt.workers._tasks import QueueRunner
 
 _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
@@ -57,6 +60,8 @@ class Worker:
         poll_s: Seconds between two looks at the store while nothing is due.
         max_tries: How many runs in a row may take a thread over and die before they store anything more. Then the
             thread is parked: it fails, is listed with the failed ones, and waits for a `retry`.
+        queues: The queues whose tasks it runs: names, or a mapping of names to their limits (`graphrt.limits.Queue`).
+        task_concurrency: How many tasks of queues it runs at once; None for *concurrency*.
         retention: Rules by which old threads are deleted; see `Retention`. A thread that fits one of them goes.
         retention_every_s: Seconds between two sweeps by these rules.
 
@@ -71,6 +76,8 @@ class Worker:
         per_graph: Mapping[str, int] | None = None,
         poll_s: float = 0.1,
         max_tries: int = 5,
+        queues: Sequence[str] | Mapping[str, Queue] = (),
+        task_concurrency: int | None = None,
         retention: Sequence[Retention] = (),
         retention_every_s: float = 3_600.0,
     ) -> None:
@@ -84,6 +91,11 @@ class Worker:
             raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
         self._poll_s = checked_number("poll_s", poll_s, whole=False)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
+        served = checked_queues("queues=", queues, self._runtimes.values())
+        tasks = (
+            self._most if task_concurrency is None else checked_number("task_concurrency", task_concurrency, whole=True)
+        )
+        self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say)
         every_s = checked_number("retention_every_s", retention_every_s, whole=False)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
@@ -154,10 +166,12 @@ class Worker:
             threading.Thread(target=runtime.hand_over, args=("the worker stops",), kwargs={"grace_s": grace_s})
             for runtime in self._runtimes.values()
         ]
+        self._tasks.stop()
         for drain in drains:
             drain.start()
         for drain in drains:
             drain.join()
+        self._tasks.join()
         self._sweeper.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -167,6 +181,7 @@ class Worker:
         """Look at the store now, and not only after `poll_s`: a process that starts a thread may say so."""
         with self._lock:
             self._lock.notify_all()
+        self._tasks.wake()
 
     def __enter__(self) -> te.Self:
         return self.start()
@@ -188,6 +203,9 @@ class Worker:
                 failed=self._failed,
                 parked=self._parked,
                 deleted=self._sweeper.deleted,
+                tasks=self._tasks.running,
+                tasks_ended=self._tasks.ended,
+                unserved=self._tasks.unserved,
                 unknown=self._unknown,
                 refused=tuple(self._refused),
                 looked_at=self._looked_at,
@@ -201,6 +219,8 @@ class Worker:
             self._state = "working"
         try:
             self._sweeper.start()
+            if any(runtime.graph.queues for runtime in self._runtimes.values()):
+                self._tasks.start()
         except BaseException:
             self._state = "stopped"
             raise

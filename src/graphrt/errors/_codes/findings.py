@@ -72,6 +72,10 @@ BAD_INLINE = BAD_POLICY.variant(
     "Node {name!r}: inline must be True or False, not {given!r}.",
     fix="Use inline=True for a sync node that never waits.",
 )
+BAD_QUEUE_NAME = BAD_POLICY.variant(
+    "Node {name!r}: queue must be the name of a queue, not {given!r}.",
+    fix="Use 1 to 64 letters, digits and the characters _ . -, such as queue='gpu'.",
+)
 BAD_NODE_BUDGET = BAD_POLICY.variant(
     "Node {name!r}: budget must be a Budget, not {given!r}.", fix="Use Budget(tokens=...)."
 )

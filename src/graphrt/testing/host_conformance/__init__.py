@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from graphrt.stores.protocol import Store
 from graphrt.testing.conformance._world import BrokenClauseError
-from graphrt.testing.host_conformance import lives, messages
+from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
 
-__all__ = ["CLAUSES", "BrokenClauseError", "HostClause"]
+__all__ = ["CLAUSES", "TASK_CLAUSES", "BrokenClauseError", "HostClause"]
 
 
 class HostClause:
@@ -75,4 +75,6 @@ def _of(module: ModuleType) -> list[HostClause]:
 
 
 CLAUSES: Final[tuple[HostClause, ...]] = (*_of(messages), *_of(lives))
-"""All clauses, in order."""
+"""All clauses that every host keeps, in order."""
+TASK_CLAUSES: Final[tuple[HostClause, ...]] = tuple(_of(tasks))
+"""The clauses of hosts that serve queues, in order. The host is made with `queues=` for them."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel
 
 from graphrt._drivers.context import Context
-from graphrt.commands import END, Interrupt
+from graphrt.commands import END, Interrupt, Send
 from graphrt.events import RunResumed
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
@@ -68,10 +68,11 @@ class HostWorld:
         self._runtimes.append(runtime)
         return runtime
 
-    def host(self, *graphs: CompiledGraph[Any, Any], store: Store | None = None) -> Host:
-        """Start a host with a runtime for each graph, all with one store."""
+    def host(self, *graphs: CompiledGraph[Any, Any], store: Store | None = None, queues: Sequence[str] = ()) -> Host:
+        """Start a host with a runtime for each graph, all with one store; it serves *queues*."""
         shared = store or self.store()
-        host = self._make(*(self.runtime(graph, shared) for graph in graphs))
+        served: dict[str, Any] = {"queues": queues} if queues else {}
+        host = self._make(*(self.runtime(graph, shared) for graph in graphs), **served)
         self._hosts.append(host)
         host.start()
         return host
@@ -143,6 +144,28 @@ class HostWorld:
         g.set_entry("count")
         g.add_conditional_edges("count", lambda state: state.n < state.most, {True: "count", False: END})
         return g.compile(limits=Limits(max_visits=None))
+
+    def fan(self, name: str = "fan") -> CompiledGraph[Any, Any]:
+        """Return a graph that starts `most` tasks of the queue `q` side by side; each has an effect and waits for the gate."""
+        g = GraphBuilder(Counting, name=name)
+
+        def work(_state: Counting, ctx: Context) -> dict[str, Any]:
+            value = ctx.effect("count", self._count, str(ctx.thread), int(ctx.arg))
+            self.entered.set()
+            self.gate.wait()
+            return {"log": [value]}
+
+        g.add_node("split", lambda _state: None)
+        g.add_node("work", work, queue="q")
+        g.add_node("join", lambda state: {"n": len(state.log)})
+        g.set_entry("split")
+        g.add_conditional_edges("split", lambda state: [Send("work", n) for n in range(state.most)], ["work"])
+        g.add_edge("work", "join").add_edge("join", END)
+        return g.compile()
+
+    def _count(self, thread: str, number: int) -> int:
+        self.done[thread, number] += 1
+        return number
 
     def failing(self) -> CompiledGraph[Any, Any]:
         """Return a graph whose only node raises, and notes that."""

@@ -1,0 +1,43 @@
+"""Tasks of nodes with a queue (decision 0159): left by the driver of the thread, and run by a worker of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphrt._engine.engine import Engine
+from graphrt._engine.evolve import evolve
+from graphrt._engine.queued import leave
+from graphrt._engine.task import Task
+from graphrt._flows.effects import NOW, Control, Flow
+from graphrt._flows.run_one import one
+from graphrt._plan.copying import own
+
+
+def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
+    """Leave the tasks among *due* that a queue runs, let those fail that failed there, and return the others."""
+    here: list[Task] = []
+    for task in due:
+        if task.node.policy.queue is None:
+            here.append(task)
+        elif (failure := control.failures.pop(task.id, None)) is not None:
+            evolve(engine, failure.event, own)
+            task.more().raise_as_is = failure.raise_as_is
+        else:
+            leave(engine, task)
+    return here
+
+
+def run_left(engine: Engine, task: Task, control: Control) -> Flow:
+    """Run *task*, which waits for its queue, with its retries. Its outcome stands on it; nothing is committed.
+
+    Raises:
+        DeadlineError: The deadline of the run is over, counted from now.
+        StoreError: An outcome inside a nested graph could not be reported.
+    """
+    deadline_s: float | None = None
+    if engine.limits.deadline_s is not None:
+        deadline_s = (yield NOW) + engine.limits.deadline_s
+    engine.begin()  # the superstep is open: this only chooses how changes in place are found
+    # Its question stays open: until the end is reported, the task is one that waits.
+    task.again()
+    yield from one(engine, task, control, deadline_s)

@@ -1,0 +1,93 @@
+"""Places that are held by claims: who runs a task, and how many tasks of a queue run or begin (decision 0159).
+
+A place is the id of a thread without entries. The store knows who holds it, frees it when its owner dies, and deletes it
+when it is released. So a limit over all processes needs no table of its own: *n* places, and a claim on one of them.
+
+A place of a rate is claimed for the length of the period, and neither renewed nor released.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from graphrt._journal import leases
+from graphrt._runs.run_config import RunConfig
+from graphrt.errors import ConflictError
+from graphrt.limits import Queue
+from graphrt.stores.protocol import Claim, Store
+
+_BEFORE: Final = "graphrt."
+
+
+def place_of(what: str, name: str) -> str:
+    """Return the id of the place *name* of the kind *what*."""
+    return f"{_BEFORE}{what}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+
+
+@contextlib.contextmanager
+def held(config: RunConfig, store: Store, place: str) -> Iterator[bool]:
+    """Hold *place* while the block runs; False if another worker has it."""
+    claim = _claimed(config, store, place, config.lease_s)
+    if claim is None:
+        yield False
+        return
+    with _renewed(store, claim):
+        yield True
+
+
+@contextlib.contextmanager
+def _renewed(store: Store, claim: Claim) -> Iterator[None]:
+    """Renew *claim* while the block runs, and release it then."""
+    if store.blocking:
+        leases.renewer_of(store).add(claim)
+    try:
+        yield
+    finally:
+        if store.blocking:
+            leases.renewer_of(store).remove(claim)
+        leases.give_back(store, claim)
+
+
+def _claimed(config: RunConfig, store: Store, place: str, lease_s: float) -> Claim | None:
+    try:
+        return leases.take(store, place, create=True, lease_s=lease_s, at=config.clock())
+    except ConflictError:
+        return None
+
+
+@contextlib.contextmanager
+def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) -> Iterator[bool]:
+    """Hold one of the places of the queue *name* while the block runs, and take one of its rate; say whether there are."""
+    with contextlib.ExitStack() as stack:
+        if queue is not None and queue.concurrency is not None:
+            claim = _any(config, store, f"slot.{name}", queue.concurrency, config.lease_s)
+            if claim is None:
+                yield False
+                return
+            stack.enter_context(_renewed(store, claim))
+        if queue is not None and queue.limiter is not None:
+            number, period_s = queue.limiter
+            claim = _any(config, store, f"rate.{name}", number, period_s)
+            if claim is None:
+                yield False
+                return
+            if not store.blocking:  # a claim in memory has no lease that runs out
+                timer = threading.Timer(period_s, leases.give_back, (store, claim))
+                timer.daemon = True
+                timer.start()
+        yield True
+
+
+def _any(config: RunConfig, store: Store, what: str, number: int, lease_s: float) -> Claim | None:
+    """Claim one of *number* places; None if all are taken."""
+    first = random.randrange(number)  # noqa: S311 - so that workers do not all try the same place first
+    for at in range(number):
+        claim = _claimed(config, store, place_of(what, str((first + at) % number)), lease_s)
+        if claim is not None:
+            return claim
+    return None

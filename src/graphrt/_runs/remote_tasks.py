@@ -1,0 +1,268 @@
+"""`invoke`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
+
+The thread is read and never claimed. What the task does is reported by letters, which whoever drives the thread takes.
+A claim on an id that is made of thread and task says who runs the task now. It spares work and no more: that two
+workers which run the same task change nothing twice follows from the numbers of their letters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+
+from graphrt import events
+from graphrt._drivers.sync import SyncDriver
+from graphrt._engine import emit_events
+from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.queued import ENDED, waiting
+from graphrt._engine.run_state import RunState
+from graphrt._engine.task import DONE, DUE, FAILED, RUNNING, Task
+from graphrt._flows.effects import Control
+from graphrt._flows.queued import run_left
+from graphrt._journal.mail_watch import POLL_S
+from graphrt._journal.task_letters import Report, letter_id, packed, taken
+from graphrt._runs.active_run import services_of
+from graphrt._runs.loading import folded, the_store
+from graphrt._runs.open_run import check_erased
+from graphrt._runs.queue_slots import admitted, held, place_of
+from graphrt._runs.run_config import RunConfig
+from graphrt._runs.task_reports import letters_about_tasks
+from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
+from graphrt.limits import Queue
+from graphrt.reducers import TOKEN_BUDGET
+from graphrt.stores.ids import check_id
+from graphrt.stores.labels import finder
+from graphrt.stores.mail import postable
+from graphrt.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from graphrt._engine.emit_events import Logged
+    from graphrt._engine.engine import Engine
+    from graphrt._journal.thread_fold import Fold
+    from graphrt._plan.tables import Plan
+
+Invoked: TypeAlias = Literal["ended", "left", "full"]
+"""What became of a task: its end was reported; it was left as it is, for instance because another worker runs it; or the
+limits of its queue allow no further task now."""
+_WAITING: Final = ("running", "interrupted")
+"""Statuses of a thread whose tasks are run. `running`: whoever drives it takes the reports of other tasks."""
+
+
+def invoke(config: RunConfig, thread: str, task: str, queue: Queue | None) -> Invoked:
+    """Run one task that waits for its queue, and report its end to the thread; see `Runtime.invoke`."""
+    store = the_store(config)
+    postable(store)
+    finder(store, "questions")
+    check_id(thread)
+    # Several tasks that draw on one budget at once would each see all of it: they run one after another.
+    alone = config.budget is not None or _shares_budget(config.plan)
+    lock = place_of("task", thread if alone else f"{thread}/{task}")
+    with held(config, store, lock) as mine:
+        return _invoked(config, store, thread, task, lock, queue) if mine else "left"
+
+
+def _shares_budget(plan: Plan) -> bool:
+    """Return whether the state of the graph, or of a nested one, has a token budget."""
+    return TOKEN_BUDGET in plan.state.fields or any(
+        node.child is not None and _shares_budget(node.child) for node in plan.nodes
+    )
+
+
+def _invoked(config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None) -> Invoked:
+    # Letters first: what is taken between the two reads is then seen twice, and not missed.
+    letters = letters_about_tasks(config, store, thread)
+    loaded = store.load(thread)
+    if loaded.head.status not in _WAITING:
+        return "left"
+    fold = folded(config, loaded, letters=letters)
+    engine = fold.engine
+    found = next((one for one in waiting(engine) if one[1].id == task_id), None)
+    if found is None or (fold.reported is not None and task_id in fold.reported.failures):
+        return "left"  # its end was reported
+    owner, task, question = found
+    if config.redactor is not None:
+        engine.redact_with(config.redactor)
+    config.secrets.give_back(engine)
+    check_erased(fold, engine.values, work=True)
+    engine.limit(config.limits)
+    control = Control()
+    control.watched = True
+    number = _last(letters, [key for key, _ in loaded.staged], task_id, question.version)
+    reporter = Reporter(store, fold, control, (task_id, question.version), number)
+    config.active.add(lock, control)  # so that `hand_over` and `close` wait for it
+    try:
+        with admitted(config, store, str(question.payload), queue) as may_begin:
+            if not may_begin:
+                return "full"
+            with _watched(store, thread, question, loaded.head.seq, control):
+                failure = _run(config, store, fold, control, owner, task, reporter)
+        if reporter.lost or task.status in (DUE, RUNNING):
+            return "left"
+        _close(task, question)
+        try:
+            reporter.post([(task.id, emit_events.standing(owner, task))], failed=failure)
+        except StoreError as error:
+            if error.code != TASK_TAKEN_OVER.code:
+                raise
+            return "left"
+        return "ended"
+    finally:
+        config.active.remove(lock, control)
+        config.active.closed(control)
+
+
+def _last(letters: Sequence[Report], keys: Sequence[str], task: str, version: int) -> int:
+    """Return the number of the last letter about the task, whether it was taken or not."""
+    numbers = (letter.number for letter in letters if (letter.task, letter.version) == (task, version))
+    return max([taken(keys, task, version), *numbers])
+
+
+def _run(
+    config: RunConfig,
+    store: Store,
+    fold: Fold,
+    control: Control,
+    owner: RunState,
+    task: Task,
+    reporter: Reporter,
+) -> tuple[events.TaskFailed, bool] | None:
+    """Run *task*, whose graph is that of *owner*; return how it failed for good, if it did."""
+    engine = fold.engine
+    services = services_of(config, engine, control, fold.seed)
+    services._run_id = fold.run
+    services.stage, services.blocking, services.eager = reporter, store.blocking, store.durable
+    engine.identify(fold.run)
+    engine.listen(engine.plan.codec, staging=True, stamps=store.durable or bool(fold.meta.get("chained")))
+    driver = SyncDriver(services, config.limits)
+    graph: Any = owner
+    try:
+        with services.held() if services.holds else contextlib.nullcontext():
+            driver.drive(run_left(graph, task, control))
+    except DeadlineError as error:
+        return _failed(task, error), True
+    except StoreError:
+        if not reporter.lost:
+            raise
+    finally:
+        services.close()
+    hidden = owner.plan.state.untracked
+    wrote = next((name for update in task.updates for name in update if name in hidden), None)
+    if task.status == DONE and wrote is not None:
+        queue, node = task.node.policy.queue, task.node.name
+        return _failed(task, UNTRACKED_ON_QUEUE(node=node, field=wrote, queue=queue, where=owner.where(task))), True
+    if task.status != FAILED:
+        return None
+    event: Any = emit_events.outcome_of(owner, task)
+    return event, task.more().raise_as_is
+
+
+def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
+    """Return the failure of a task that fails the run with *error*, which its node did not raise."""
+    task.status, task.updates, task.goto = FAILED, (), None
+    return events.TaskFailed(
+        task=task.id,
+        node=task.node.name,
+        error=type(error).__name__,
+        message=emit_events.first_line(error),
+        handler=None,
+        exception=error,
+        usage=task.extra.usage if task.extra is not None else None,
+    )
+
+
+def _close(task: Task, question: OpenInterrupt) -> None:
+    """Close the question with which *task* waited, which a failed attempt may have removed from the task."""
+    extra = task.more()
+    question.closed = ENDED
+    if question not in extra.interrupts:
+        extra.interrupts.insert(0, question)
+
+
+@final
+class Reporter:
+    """Posts what a task does as letters; in the place of what stages it in the process that has the thread.
+
+    Args:
+        about: Id of the task, and the version of its question.
+        number: Number of the last letter about it.
+    """
+
+    def __init__(self, store: Store, fold: Fold, control: Control, about: tuple[str, int], number: int) -> None:
+        self._store = store
+        self._fold = fold
+        self._engine: Engine = fold.engine
+        self._control = control
+        self._about = about
+        self._number = number
+        self._lock = threading.Lock()
+        """Nodes record effects from several threads."""
+        self.lost: bool = False
+        """Whether another worker reported in between, or a letter's fate is not known: this execution counts no more."""
+
+    def __call__(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
+        """Report events; always stored when this returns."""
+        del now
+        self.post(staged)
+
+    def post(
+        self, staged: Sequence[tuple[str, list[Logged]]], *, failed: tuple[events.TaskFailed, bool] | None = None
+    ) -> None:
+        """Post one letter.
+
+        Raises:
+            ConflictError: Another worker has reported on the task since this one read the thread (`task-taken-over`).
+            StoreError: The store failed.
+        """
+        store, thread, (task, version) = self._store, self._fold.reader.thread, self._about
+        with self._lock:
+            if self.lost:
+                raise TASK_TAKEN_OVER(task=task, thread=thread, where=self._engine.where())
+            number = self._number + 1
+            body = packed(store, self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
+            try:
+                kept = postable(store).post(thread, letter_id(task, version, number), body)
+            except BaseException:
+                self._lose()
+                raise
+            if not kept:
+                self._lose()
+                raise TASK_TAKEN_OVER(task=task, thread=thread, where=self._engine.where())
+            self._number = number
+
+    def _lose(self) -> None:
+        self.lost = True
+        self._control.cancel("another worker reported on the task")
+
+
+@contextlib.contextmanager
+def _watched(store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control) -> Iterator[None]:
+    """Halt the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned."""
+    over = threading.Event()
+    place = question.id.partition("/")[2]
+
+    def look() -> None:
+        nonlocal seq
+        while not over.wait(POLL_S):
+            with contextlib.suppress(StoreError):  # the next look is a new attempt
+                try:
+                    head = store.head(thread)
+                    waits = head.status in _WAITING
+                    if waits and head.seq != seq:
+                        seq = head.seq
+                        waits = any(one.place == place for one in finder(store, "questions").questions(thread))
+                except InputError:  # it was deleted
+                    waits = False
+                if not waits:
+                    control.cancel("the thread does not wait for the task any more")
+                    return
+
+    watch = threading.Thread(target=look, name="graphrt-task-watch", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watch.join()

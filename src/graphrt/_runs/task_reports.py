@@ -1,0 +1,60 @@
+"""What workers of queues report of the tasks of a thread, taken by its driver (decision 0159)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from graphrt import events
+from graphrt._engine import emit_events
+from graphrt._engine.open_interrupt import TASK
+from graphrt._engine.questions import all_questions
+from graphrt._flows.effects import Failure
+from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.run_config import RunConfig
+from graphrt.stores.mail import postable, posts
+from graphrt.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from graphrt._journal.task_letters import Report, Reported
+
+
+def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequence[Report]:
+    """Return the letters of *thread* that workers of queues have posted, in order."""
+    if not posts(store) or not (letters := postable(store).mail(thread)):
+        return ()
+    from graphrt._journal.task_letters import reports  # hardly any thread has such letters
+
+    return reports(config.plan.codec, letters)
+
+
+def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
+    """Journal which tasks have ended elsewhere, stage what they did, and delete the letters, in one commit.
+
+    The engine of *opened* has it all already: it was restored from what was staged and from the letters alike. A failure
+    is kept for the run that follows, which fails with it. If the process dies in between, the task is left once more.
+
+    Args:
+        reported: None changes nothing.
+
+    Raises:
+        StoreError: Nothing was stored. The run is closed.
+    """
+    if reported is None:
+        return
+    engine = opened.engine
+    opened.control.failures = {id_: Failure(*failure) for id_, failure in reported.failures.items()}
+    for question in all_questions(engine):
+        if question.kind == TASK and question.closed and not question.fate_told:
+            question.fate_told = True
+            emit_events.note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+    for letter in reported.dropped:
+        reason = "the task did not wait for it any more"
+        emit_events.note(engine, events.LetterDropped(id=letter.id, what="task", reason=reason))
+    staged = [(key, list(logged)) for key, logged in reported.rows.items()]
+    assert opened.services.record is not None  # noqa: S101 - only runs on a thread get letters
+    try:
+        opened.services.record(emit_events.take(engine), staged, taken=reported.places)
+    except BaseException as error:
+        opened.broke(error)
+        raise

@@ -1,0 +1,90 @@
+"""Clauses about tasks of queues: run by a host that serves the queue, and taken by whoever drives the thread.
+
+They are for hosts that can serve queues: the function that makes the host gets `queues=` then.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from graphrt.events import EffectRecorded
+from graphrt.runtime import Runtime
+from graphrt.testing.conformance._world import BrokenClauseError, holds, same
+from graphrt.testing.host_conformance._world import HostWorld
+
+
+def a_fan_out_is_run_by_the_host(world: HostWorld) -> None:
+    """All tasks of a fan-out are run, and their outcomes fold in task order."""
+    runtime, host = world.runtime(world.fan()), world.host(world.fan(), queues=["q"])
+    thread = runtime.start({"most": 12})
+    host.drive(thread)
+    same(_end(world, runtime, thread, "a fan-out").log, list(range(12)), "its log")
+    _one_outcome_each(world, runtime, thread, 12)
+
+
+def tasks_of_another_queue_are_left(world: HostWorld) -> None:
+    """A host that does not serve the queue drives the thread up to the task, and leaves it there."""
+    runtime, host = world.runtime(world.fan()), world.host(world.fan())
+    thread = runtime.start({"most": 2})
+    host.drive(thread)
+    world.eventually(lambda: runtime.inbox(kind="task"), "the tasks are not left")
+    world.stays(lambda: (runtime.state(thread).seq, sum(world.done.values())), "a task of a queue that is not served")
+
+
+def two_executions_have_one_outcome(world: HostWorld) -> None:
+    """A task that somebody else began, and whose claim is void, is run again; the late one changes nothing."""
+    runtime, store = world.runtime(world.fan()), world.store()
+    thread = str(runtime.run({"most": 3}).thread)
+    for item in runtime.inbox(kind="task"):
+        runtime.invoke(thread, item.interrupt.task_id)  # its report lies in the mail when the host begins
+        break
+    host = world.host(world.fan(), queues=["q"])
+    host.drive(thread)
+    same(_end(world, runtime, thread, "a fan-out that was begun").log, [0, 1, 2], "its log")
+    _one_outcome_each(world, runtime, thread, 3)
+    holds(not store.head(thread).owned, "a thread that has ended still has an owner")
+
+
+def a_task_of_a_cancelled_thread_changes_nothing(world: HostWorld) -> None:
+    """What a task does after its thread was cancelled is dropped, and the thread stays cancelled."""
+    runtime, host = world.runtime(world.fan()), world.host(world.fan(), queues=["q"])
+    world.gate.clear()
+    thread = runtime.start({"most": 2})
+    host.drive(thread)
+    world.eventually(world.entered.is_set, "no task is run")
+    world.eventually(lambda: runtime.cancel(thread) or runtime.state(thread).status == "cancelled", "it goes on")
+    world.gate.set()
+    world.eventually(lambda: runtime.state(thread).status == "cancelled", "the thread is not cancelled")
+    world.stays(lambda: runtime.state(thread).seq, "a task of a cancelled thread")
+    same(runtime.state(thread).values.log, [], "its log")
+
+
+def a_host_that_stops_leaves_its_tasks_to_others(world: HostWorld) -> None:
+    """A task that runs when its host stops is run again by another one; what it had recorded stands."""
+    runtime, host = world.runtime(world.fan()), world.host(world.fan(), queues=["q"])
+    world.gate.clear()
+    thread = runtime.start({"most": 2})
+    host.drive(thread)
+    world.eventually(lambda: len(world.done) == 2, "the tasks are not run")
+    timer = time.monotonic() + 0.2
+    world.eventually(lambda: time.monotonic() > timer, "time passes")
+    world.gate.set()
+    host.stop(grace_s=10.0)
+    world.host(world.fan(), queues=["q"]).drive(thread)
+    same(_end(world, runtime, thread, "a fan-out whose host stopped").log, [0, 1], "its log")
+    _one_outcome_each(world, runtime, thread, 2)
+
+
+def _end(world: HostWorld, runtime: Runtime[Any], thread: str, what: str) -> Any:
+    """Wait until the thread has completed, and return its state. It pauses where its tasks run elsewhere."""
+    world.eventually(lambda: runtime.state(thread).status == "completed", f"{what}: the run does not end")
+    return runtime.state(thread).values
+
+
+def _one_outcome_each(world: HostWorld, runtime: Runtime[Any], thread: str, most: int) -> None:
+    """Check that each task's effect was recorded once, and ran once."""
+    told = [entry.event.result for entry in runtime.entries(thread) if isinstance(entry.event, EffectRecorded)]
+    if sorted(told) != list(range(most)):
+        raise BrokenClauseError(f"the effects of {most} tasks were recorded as {told}")
+    world.once_each(thread, most, "the tasks of a fan-out")

@@ -1,0 +1,54 @@
+"""Checks of the queues that a worker serves, and the names of queues that its graphs have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphrt.errors._codes.queues import BAD_QUEUE_LIMIT, UNKNOWN_QUEUE
+from graphrt.limits import Queue
+from graphrt.runtime import Runtime
+
+
+def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) -> dict[str, Queue]:
+    """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
+
+    Raises:
+        InputError: No node names one of them (`unknown-queue`), or a limit is not one (`bad-queue`).
+    """
+    named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict.fromkeys(_several(given), Queue())
+    known = sorted({name for runtime in runtimes for name in runtime.graph.queues})
+    for name, queue in named.items():
+        if name not in known:
+            raise UNKNOWN_QUEUE(option=option, name=name, queues=known)
+        _check(name, queue)
+    return dict(named)
+
+
+def _several(given: Any) -> Iterable[Any]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check(name: str, queue: Any) -> None:
+    if not isinstance(queue, Queue):
+        raise BAD_QUEUE_LIMIT(name=name, option="limits", given=queue, wanted="a Queue of graphrt.limits")
+    for option in ("worker_concurrency", "concurrency"):
+        if getattr(queue, option) is not None and not _is_count(getattr(queue, option)):
+            raise BAD_QUEUE_LIMIT(
+                name=name, option=option, given=getattr(queue, option), wanted="a whole number from 1"
+            )
+    limiter: Any = queue.limiter
+    if limiter is None:
+        return
+    pair = isinstance(limiter, tuple) and len(limiter) == 2
+    if not pair or not _is_count(limiter[0]) or not _is_period(limiter[1]):
+        wanted = "a number of tasks from 1 and seconds above 0, such as (100, 60.0)"
+        raise BAD_QUEUE_LIMIT(name=name, option="limiter", given=limiter, wanted=wanted)
+
+
+def _is_count(given: Any) -> bool:
+    return type(given) is int and given >= 1
+
+
+def _is_period(given: Any) -> bool:
+    return type(given) in (int, float) and 0 < given < float("inf")

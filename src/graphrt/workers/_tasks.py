@@ -1,0 +1,219 @@
+"""`QueueRunner`: a loop that looks for tasks of queues, and runs them on worker threads of its own (decision 0159).
+
+The open questions of the kind `task` are the queue: one indexed query for each graph. The claim on a task decides who
+runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, final
+
+from graphrt.errors import GraphrtError, InputError, StoreError
+from graphrt.limits import Queue
+from graphrt.runtime import InboxItem, Runtime
+
+PAGE: Final = 200
+"""Tasks that are listed at once."""
+_OTHERS_S: Final = 1.0
+"""Seconds until a task is tried again that another worker had, or that was not waiting any more."""
+_REFUSED_S: Final = 60.0
+"""Seconds until a task is tried again that this worker cannot run."""
+_UNSERVED_S: Final = 30.0
+"""Seconds that a task waits before it is said that this worker does not serve its queue; and between two such looks."""
+
+log: Final = logging.getLogger("graphrt.workers")
+Said = Callable[..., None]
+"""Logs once: a key, a level, a text and its arguments."""
+
+
+@final
+class QueueRunner:
+    """Runs tasks of queues for a worker.
+
+    Args:
+        runtimes: Graph name to its runtime.
+        queues: Names of the queues that are served, with their limits. Without any, the runner only looks now and then
+            whether tasks wait for queues that nobody serves here.
+        most: How many tasks run at once.
+        poll_s: Seconds between two looks while nothing waits.
+        say: Logs once for each key.
+    """
+
+    def __init__(
+        self,
+        runtimes: Mapping[str, Runtime[Any]],
+        queues: Mapping[str, Queue],
+        most: int,
+        poll_s: float,
+        say: Said,
+    ) -> None:
+        self._runtimes = runtimes
+        self._queues = queues
+        self._most = most
+        self._poll_s = poll_s
+        self._say = say
+        self._lock = threading.Condition()
+        self._running: dict[str, str] = {}
+        """Id of the question of a task that runs here to the name of its queue."""
+        self._later: dict[str, float] = {}
+        """Id of the question of a task that is left to others to the monotonic time at which it is tried again."""
+        self._full: dict[str, float] = {}
+        """Queue whose limits were reached to the monotonic time at which it is tried again."""
+        self._ended = 0
+        self._unserved: tuple[str, ...] = ()
+        self._unserved_at = 0.0
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Ids of the tasks that run here, as `thread/task`; longest first."""
+        with self._lock:
+            return tuple(id_.partition("#")[0] for id_ in self._running)
+
+    @property
+    def ended(self) -> int:
+        """Tasks whose end was reported."""
+        return self._ended
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Names of the queues of tasks that have waited for some time, and that are not served here."""
+        return self._unserved
+
+    def start(self) -> None:
+        """Begin to look, in a thread of its own."""
+        self._thread = threading.Thread(target=self._work, name="graphrt-queues", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more tasks. Those that run are given up by `Runtime.hand_over`, which the worker calls."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify_all()
+
+    def join(self) -> None:
+        """Wait until no task runs any more."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def wake(self) -> None:
+        """Look now."""
+        with self._lock:
+            self._lock.notify_all()
+
+    def _work(self) -> None:
+        with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-task") as pool:
+            while not self._stopping:
+                pause_s = self._poll_s if self._queues else _UNSERVED_S
+                try:
+                    took = self._look(pool) if self._queues else 0
+                    if time.monotonic() >= self._unserved_at:
+                        self._look_for_unserved()
+                    pause_s = 0.0 if took else pause_s
+                except StoreError as error:  # the next look is a new attempt
+                    self._say(f"tasks {error.code}", logging.WARNING, "Cannot look for tasks: %s", error.what)
+                with self._lock:
+                    if not self._stopping and pause_s > 0:
+                        self._lock.wait(pause_s)
+                    while not self._stopping and len(self._running) >= self._most:
+                        self._lock.wait()
+
+    def _look(self, pool: ThreadPoolExecutor) -> int:
+        """Take tasks while there is room, and return how many were taken."""
+        took = 0
+        now = time.monotonic()
+        self._later = {id_: until for id_, until in self._later.items() if until > now}
+        for name, runtime in self._runtimes.items():
+            found = [item for item in self._waiting(runtime, name) if self._may_take(item, now)]
+            # Not in order: several workers would all try the same task first.
+            random.shuffle(found)
+            for item in found:
+                with self._lock:
+                    if self._stopping or len(self._running) >= self._most:
+                        return took
+                    if not self._has_room(str(item.interrupt.payload)):
+                        continue
+                    self._running[item.interrupt.id] = str(item.interrupt.payload)
+                took += 1
+                pool.submit(self._run, runtime, item)
+        return took
+
+    def _waiting(self, runtime: Runtime[Any], graph: str) -> list[InboxItem]:
+        """Return a page of the tasks that wait for the queues served here: the oldest that this worker may take."""
+        found: list[InboxItem] = []
+        after: str | None = None
+        now = time.monotonic()
+        while len(found) < PAGE:
+            page = runtime.inbox(kind="task", graph=graph, after=after, limit=PAGE)
+            found += [item for item in page if self._may_take(item, now)]
+            if len(page) < PAGE:
+                break
+            after = page[-1].token
+        return found
+
+    def _may_take(self, item: InboxItem, now: float) -> bool:
+        queue, id_ = str(item.interrupt.payload), item.interrupt.id
+        if queue not in self._queues or self._full.get(queue, 0.0) > now:
+            return False
+        return id_ not in self._running and id_ not in self._later
+
+    def _has_room(self, queue: str) -> bool:
+        """Return whether the limit of one worker allows a further task; the caller holds the lock."""
+        most = self._queues[queue].worker_concurrency
+        return most is None or Counter(self._running.values())[queue] < most
+
+    def _run(self, runtime: Runtime[Any], item: InboxItem) -> None:
+        """Run one task; never raises an `Exception`."""
+        question, queue = item.interrupt, str(item.interrupt.payload)
+        later_s = _OTHERS_S
+        try:
+            if self._stopping:
+                return
+            match runtime.invoke(item.thread, question.task_id, queue=self._queues[queue]):
+                case "ended":
+                    self._ended += 1
+                    return
+                case "full":
+                    later_s = 0.0
+                    self._full[queue] = time.monotonic() + self._poll_s
+                case "left":
+                    pass
+        except InputError as error:  # another version of the graph, for instance
+            later_s = _REFUSED_S
+            self._say(
+                f"{question.id} {error.code}", logging.WARNING, "Task %s is left to others: %s", question.id, error.what
+            )
+        except GraphrtError as error:
+            self._say(f"{question.id} {error.code}", logging.WARNING, "Task %s was left: %s", question.id, error.what)
+        except Exception:
+            later_s = _REFUSED_S
+            log.exception("Task %s ended with an error that no task should raise", question.id)
+        finally:
+            with self._lock:
+                if later_s:
+                    self._later[question.id] = time.monotonic() + later_s
+                self._running.pop(question.id, None)
+                self._lock.notify_all()
+
+    def _look_for_unserved(self) -> None:
+        """Look for tasks that wait for queues that are not served here, and say so once for each queue."""
+        self._unserved_at = time.monotonic() + _UNSERVED_S
+        found: set[str] = set()
+        for name, runtime in self._runtimes.items():
+            before = runtime.clock() - _UNSERVED_S
+            for item in runtime.inbox(kind="task", graph=name, limit=PAGE):
+                queue = str(item.interrupt.payload)
+                if queue not in self._queues and item.asked_at <= before:
+                    found.add(queue)
+        self._unserved = tuple(sorted(found))
+        for queue in self._unserved:
+            text = "Tasks wait for the queue %r, and this worker does not serve it"
+            self._say(f"queue {queue}", logging.WARNING, text, queue)

@@ -1,0 +1,80 @@
+"""The law of queues: which process runs a task changes nothing in the journal but who it was left to.
+
+Random graphs, whose nodes ask, fail at first, have effects and nest graphs, are driven twice: by one process that runs
+all nodes, and with some of the nodes on a queue, whose tasks are run in any order, some of them twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from graphrt import Runtime
+from graphrt.errors import GraphrtError
+from graphrt.graph.rewiring import rewired
+from graphrt.stores import MemoryStore, Store
+
+from . import observe
+from .description import Graph
+from .lasting import lasting_graphs
+from .voyages import MOST_DRIVES, THREAD, Voyage, answer, go_on, journal, status_of, voyage
+
+_LEFT = {"run-interrupted", "run-resumed", "run-handed-over"}
+
+
+def with_queues(graph: Any, chance: random.Random) -> Any:
+    """A copy of *graph* with some nodes on a queue, nested ones included; at least one."""
+    topology = graph.topology()
+    for node in topology["nodes"]:
+        if chance.random() < 0.6:
+            node["queue"] = "q"
+    topology["nodes"][0]["queue"] = "q"
+    return rewired(graph, topology)
+
+
+def go_on_with_queues(trip: Voyage, runtime: Runtime[Any], chance: random.Random) -> str:
+    """Drive the thread as `go_on` does; whatever is left to the queue is run before anything is answered."""
+    with contextlib.suppress(GraphrtError):
+        for _ in range(MOST_DRIVES * 40):
+            status = status_of(runtime)
+            left = [item.interrupt.task_id for item in runtime.inbox(kind="task")]
+            if status == "new":
+                runtime.run(observe.given(trip.graph), thread=THREAD)
+            elif left:
+                chance.shuffle(left)
+                for task in left[: chance.randint(1, len(left))]:
+                    assert runtime.invoke(THREAD, task) == "ended"
+                    assert runtime.invoke(THREAD, task) == "left"
+                runtime.drive(THREAD)
+            elif status == "interrupted":
+                asked = runtime.state(THREAD).interrupts
+                runtime.resume(THREAD, {info.id: answer(info) for info in asked})
+            elif status == "running":
+                runtime.retry(THREAD)
+            else:
+                break
+    return status_of(runtime)
+
+
+def told(store: Store, trip: Voyage) -> list[dict[str, Any]]:
+    """The journal without what says that tasks were left to a queue and came back, and where a run paused for that."""
+    return [
+        entry
+        for entry in journal(store, trip)
+        if entry["event"] not in _LEFT and entry.get("kind") != "task" and "#queue" not in str(entry.get("id", ""))
+    ]
+
+
+@given(graph=lasting_graphs(), chance=st.randoms(use_true_random=False))
+def test_a_run_with_queues_writes_the_journal_of_one_without(graph: Graph, chance: random.Random) -> None:
+    assume(not any(field.untracked for field in graph.fields))  # what a queue runs must not write them
+    near, far = voyage(graph), voyage(graph)
+    far.compiled = with_queues(far.compiled, chance)
+    with MemoryStore() as one, MemoryStore() as other:
+        status = go_on(near, near.runtime(one))
+        assert go_on_with_queues(far, far.runtime(other), chance) == status
+        assert told(other, far) == told(one, near)
