@@ -81,7 +81,7 @@ def test_a_tenant_posts_to_threads_of_its_own_alone(tmp_path, open_):
         assert mail(shared, "acme~u") == [("a", b"x")]
         with pytest.raises(InputError) as caught:
             acme.commit(claim, Commit(2, AT, posts=[("other~u", "b", b"x")]))
-        assert caught.value.code == "bad-thread"
+        assert caught.value.code == "unknown-thread"
 
 
 @pytest.mark.needs("cryptography")

@@ -324,3 +324,20 @@ def test_defaults_of_the_input_are_made_for_each_thread(world: World, clock: Vir
     states = [runtime.state(info.thread).values for info in runtime.threads(prefix="fresh@")]
     assert [state.topic for state in states] == ["x", "x"]
     assert len({state.token for state in states}) == 2
+
+
+def test_a_schedule_that_a_wrong_clock_moved_is_brought_back_when_it_is_added_again(
+    runtime: Any, clock: VirtualClock
+) -> None:
+    runtime.schedules.add("daily", "0 9 * * *", {})
+    ahead = VirtualClock(clock() + 400 * 86_400)
+    other: Any = Runtime(runtime.graph, store=runtime.store, clock=ahead)
+    other.schedules.start_due()
+    clock.advance(86_400)
+    assert runtime.schedules.start_due() == ()
+    added = runtime.schedules.add("daily", "0 9 * * *", {})
+
+    assert added.due_at == at(2026, 11, 27, 9)
+    clock.advance(86_400)
+    assert runtime.schedules.start_due() == ("daily@2026-11-27T09:00:00Z",)
+    assert runtime.schedules.add("daily", "0 9 * * *", {}).due_at == at(2026, 11, 28, 9)

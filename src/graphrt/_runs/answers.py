@@ -26,6 +26,7 @@ from graphrt.errors._codes.threads import (
     ANSWER_HAS_EFFECTS,
     ANSWERS_AND_ANSWER,
     INTERRUPT_EXPIRED,
+    INTERRUPT_HAS_ITS_DEFAULT,
     NO_ANSWER,
     NO_OPEN_INTERRUPT,
     ONE_ANSWER_FOR_SEVERAL,
@@ -182,7 +183,8 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
         InputError: The question has expired, or the answer has a wrong type.
     """
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
-        raise INTERRUPT_EXPIRED(
+        declared = INTERRUPT_EXPIRED if question.default is UNSET else INTERRUPT_HAS_ITS_DEFAULT
+        raise declared(
             interrupt=question.id,
             late_s=late_s,
             asker=question.node,

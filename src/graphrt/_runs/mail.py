@@ -27,6 +27,8 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
 
+ABANDONS, QUEUED = "abandon:", "input:"
+"""Beginnings of the ids of letters with an input: one that ends the run that goes on, and one that waits for its end."""
 LONGEST_ID: Final = 150
 """Most characters of the id of a signal."""
 
@@ -100,9 +102,22 @@ def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None
     if labels is not None:
         told |= {"title": labels.title, "tags": sorted(labels.tags)}
     try:
-        _post(config, store, head.thread, f"input:{config.ids()}", "input", told)
+        _post(config, store, head.thread, f"{ABANDONS if abandon else QUEUED}{config.ids()}", "input", told)
     except NotStorable as error:
         raise not_storable(engine, error, "The input holds a value") from error
+
+
+def moves(store: Store, head: Head) -> bool:
+    """Return whether mail makes a thread go on that nobody drives: it is due (R22), and not only by an input that waits.
+
+    An input that was queued behind a run waits until that has completed, perhaps for the answer of a person.
+    """
+    if head.status not in ("interrupted", "completed") or not posts(store):
+        return False
+    kept = postable(store)
+    if not kept.mailed([head.thread]):
+        return False
+    return head.status == "completed" or any(not one.id.startswith(QUEUED) for one in kept.mail(head.thread))
 
 
 def labels_of(told: Mapping[str, Any]) -> Labels | None:

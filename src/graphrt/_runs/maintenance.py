@@ -15,8 +15,10 @@ from graphrt._runs.finding import threads, wanted_threads
 from graphrt._runs.inspection import replay
 from graphrt._runs.labels import Tags
 from graphrt._runs.loading import the_store
+from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.watching import answers_itself, waits_for
 from graphrt.errors import StoreError
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
@@ -89,8 +91,16 @@ def _time_before(config: RunConfig, older_than_s: float) -> float:
     return config.clock() - older_than_s
 
 
+def _goes_on(store: Store, info: ThreadInfo) -> bool:
+    """Return whether a thread that nobody drives is due, or will be: it is not deleted, however old it is."""
+    if info.status == "running":
+        return True
+    head = store.head(info.thread)
+    return moves(store, head) or bool(waits_for(store, head)) or answers_itself(store, head)
+
+
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
-    status, limit = which.get("status"), which.get("limit")
+    store, status, limit = the_store(config), which.get("status"), which.get("limit")
     check_status(status)
     check_number("limit", limit)
     found: list[ThreadInfo] = []
@@ -108,7 +118,7 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
         after: str | None = None
         while limit is None or len(found) < limit:
             page = threads(config, wanted, after=after, newest_first=False, limit=_PAGE)
-            found += [info for info in page if not info.owned]
+            found += [info for info in page if not info.owned and not _goes_on(store, info)]
             if len(page) < _PAGE:
                 break
             after = page[-1].thread

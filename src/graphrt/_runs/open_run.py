@@ -341,9 +341,16 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
         entries=claim.head.seq,
         right=how.get(right, f"run(input, thread={thread!r})"),
         or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "",
-        or_abandon=f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
-        if verb == "run"
-        else ".",
+        or_abandon=(
+            f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
+            if verb == "run"
+            else "."
+        )
+        + (
+            f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
+            if verb == "run" and status == "running"
+            else ""
+        ),
         graph_name=config.plan.name,
     )
 

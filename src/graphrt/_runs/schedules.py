@@ -32,6 +32,8 @@ PUNCTUAL_S: Final = 60.0
 """A due time that nobody looked at for longer than this was missed."""
 _MOST_AT_ONCE: Final = 100
 """Threads of one schedule that are started by one look. The next look starts the others."""
+_AHEAD_S: Final = 3_600.0
+"""Seconds by which the clocks of two machines may differ, without one of them undoing what the other has moved."""
 _LONGEST: Final = 150
 """Characters of a name: the id of a thread has the due time too."""
 
@@ -84,7 +86,8 @@ class Schedules:
         """Start a thread of the graph with *input* at each time that *cron* names.
 
         The thread has the id `name@2027-01-31T08:00:00Z`, with the due time in UTC. If there is a schedule of this name
-        with the same definition, nothing changes: a program may call this whenever it starts.
+        with the same definition, nothing changes: a program may call this whenever it starts. Only one that was moved too
+        far, by a machine whose clock was ahead, is due at its next time again.
 
         Args:
             name: Unique in the store, of the form of a thread's id, at most 150 characters.
@@ -121,7 +124,7 @@ class Schedules:
         )
         known = next((row for row in store.schedules() if row.name == name), None)
         if known is not None and (known.graph, known.body) == (config.plan.name, body):
-            return _read(config, known)
+            return _read(config, self._in_time(store, known, times))
         if known is not None and not replace:
             raise _exists(config, known, body)
         due_at = times.first_after(config.clock())
@@ -133,6 +136,18 @@ class Schedules:
                 raise SCHEDULE_HAS_CHANGED(name=name)
             row = stands
         return _read(config, row)
+
+    def _in_time(self, store: Schedulable, row: Scheduled, times: Cron) -> Scheduled:
+        """Return the schedule, brought back to its next time if a clock that was far ahead has moved it beyond that.
+
+        Threads that it has started since are not started again: their ids have their times.
+        """
+        due_at = times.first_after(self._config.clock())
+        if row.due_at - due_at <= _AHEAD_S or not store.move_schedule(
+            row.name, row.version, due_at=row.due_at, to=due_at
+        ):
+            return row
+        return row._replace(due_at=due_at)
 
     def list(self) -> tuple[Schedule, ...]:
         """Return the schedules of the graph, in the order of their names."""

@@ -12,6 +12,7 @@ from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import the_store
+from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.timers import moment_text
 from graphrt.errors import count
@@ -55,8 +56,11 @@ def is_settled(head: Head) -> bool:
 
 
 def is_over(store: Store, head: Head) -> bool:
-    """Return whether a thread is settled, and does not go on when a timer fires (R23), a child ends (R24) or by a queue."""
-    return is_settled(head) and not waits_for(store, head)
+    """Return whether a thread is settled, and nothing makes it go on by itself.
+
+    That would be mail (R22), a timer (R23), the end of a child (R24), or a worker of a queue (R25).
+    """
+    return is_settled(head) and not waits_for(store, head) and not moves(store, head)
 
 
 def waits_for(store: Store, head: Head) -> str:
@@ -79,6 +83,13 @@ def waits_for(store: Store, head: Head) -> str:
     if tasks:
         told.append(f"workers of queues have not run {count(tasks, 'task')} of it: does a Worker serve their queue?")
     return "; ".join(told)
+
+
+def answers_itself(store: Store, head: Head) -> bool:
+    """Return whether a question of a paused thread answers itself at some time."""
+    if head.status != "interrupted" or not finds(store):
+        return False
+    return any(one.expires_at is not None for one in finder(store, "questions").questions(head.thread))
 
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:

@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar, final
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
+from graphrt.errors._codes.stores import BAD_THREAD_ID
 from graphrt.stores import _refusals
-from graphrt.stores.ids import BETWEEN, LONGEST, check_id, check_tenant
+from graphrt.stores.ids import BETWEEN, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status, Store, erasable
@@ -84,9 +85,24 @@ class TenantStore(StoreVerbs):
         Raises:
             InputError: *thread* is not a valid id (`bad-thread`); one that names a tenant is not.
         """
-        if type(thread) is str and (BETWEEN in thread or len(thread) > LONGEST):
-            thread = thread.replace(BETWEEN, "/")  # refused below as a character that no id has
-        return self._prefix + check_id(thread)
+        check_id(thread)
+        if BETWEEN in thread:  # another tenant's, perhaps: the answer is the same as for one that nobody has
+            raise _refusals.unknown_thread(thread)
+        return self._prefix + thread
+
+    def _new_id(self, thread: str) -> str:
+        """Return the id that a new thread, or a schedule, gets in the shared store.
+
+        Raises:
+            InputError: *thread* is not a valid id, or names a tenant (`bad-thread`).
+        """
+        if BETWEEN in check_id(thread):
+            raise BAD_THREAD_ID(
+                problem=f"The thread's id {thread!r} has {BETWEEN!r}, which stands between a tenant and its threads.",
+                rule="an id without a tenant",
+                fix="Leave the tenant out: this store gives it to each of its threads.",
+            )
+        return self.shared_id(thread)
 
     def _own(self, head: Head) -> Head:
         return head._replace(thread=head.thread.removeprefix(self._prefix))
@@ -117,7 +133,7 @@ class TenantStore(StoreVerbs):
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
-        shared = self.shared_id(thread)
+        shared = self._new_id(thread) if create else self.shared_id(thread)
         inner = self._mapped(lambda: self._store.claim(shared, create=create, lease_s=lease_s, at=at))
         claim = _Claim(inner, self._own(inner.head))
         self._held[id(claim)] = claim
@@ -291,7 +307,7 @@ class TenantStore(StoreVerbs):
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
         """Keep *schedule*, under a name of the tenant's own. See `Schedulable.put_schedule`."""
-        store, shared = schedulable(self._store), schedule._replace(name=self.shared_id(schedule.name))
+        store, shared = schedulable(self._store), schedule._replace(name=self._new_id(schedule.name))
         return self._mapped(lambda: store.put_schedule(shared, replaces=replaces))
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
@@ -325,7 +341,7 @@ class TenantStore(StoreVerbs):
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the tenant's id *to*. See `Store.copy`."""
-        shared, other = self.shared_id(thread), self.shared_id(to)
+        shared, other = self.shared_id(thread), self._new_id(to)
         self._mapped(lambda: self._store.copy(shared, other, at=at))
 
     def _make_room(self) -> bool:

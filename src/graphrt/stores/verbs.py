@@ -17,6 +17,7 @@ import typing_extensions as te
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores._verifying import Finding, Verification, verify
 from graphrt.stores.ids import check_id
+from graphrt.stores.mail import WAITING, postable, posts
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
@@ -39,10 +40,16 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
     # All ids are checked before the first thread is deleted.
     for thread in [check_id(thread) for thread in threads]:
         with suppress(InputError, ConflictError):  # it does not exist, or is held
-            if updated_before is None or store.head(thread).updated_at < updated_before:
+            if updated_before is None or _is_old(store, thread, updated_before):
                 store.delete(thread)
                 gone.append(thread)
     return gone
+
+
+def _is_old(store: Store, thread: str, updated_before: float) -> bool:
+    head = store.head(thread)
+    waits = head.status in WAITING and posts(store) and bool(postable(store).mailed([thread]))
+    return head.updated_at < updated_before and not waits
 
 
 def scrub(store: Store) -> list[str]:
@@ -142,6 +149,8 @@ class StoreVerbs:
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that exist, have no owner, and were last written before *updated_before*.
+
+        If that is given, a thread stays too if mail makes it due: that was accepted later than anything was written.
 
         Stores that can do so delete them in one transaction, others one after another.
 

@@ -30,7 +30,8 @@ PRUNED_WHILE_READ = ErrorCode(
 )
 HELD_BY_ANOTHER_RUN = PRUNED_WHILE_READ.variant(
     "Thread {thread!r} is held by another run.",
-    fix="Wait for that run, cancel it, or use another thread.",
+    fix="Wait for that run, cancel it, or use another thread. start(input, thread={thread!r}, while_running='queue')"
+    " leaves an input for after it.",
     where="thread {thread!r}",
 )
 THREAD_HAS_MOVED = PRUNED_WHILE_READ.variant(
@@ -299,6 +300,13 @@ INTERRUPT_EXPIRED = ErrorCode(
     "Interrupt {interrupt} expired {late_s:.0f} s ago.",
     known="asked by {asker!r}: {payload}",
     fix="Use retry({thread!r}): the node asks again. Or drive({thread!r}): it goes on without an answer.",
+    carries=("interrupts",),
+)
+
+INTERRUPT_HAS_ITS_DEFAULT = INTERRUPT_EXPIRED.variant(
+    "Interrupt {interrupt} expired {late_s:.0f} s ago, and answers itself with its default.",
+    known="asked by {asker!r}: {payload}",
+    fix="Use drive({thread!r}), or resume({thread!r}) without an answer: it goes on with the default.",
     carries=("interrupts",),
 )
 

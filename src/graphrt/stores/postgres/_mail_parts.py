@@ -14,10 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from graphrt.stores.mail import REMEMBERED
+from graphrt.stores.mail import REMEMBERED, WAITING
 from graphrt.stores.postgres._texts import to_bytes
 from graphrt.stores.protocol import Commit
 
+_WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
+DUE_BY_MAIL: Final = (
+    f"(status IN ({_WAITING}) AND EXISTS (SELECT FROM {{s}}.mail m WHERE m.no = thread.no AND m.body IS NOT NULL))"
+)
+"""Whether letters wait for a thread, and make it due."""
 MAIL_PARTS: Final = {
     # A letter that was taken stays without its body: its id is remembered.
     "take": (

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._labels import COPY_LABELS, LABEL_PARTS, label_parts
-from graphrt.stores.postgres._mail_parts import MAIL_PARTS, mail_parts
+from graphrt.stores.postgres._mail_parts import DUE_BY_MAIL, MAIL_PARTS, mail_parts
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
 
@@ -71,7 +71,7 @@ LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
 FREE_OF: Final = (
     f"SELECT no, id FROM {{s}}.thread WHERE id = ANY(%(ids)s) AND seq > 0 AND NOT {LIVES}"
-    " AND (%(before)s::float8 IS NULL OR updated_at < %(before)s) ORDER BY no"
+    f" AND (%(before)s::float8 IS NULL OR (updated_at < %(before)s AND NOT {DUE_BY_MAIL})) ORDER BY no"
 )
 SEE: Final = (
     f"SELECT seq, epoch, token, {LIVES}, holder, extract(epoch FROM held_since)::float8,"

@@ -16,7 +16,7 @@ from graphrt.stores.protocol import Head, Payload
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._ownership import Holding
-from graphrt.stores.sqlite._rows import head, part, place
+from graphrt.stores.sqlite._rows import Row, head, part, place
 from graphrt.stores.sqlite._schema import MAIL
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[An
         " UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= ?2 AND no > ?1"
         f" AND status = 'interrupted') AND {fits} ORDER BY thread.no LIMIT ?3"
     ), values
+
+
+def due_by_mail(db: Connection, row: Row) -> bool:
+    """Return whether letters wait for a thread, and make it due."""
+    return row.status in WAITING and db.execute(_MAIL, (row.no,)).fetchone() is not None
 
 
 class Posting(Holding):

@@ -6,6 +6,7 @@ Connections and transactions are in `_database`, SQL in `_reading` and `_writing
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Final, final
@@ -105,7 +106,8 @@ class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
             row = reading.row_by_id(db, thread)
             self._unheld(row, thread)
             until_s = now_s() + lease_s
-            owner = Holder(self._file.owner, lease_s, at).dump()
+            # `at` is for the creation of threads: others are claimed without a look at the run's clock.
+            owner = Holder(self._file.owner, lease_s, at or time.time()).dump()
             if row is not None and not row.seq:
                 reading.forget(db, row.no)  # its owner died before the first entry: the thread never existed
                 row = None

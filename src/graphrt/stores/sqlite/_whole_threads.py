@@ -23,6 +23,7 @@ from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
+from graphrt.stores.sqlite._mail import due_by_mail
 from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._scrubbing import scrub
@@ -71,7 +72,11 @@ class WholeThreads(Holding, StoreVerbs):
 
         def work(db: Connection) -> list[Row]:
             rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
-            old = [row for row in rows if updated_before is None or row.updated_at < updated_before]
+            old = [
+                row
+                for row in rows
+                if updated_before is None or (row.updated_at < updated_before and not due_by_mail(db, row))
+            ]
             free = [row for row in old if not self._lives(row)]
             for row in free:
                 reading.forget(db, row.no)
