@@ -156,6 +156,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.SignalReceived: "signal",
     events.SignalTaken: "signal taken",
     events.LetterDropped: "mail dropped",
+    events.ThreadStarted: "child thread",
 }
 
 
@@ -196,6 +197,10 @@ def _text(event: Any) -> str:
             text = event.reason
         case events.SignalReceived():
             text = event.name
+        case events.ThreadStarted():
+            text = f"{event.thread!r} of graph {event.graph!r}"
+        case events.RunStarted() if event.parent is not None:
+            text = f"child of {event.parent!r}"
         case events.RunResumed():
             text = event.verb
         case events.TaskSucceeded() if event.goto is not None:
