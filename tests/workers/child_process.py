@@ -61,42 +61,50 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def plant(moment: str) -> None:
-    """Let this process kill itself at *moment*."""
-    made = 0
-    make, ended, take = ThreadsOfRun.make, ThreadsOfRun.ended, due_threads.take_mail
+class Nth:
+    """A method that kills the process at a call of it: before it does its work, or after."""
 
-    def around(first: Callable[..., Any], *, before: bool, nth: int = 1) -> Callable[..., Any]:
-        def call(*args: Any, **words: Any) -> Any:
-            nonlocal made
-            made += 1
-            if before and made == nth:
-                die()
-            found = first(*args, **words)
-            if made == nth:
-                die()
-            return found
+    def __init__(self, method: Callable[..., Any], nth: int, *, before: bool) -> None:
+        self.method, self.left, self.before = method, nth, before
 
-        return call
+    def __get__(self, owner: Any, kind: Any) -> Callable[..., Any]:
+        return lambda *args, **words: self.call(owner, *args, **words)
 
-    def looked(self: Any, graph: Any, thread: str) -> Any:
-        found = ended(self, graph, thread)
-        if found is None:
+    def call(self, *args: Any, **words: Any) -> Any:
+        self.left -= 1
+        if self.before and not self.left:
+            die()
+        found = self.method(*args, **words)
+        if not self.left:
             die()
         return found
 
-    def taken(config: Any, thread: str) -> bool:
-        took = take(config, thread)
-        if took and config.plan.name == "family":
-            die()
-        return took
 
+def looked(self: Any, graph: Any, thread: str) -> Any:
+    found = ENDED(self, graph, thread)
+    if found is None:
+        die()
+    return found
+
+
+def taken(config: Any, thread: str) -> bool:
+    took = TAKE(config, thread)
+    if took and config.plan.name == "family":
+        die()
+    return took
+
+
+ENDED, TAKE = ThreadsOfRun.ended, due_threads.take_mail
+
+
+def plant(moment: str) -> None:
+    """Let this process kill itself at *moment*."""
     target: Any = ThreadsOfRun
     match moment:
         case "before a child is made":
-            target.make = around(make, before=True, nth=2)
+            target.make = Nth(ThreadsOfRun.make, 2, before=True)
         case "after a child was made":
-            target.make = around(make, before=False, nth=2)
+            target.make = Nth(ThreadsOfRun.make, 2, before=False)
         case "after a look":
             target.ended = looked
         case "after the letter was taken":
