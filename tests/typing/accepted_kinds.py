@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from graphrt import END, START, UNSET, Command, Context, GraphBuilder, Send
+from graphrt import END, START, UNSET, ChildThread, Command, Context, GraphBuilder, Send
 from graphrt.reducers import add, append, merge, reduced, union
 
 # --- A TypedDict, and no update type: nodes return any mapping of its fields
@@ -138,3 +138,15 @@ async def step(point: Point) -> Move:
 
 walk.add_node("stand", lambda point: Move()).add_node("jump", lambda point: Command(update=Move(y=1), goto=END))
 assert_type(walk.compile().run({"x": 1}).state, Point)
+
+
+# --- Child threads: what is waited for has the state of their graph
+
+
+async def family(ctx: Context) -> int:
+    graph = walk.compile()
+    child = ctx.start(graph, {"x": 1}, name="walk", detached=True, title="A walk", tags={"kid"})
+    assert_type(child, ChildThread[Point])
+    assert_type(await ctx.astart(graph, Point(x=1)), ChildThread[Point])
+    assert_type(ctx.wait(ChildThread(graph, child.thread)), Point)
+    return (await ctx.await_(child)).x

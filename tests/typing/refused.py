@@ -8,7 +8,20 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel
 
-from graphrt import END, START, UNSET, AgentHarness, Budget, Command, Context, GraphBuilder, Overwrite, Runtime, Send
+from graphrt import (
+    END,
+    START,
+    UNSET,
+    AgentHarness,
+    Budget,
+    Command,
+    CompiledGraph,
+    Context,
+    GraphBuilder,
+    Overwrite,
+    Runtime,
+    Send,
+)
 from graphrt.harness import Agent, AgentReply, Cassette, ScriptedModel
 from graphrt.reducers import append, reduced
 from graphrt.testing import FakeChatServer
@@ -369,3 +382,12 @@ async def answers(ctx: Context, agent: Agent[Person], anything: Agent) -> None:
 
 Agent("openai/x", output=Person, nam="agent")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 Agent("openai/x", output=Person, tools=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# --- What a child thread is
+
+
+def family(ctx: Context, graph: CompiledGraph[Person, Any]) -> None:
+    ctx.start("graph", {})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ctx.wait("t-1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ctx.wait(ctx.start(graph, {})).nam  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

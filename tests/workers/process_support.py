@@ -17,11 +17,13 @@ class Workers:
         self.url = url
         self.processes: list[subprocess.Popen[str]] = []
 
-    def add(self, lease_s: float = 5.0) -> subprocess.Popen[str]:
+    def add(
+        self, lease_s: float = 5.0, *, module: str = "tests.workers.process", **environment: str
+    ) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.workers.process", self.url, str(lease_s)],
+            [sys.executable, "-m", module, self.url, str(lease_s)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

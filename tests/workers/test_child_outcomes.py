@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -202,3 +204,33 @@ def test_a_parent_that_ended_leaves_its_children_alone(open_: Open) -> None:
     drive_due(parents, children)
     assert children.state(kid).status == "interrupted"
     assert children.resume(kid, 1).state.out == 1
+
+
+def test_a_request_of_the_parent_is_not_about_a_later_run_of_the_child(open_: Open) -> None:
+    """The child had failed when its parent was cancelled; a person who retries it means the child."""
+    broken, gate = Broken(), Gate()
+
+    def node(state: Work, ctx: Context) -> dict[str, Any]:
+        if broken.mended:
+            gate.began.set()
+            assert gate.go.wait(PATIENT_S)
+        return broken.work(state)
+
+    child = work_graph(node)
+    parents, children = open_(child_of(child)), open_(child)
+    parents.run({}, thread="p")
+    with pytest.raises(NodeError):
+        drive_due(children)
+    (kid,) = started(children)
+    parents.cancel("p")
+    assert len(children.store.mail(kid)) == 1  # type: ignore[union-attr]
+    broken.mended = True
+    with ThreadPoolExecutor(1) as pool:
+        retried = pool.submit(children.retry, kid)
+        assert gate.began.wait(PATIENT_S)
+        time.sleep(0.3)  # longer than the run needs to see its mail
+        gate.go.set()
+        result = retried.result(PATIENT_S)
+
+    assert result.status == "completed"
+    assert children.store.mail(kid) == []  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from tests.stores.test_finding import Plain
 
 from graphrt import ChildThread, Context, Runtime
 from graphrt.errors import GraphrtError, InputError
-from graphrt.stores import MemoryStore
+from graphrt.stores import MemoryStore, SqliteStore, TenantStore
 from graphrt.testing import drive_due, run_scripted
 
 from .child_support import Plan, ask, child_of, double, plan_graph, started, work_graph
@@ -101,6 +101,52 @@ def test_waiting_takes_no_answer_and_retry_looks_again(open_: Open) -> None:
     children.resume(started(children)[0], 4)
 
     assert parents.retry("p").state.got == [4]
+
+
+def test_a_worker_of_the_shared_store_drives_families_of_tenants(tmp_path: Path) -> None:
+    """It knows the same threads by longer ids, and recorded outcomes by the same ones."""
+    child = work_graph(double)
+
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        first = ctx.wait(ctx.start(child, {"n": 1})).out
+        return {"got": [first, ctx.wait(ctx.start(child, {"n": 2})).out]}
+
+    parent = plan_graph(go)
+    with SqliteStore(tmp_path / "runs.db") as shared, TenantStore(shared, "acme") as acme:
+        mine, kids = Runtime(parent, store=acme), Runtime(child, store=acme)
+        all_, all_kids = Runtime(parent, store=shared), Runtime(child, store=shared)
+        mine.run({}, thread="p")
+        drive_due(kids)
+        mine.drive("p")  # the second child is started by the tenant's process
+        results = drive_due(all_, all_kids)
+
+        assert results["acme~p"].state.got == [2, 4]
+        assert mine.state("p").values.got == [2, 4]
+        assert len(started(kids)) == len(started(all_kids, "acme~p")) == 2
+        assert mine.reexecute("p").same
+        assert all_.reexecute("acme~p").same
+        mine.run({}, thread="q")
+        all_.cancel("acme~q")
+        drive_due(kids)
+        assert kids.state(started(kids, "q")[0]).status == "cancelled"
+
+
+def test_a_family_that_was_exported_goes_on_in_another_store(tmp_path: Path) -> None:
+    asked = work_graph(ask)
+    parent = child_of(asked)
+    with SqliteStore(tmp_path / "first.db") as first:
+        parents, children = Runtime(parent, store=first), Runtime(asked, store=first)
+        parents.run({}, thread="p")
+        drive_due(children)
+        for n, thread in enumerate(("p", *started(children))):
+            first.export_thread(thread, tmp_path / f"{n}.export")
+    with SqliteStore(tmp_path / "second.db") as second:
+        parents, children = Runtime(parent, store=second), Runtime(asked, store=second)
+        for n in range(2):
+            second.import_thread(tmp_path / f"{n}.export")
+        children.resume(started(children)[0], 9)
+
+        assert drive_due(parents, children)["p"].state.got == [9]
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

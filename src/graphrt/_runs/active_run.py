@@ -30,7 +30,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt.stores.ids import shared_id
 from graphrt.stores.labels import finds
-from graphrt.stores.mail import posts
+from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
     from graphrt.stores.mail import Letter
+
+
+_OVER = frozenset({"completed", "failed", "cancelled"})
+"""Statuses of a thread whose last run has ended."""
 
 
 def reason_of(cancel: Mail) -> str:
@@ -189,10 +193,20 @@ class ActiveRun:
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
             if posts(store):
+                if engine.parent is not None and claim.head.status in _OVER:
+                    self._pass_over_cancels(postable(store).mail(claim.thread))
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver)
                 self.control.queues = finds(store)  # workers find tasks by the index of questions, and report by mail
         self._journal = journal
+
+    def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
+        """Take requests of the parent that were about earlier runs: a person, or a program, has begun this one."""
+        for letter in stored:
+            mail = letters.read(self.engine.plan.codec, letter)
+            if mail.what == "cancel" and mail.told["epoch"] is None:
+                self._seen |= {letter.place}
+                self.control.settled = (*self.control.settled, letter.place)
 
     def _deliver(self, stored: Sequence[Letter]) -> None:
         """Take note of mail that waits for the thread; called by the worker thread that looks for it."""

@@ -169,6 +169,11 @@ def _signalled(event: events.SignalReceived) -> Told:
     return f"signal {event.name!r} arrived", {"signal": event.name}
 
 
+def _child(event: events.ThreadStarted) -> Told:
+    text = f"child thread {event.thread!r} of graph {event.graph!r} was started"
+    return text, {**_of_task(event), "child": event.thread}
+
+
 def _dropped(event: events.LetterDropped) -> Told:
     return f"mail with {event.what!r} changed nothing: {event.reason}", {"what": event.what}
 
@@ -227,6 +232,7 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.SignalReceived: (_INFO, _signalled),
     events.SignalTaken: (_INFO, _plain("a signal was taken")),
     events.LetterDropped: (_INFO, _dropped),
+    events.ThreadStarted: (_INFO, _child),
     events.RunFailed: (_INFO, _failed),
     events.TaskRetried: (_INFO, _retried),
     events.TaskFailed: (_INFO, _task_failed),

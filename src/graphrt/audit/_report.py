@@ -159,6 +159,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.SignalReceived: "signal",
     events.SignalTaken: "signal taken",
     events.LetterDropped: "mail dropped",
+    events.ThreadStarted: "child thread",
 }
 
 
@@ -203,6 +204,10 @@ def _text(event: Any) -> str:
             text = f"{event.of}: {_amounts(event.amounts)}"
         case events.ValuesErased():
             text = f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
+        case events.ThreadStarted():
+            text = f"{event.thread!r} of graph {event.graph!r}"
+        case events.RunStarted() if event.parent is not None:
+            text = f"child of {event.parent!r}"
         case events.RunResumed():
             text = event.verb
         case events.TaskSucceeded() if event.goto is not None:

@@ -129,7 +129,7 @@ def input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def for_people(questions: Sequence[InterruptInfo]) -> list[InterruptInfo]:
-    """Return the questions that a person can answer: all but timers."""
+    """Return the questions that a person can answer."""
     return [one for one in questions if one.answerable]
 
 

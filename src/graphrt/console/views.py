@@ -86,10 +86,11 @@ def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
             lines += [[], [(fit(f"{one.node} sleeps until {moment(one.expires_at or 0.0)}", width).rstrip(), "warn")]]
             lines += paragraph(one.id, width, style="faint")
             continue
-        asks = f"waits for the signal {one.payload!r}" if one.kind == "signal" else f"asks ({one.kind})"
+        waits = {"signal": "waits for the signal", "thread": "waits for the child thread"}.get(one.kind)
+        asks = f"asks ({one.kind})" if waits is None else f"{waits} {one.payload!r}"
         lines += [[], [(fit(f"? {one.node} {asks}{stale}", width).rstrip(), "warn")]]
         lines += paragraph(one.id, width, style="faint")
-        if one.kind == "signal":
+        if waits is not None:
             continue
         shown = fields_of(one.payload)
         rows = {"": one.payload} if shown is None else shown

@@ -51,14 +51,19 @@ def mail_parts(commit: Commit, large: int) -> Iterator[tuple[str, list[Any], int
     if commit.taken:
         yield "take", [[*commit.taken]], 0
         yield "forget", [[*commit.taken]], 0
-    columns: list[list[Any]] = [[], [], []]
+    columns = _columns()
     size = 0
     for thread, id_, body in commit.posts:
         if columns[0] and size + len(body) > large:
             yield "post", columns, size
-            columns, size = [[], [], []], 0
+            columns, size = _columns(), 0
         for column, value in zip(columns, (thread, to_bytes(id_), body), strict=True):
             column.append(value)
         size += len(body)
     if columns[0]:
         yield "post", columns, size
+
+
+def _columns() -> list[list[Any]]:
+    """Return no values of threads, ids and bodies."""
+    return [[], [], []]

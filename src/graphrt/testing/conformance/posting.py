@@ -6,6 +6,7 @@ A store without these methods keeps the clauses by having none of them.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
@@ -75,7 +76,7 @@ def a_refused_commit_posts_nothing(w: World) -> None:
         bad.append((("u", "b", "text"), "bad-letter"))
     for letter, code in bad:
         commit = Commit(1, AT, [entry(2)], posts=[one, letter])
-        refused(InputError, lambda commit=commit: w.store.commit(claim, commit), f"the letter {letter!a}", code=code)
+        refused(InputError, partial(w.store.commit, claim, commit), f"the letter {letter!a}", code=code)
     same(store.mail("u"), [], "mail")
     same(w.store.head("t").seq, 1, "the last entry")
 

@@ -246,6 +246,10 @@ class Case:
             return self._perform(lambda runtime: runtime.aretry(thread))
         self._at_pause(thread, snapshot.interrupts)
         asked = [one for one in snapshot.interrupts if one.answerable]
+        other = next((one for one in snapshot.interrupts if not one.answerable and one.kind != "timer"), None)
+        if not asked and other is not None:
+            what = "a child thread" if other.kind == "thread" else "a signal"
+            raise NoAnswerError(f"Node {other.node!r} waits for {what}, which an exploration does not bring.")
         if not asked:  # the thread only sleeps: its time comes
             self._now_s = max(self._now_s, min(one.expires_at or 0.0 for one in snapshot.interrupts))
         answers = {one.id: self._plan.answer(one, self._first.died) for one in asked}

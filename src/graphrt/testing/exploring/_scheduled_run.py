@@ -146,6 +146,8 @@ def scheduled(
             asked = [one for one in result.interrupts if one.answerable]
             if asked and not answers:
                 break
+            if not asked and any(one.kind != "timer" for one in result.interrupts):
+                break  # it waits for a signal or a child thread, which nothing here brings
             if not asked:  # the thread only sleeps: on this loop, that takes no time
                 await asyncio.sleep(max(0.0, min(one.expires_at or 0.0 for one in result.interrupts) - runtime.clock()))
             given_answers = {one.id: answers.of(one, one.payload) for one in asked}

@@ -192,7 +192,13 @@ class _Going:
                 given = {"answers": {question.id: deepcopy(choice.value)}}
 
     def _sleeps(self, result: RunResult[Any]) -> bool:
-        """Move the clock to the first timer of a sleeping thread. Returns False if the caller gave another clock."""
+        """Move the clock to the first timer of a sleeping thread.
+
+        Returns:
+            False if the caller gave another clock, or the thread waits for a signal or a child: no time brings them.
+        """
+        if any(one.kind != "timer" for one in result.interrupts):
+            return False
         until = min(one.expires_at or 0.0 for one in result.interrupts)
         if self._clock is not None:
             self._clock.advance(max(0.0, until - self._clock()))
