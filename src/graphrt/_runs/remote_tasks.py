@@ -24,7 +24,7 @@ from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
 from graphrt._runs.active_run import services_of
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import folded, the_store, top_task
 from graphrt._runs.open_run import check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.run_config import RunConfig
@@ -61,7 +61,7 @@ def invoke(config: RunConfig, thread: str, task: str, queue: Queue | None) -> In
     alone = config.budget is not None or _shares_budget(config.plan)
     lock = place_of("task", thread if alone else f"{thread}/{task}")
     with held(config, store, lock) as mine:
-        return _invoked(config, store, thread, task, lock, queue) if mine else "left"
+        return _invoked(config, store, thread, task, lock, queue, alone=alone) if mine else "left"
 
 
 def _shares_budget(plan: Plan) -> bool:
@@ -71,13 +71,17 @@ def _shares_budget(plan: Plan) -> bool:
     )
 
 
-def _invoked(config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None) -> Invoked:
+def _invoked(
+    config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None, *, alone: bool
+) -> Invoked:
     # Letters first: what is taken between the two reads is then seen twice, and not missed.
     letters = letters_about_tasks(config, store, thread)
+    if not alone:  # its siblings matter for what is left of a budget, and for nothing else
+        letters = [letter for letter in letters if top_task(letter.task) == top_task(task_id)]
     loaded = store.load(thread)
     if loaded.head.status not in _WAITING:
         return "left"
-    fold = folded(config, loaded, letters=letters)
+    fold = folded(config, loaded, letters=letters, task=None if alone else top_task(task_id))
     engine = fold.engine
     found = next((one for one in waiting(engine) if one[1].id == task_id), None)
     if found is None or (fold.reported is not None and task_id in fold.reported.failures):
