@@ -199,7 +199,7 @@ def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[R
 
 
 def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
-    def as_told(engine: Engine, *, failed: bool) -> dict[str, Given]:  # noqa: ARG001 - `Prepare` says so
+    def as_told(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
         return answers
 
     if any(given.by for given in answers.values()):  # the time gave them, and it has come
