@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphrt import Context
+from graphrt import Context, Runtime
 from graphrt._runs import remote_tasks
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError, WaitTimeoutError
+from graphrt.stores import EncryptedStore, open_store
+from graphrt.stores.tenants import TenantStore
 from graphrt.testing import drive_due
 
 from .mail_support import Open
-from .queue_support import State, alone, kinds, note, tasks
+from .queue_support import State, alone, fan, kinds, note, tasks
 
 
 def test_an_edit_lets_the_task_see_the_new_state(open_: Open) -> None:
@@ -139,3 +142,36 @@ def test_a_fork_waits_for_the_queue_by_itself(open_: Open) -> None:
 
     assert runtime.state(thread).values.log == ["work None"]
     assert runtime.state(fork).values.log == ["work None"]
+
+
+def test_a_run_with_queues_is_executed_again_from_its_log(open_: Open) -> None:
+    def work(state: State, ctx: Context) -> dict[str, Any]:
+        return {"log": [f"{ctx.arg} {ctx.effect('pay', lambda: 1)} {ctx.interrupt('ok?')}"]}
+
+    runtime = open_(fan(work), seed=1)
+    thread = str(runtime.run({}).thread)
+    drive_due(runtime)
+    for question in runtime.state(thread).interrupts:
+        runtime.resume(thread, {question.id: "yes"})
+        drive_due(runtime)
+
+    assert runtime.state(thread).status == "completed"
+    again = runtime.reexecute(thread)
+    assert again.why == ""
+    assert again.same
+
+
+@pytest.mark.needs("cryptography")
+def test_reports_are_sealed_with_their_thread(tmp_path: Path) -> None:
+    """On a store that encrypts, of one tenant, with a chained journal and values too large for a line."""
+    key = bytes(range(32))
+    graph = fan(lambda state, ctx: {"log": [ctx.effect("big", lambda: f"{ctx.arg}" * 200_000)]})
+    with (
+        EncryptedStore(open_store(f"sqlite:///{tmp_path}/runs.db"), keys={"k": key}) as shared,
+        Runtime(graph, store=TenantStore(shared, "acme"), chain=True) as runtime,
+    ):
+        thread = str(runtime.run({}).thread)
+        drive_due(runtime)
+
+        assert [len(one) for one in runtime.state(thread).values.log] == [7, 200_000, 200_000, 200_000, 5]
+        assert runtime.verify(replay=True).ok
