@@ -32,7 +32,6 @@ from graphrt._runs import (
     maintenance,
     provenance,
     pruning,
-    remote_tasks,
     run_to_end,
     state_edits,
     step_records,
@@ -43,8 +42,16 @@ from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.labels import Begin, Tags, new_labels
 from graphrt._runs.provenance import FieldWrite, Provenance
-from graphrt._runs.remote_tasks import Invoked
-from graphrt._runs.results import Divergence, InboxItem, InterruptInfo, InterruptKind, RunResult, Snapshot, ThreadInfo
+from graphrt._runs.results import (
+    Divergence,
+    InboxItem,
+    InterruptInfo,
+    InterruptKind,
+    RunResult,
+    Snapshot,
+    TaskOutcome,
+    ThreadInfo,
+)
 from graphrt._runs.run_config import configure
 from graphrt._runs.schedules import Schedule, Schedules
 from graphrt._runs.streams import AsyncStream, Stream
@@ -372,12 +379,12 @@ class Runtime(Generic[S]):
         """
         return due_threads.drive_due(self._config, thread, max_tries)
 
-    def invoke(self, thread: str, task: str, *, queue: Queue | None = None) -> Invoked:
+    def run_task(self, thread: str, task: str, *, queue: Queue | None = None) -> TaskOutcome:
         """Run one task of a thread that waits for its queue, here, and report its end to the thread. Workers call this.
 
         `inbox(kind="task")` lists such tasks: `interrupt.task_id`, and the queue's name as `interrupt.payload`. The
-        thread is not claimed. Whoever drives it takes the report as mail, and goes on. A task that is invoked twice
-        changes nothing twice.
+        thread is not claimed. Whoever drives it takes the report as mail, and goes on. A task that is run twice is
+        recorded once.
 
         Args:
             thread: The thread.
@@ -392,7 +399,9 @@ class Runtime(Generic[S]):
             InputError: There is no such thread, or it has another graph.
             StoreError: The store failed, or keeps no mail.
         """
-        return remote_tasks.invoke(self._config, thread, task, queue)
+        from graphrt._runs import remote_tasks  # few processes run single tasks
+
+        return remote_tasks.run_task(self._config, thread, task, queue)
 
     def due(
         self, *, graph: str | None = None, prefix: str | None = None, after: str | None = None, limit: int | None = None

@@ -51,7 +51,7 @@ def test_a_fan_out_runs_on_several_processes(workers: Workers, tmp_path: Path) -
         result = runtime.wait(thread, timeout_s=60)
 
         assert (result.status, result.state.log) == ("completed", list(range(40)))
-        assert len({pid for *_, pid in done(tmp_path)}) == 3
+        assert len({pid for *_, pid in done(tmp_path)}) >= 2
         assert set(recorded(runtime, thread).values()) == {1}
         assert runtime.verify(replay=True).ok
 

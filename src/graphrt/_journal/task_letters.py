@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from graphrt._engine.open_interrupt import TASK
 from graphrt._journal.body import Body
 from graphrt._journal.letters import read, written
 from graphrt._journal.name_table import Names
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.run_state import RunState
-    from graphrt._journal.thread_fold import Fold
 
 _LONGEST: Final = 160
 """Most characters of a task's id that the id of a letter repeats; of a longer one it has a digest."""
@@ -113,7 +111,7 @@ def packed(
         "version": version,
         "number": number,
         "rows": rows,
-        "failed": None if failed is None else encoded(_failed_key(task), [("", failed[0])]),
+        "failed": None if failed is None else encoded(failed_key(task), [("", failed[0])]),
         "raise_as_is": failed is not None and failed[1],
         "blobs": blobs,
     }
@@ -131,56 +129,17 @@ def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:
     return found
 
 
-def _failed_key(task: str) -> str:
+def failed_key(task: str) -> str:
     """Return the key to which the body of a failure is bound. Nothing is staged under it."""
     return f"{task}#failed"
 
 
-def _counter(task: str, version: int) -> str:
+def counter(task: str, version: int) -> str:
+    """Return how the keys begin that say how many letters about a waiting of *task* were taken."""
     return f"{task}#queue:{version}:"
 
 
 def taken(keys: Iterable[str], task: str, version: int) -> int:
     """Return how many letters about a waiting of *task* were taken, by the *keys* of what is staged."""
-    before = _counter(task, version)
+    before = counter(task, version)
     return max((int(key.removeprefix(before)) for key in keys if key.startswith(before)), default=0)
-
-
-def waits(fold: Fold) -> set[tuple[str, int]]:
-    """Return (task, version) of the tasks that wait for a queue by the journal, whose records were folded."""
-    found: set[tuple[str, int]] = set()
-    for id_, event in fold.asked.items():
-        if event.kind == TASK and id_ not in fold.withdrawn:
-            found.add((id_.partition("/")[2].removesuffix(f"#{event.key}"), event.version))
-    return found
-
-
-def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
-    """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
-
-    Raises:
-        StoreError: A body is damaged.
-    """
-    result = Reported()
-    waiting = waits(fold)
-    counts: dict[tuple[str, int], int] = {}
-    for letter in letters:
-        about = letter.task, letter.version
-        result.places.append(letter.place)
-        if about not in counts:
-            counts[about] = taken(known, *about)
-        if about not in waiting or letter.number > counts[about] + 1:
-            result.dropped.append(letter)
-            continue
-        if letter.number <= counts[about]:  # read before the thread was, and taken in between
-            continue
-        counts[about] = letter.number
-        fold.reader.know(letter.blobs)
-        for key, body in letter.rows.items():
-            result.rows[key] = known[key] = fold.reader.staged(key, body)
-        counter = f"{_counter(*about)}{letter.number}"
-        result.rows[counter] = known[counter] = ()
-        if letter.failed is not None:
-            _, event = fold.reader.staged(_failed_key(letter.task), letter.failed)[0]
-            result.failures[letter.task] = event, letter.raise_as_is
-    return result

@@ -20,7 +20,6 @@ from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
-from graphrt.errors._codes.queues import WAITS_FOR_QUEUE
 from graphrt.errors._codes.threads import (
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
@@ -212,7 +211,11 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
     """Return the error for an answer to a task that waits for a signal, a child thread, or a worker of its queue."""
-    declared = {THREAD: WAITS_FOR_THREAD, TASK: WAITS_FOR_QUEUE}.get(question.kind, WAITS_FOR_SIGNAL)
+    declared = WAITS_FOR_THREAD if question.kind == THREAD else WAITS_FOR_SIGNAL
+    if question.kind == TASK:
+        from graphrt.errors._codes.queues import WAITS_FOR_QUEUE  # few graphs have queues
+
+        declared = WAITS_FOR_QUEUE
     refusal: InputError = declared(
         interrupt=question.id,
         asker=question.node,

@@ -32,7 +32,7 @@ def place_of(what: str, name: str) -> str:
 @contextlib.contextmanager
 def held(config: RunConfig, store: Store, place: str) -> Iterator[bool]:
     """Hold *place* while the block runs; False if another worker has it."""
-    claim = _claimed(config, store, place, config.lease_s)
+    claim = _claimed(store, place, config.lease_s)
     if claim is None:
         yield False
         return
@@ -53,9 +53,9 @@ def _renewed(store: Store, claim: Claim) -> Iterator[None]:
         leases.give_back(store, claim)
 
 
-def _claimed(config: RunConfig, store: Store, place: str, lease_s: float) -> Claim | None:
+def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
     try:
-        return leases.take(store, place, create=True, lease_s=lease_s, at=config.clock())
+        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)
     except ConflictError:
         return None
 
@@ -65,14 +65,14 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
     """Hold one of the places of the queue *name* while the block runs, and take one of its rate; say whether there are."""
     with contextlib.ExitStack() as stack:
         if queue is not None and queue.concurrency is not None:
-            claim = _any(config, store, f"slot.{name}", queue.concurrency, config.lease_s)
+            claim = _any(store, f"slot.{name}", queue.concurrency, config.lease_s)
             if claim is None:
                 yield False
                 return
             stack.enter_context(_renewed(store, claim))
         if queue is not None and queue.limiter is not None:
             number, period_s = queue.limiter
-            claim = _any(config, store, f"rate.{name}", number, period_s)
+            claim = _any(store, f"rate.{name}", number, period_s)
             if claim is None:
                 yield False
                 return
@@ -83,11 +83,11 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
         yield True
 
 
-def _any(config: RunConfig, store: Store, what: str, number: int, lease_s: float) -> Claim | None:
+def _any(store: Store, what: str, number: int, lease_s: float) -> Claim | None:
     """Claim one of *number* places; None if all are taken."""
     first = random.randrange(number)  # noqa: S311 - so that workers do not all try the same place first
     for at in range(number):
-        claim = _claimed(config, store, place_of(what, str((first + at) % number)), lease_s)
+        claim = _claimed(store, place_of(what, str((first + at) % number)), lease_s)
         if claim is not None:
             return claim
     return None

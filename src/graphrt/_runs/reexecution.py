@@ -22,6 +22,7 @@ from graphrt._runs.driving import drive
 from graphrt._runs.entries import entries
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
 from graphrt._runs.loading import the_store
+from graphrt._runs.queued_again import reported_again
 from graphrt._runs.recordings import Recordings
 from graphrt._runs.run_config import ActiveRuns, RunConfig
 from graphrt._runs.timers import Given
@@ -150,8 +151,8 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
             yield _Verb(at, _run(event, thread, abandon=abandon), event.seed)
             running, abandon = True, False
         elif isinstance(event, events.RunResumed) and not running:
-            answers = _answers(log, at, thread)
-            yield _Verb(at, _resume(thread, answers) if event.verb == "resume" else _retry(thread))
+            again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else _retry(thread)
+            yield _Verb(at, reported_again(log[at + 1 :], thread) or again)
             running = True
         elif isinstance(event, events.SignalReceived) and not running and at > sent:
             signals = [one.event for one in takewhile(_is_signal, log[at:])]
@@ -199,7 +200,7 @@ def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[R
 
 
 def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
-    def as_told(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - `Prepare` says so
+    def as_told(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
         return answers
 
     if any(given.by for given in answers.values()):  # the time gave them, and it has come

@@ -1,4 +1,4 @@
-"""`invoke`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
+"""`run_task`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
 
 The thread is read and never claimed. What the task does is reported by letters, which whoever drives the thread takes.
 A claim on an id that is made of thread and task says who runs the task now. It spares work and no more: that two
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
 from graphrt._drivers.sync import SyncDriver
@@ -24,9 +24,10 @@ from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
 from graphrt._runs.active_run import services_of
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import folded, the_store, top_task
 from graphrt._runs.open_run import check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
+from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks
 from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
@@ -44,15 +45,12 @@ if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold
     from graphrt._plan.tables import Plan
 
-Invoked: TypeAlias = Literal["ended", "left", "full"]
-"""What became of a task: its end was reported; it was left as it is, for instance because another worker runs it; or the
-limits of its queue allow no further task now."""
 _WAITING: Final = ("running", "interrupted")
 """Statuses of a thread whose tasks are run. `running`: whoever drives it takes the reports of other tasks."""
 
 
-def invoke(config: RunConfig, thread: str, task: str, queue: Queue | None) -> Invoked:
-    """Run one task that waits for its queue, and report its end to the thread; see `Runtime.invoke`."""
+def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> TaskOutcome:
+    """Run one task that waits for its queue, and report its end to the thread; see `Runtime.run_task`."""
     store = the_store(config)
     postable(store)
     finder(store, "questions")
@@ -61,7 +59,7 @@ def invoke(config: RunConfig, thread: str, task: str, queue: Queue | None) -> In
     alone = config.budget is not None or _shares_budget(config.plan)
     lock = place_of("task", thread if alone else f"{thread}/{task}")
     with held(config, store, lock) as mine:
-        return _invoked(config, store, thread, task, lock, queue) if mine else "left"
+        return _ran(config, store, thread, task, lock, queue, alone=alone) if mine else "left"
 
 
 def _shares_budget(plan: Plan) -> bool:
@@ -71,13 +69,17 @@ def _shares_budget(plan: Plan) -> bool:
     )
 
 
-def _invoked(config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None) -> Invoked:
+def _ran(
+    config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None, *, alone: bool
+) -> TaskOutcome:
     # Letters first: what is taken between the two reads is then seen twice, and not missed.
     letters = letters_about_tasks(config, store, thread)
+    if not alone:  # its siblings matter for what is left of a budget, and for nothing else
+        letters = [letter for letter in letters if top_task(letter.task) == top_task(task_id)]
     loaded = store.load(thread)
     if loaded.head.status not in _WAITING:
         return "left"
-    fold = folded(config, loaded, letters=letters)
+    fold = folded(config, loaded, letters=letters, task=None if alone else top_task(task_id))
     engine = fold.engine
     found = next((one for one in waiting(engine) if one[1].id == task_id), None)
     if found is None or (fold.reported is not None and task_id in fold.reported.failures):

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _NONE_USED = events.Usage()
 
+TaskOutcome: TypeAlias = Literal["ended", "left", "full"]
+"""What became of a task of a queue: its end was reported; it was left as it is, for instance because another worker runs
+it; or the limits of its queue allow no further task now."""
 InterruptKind: TypeAlias = Literal[
     "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
 ]

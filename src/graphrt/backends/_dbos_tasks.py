@@ -142,7 +142,7 @@ class TaskMessages:
         if runtime is None or not self._works():
             return "left"
         try:
-            told: str = Context().run(runtime.invoke, thread, task)
+            told: str = Context().run(runtime.run_task, thread, task)
             if told == "ended":
                 Context().run(self._drive, thread)
         except GraphrtError as error:

@@ -87,8 +87,8 @@ class CompiledGraph(Generic[S, U]):
     @property
     def state_type(self) -> type[S]:
         """The state class."""
-        found: type[S] = self.__graphrt_plan__.state.cls
-        return found
+        cls: type[S] = self.__graphrt_plan__.state.cls
+        return cls
 
     @property
     def fingerprint(self) -> str:

@@ -50,4 +50,4 @@ def _run_tasks(runtime: Runtime[Any]) -> bool:
         return False
     found = runtime.inbox(kind="task", graph=runtime.graph.name, limit=None)
     # A list, since each of them is to run.
-    return "ended" in [runtime.invoke(item.thread, item.interrupt.task_id) for item in found]
+    return "ended" in [runtime.run_task(item.thread, item.interrupt.task_id) for item in found]

@@ -160,7 +160,7 @@ class FaultyHost:
         try:
             if self._state == "working":
                 queue = self._queues[str(question.payload)]
-                told = self._runtimes[task.graph].invoke(thread, question.task_id, queue=queue)
+                told = self._runtimes[task.graph].run_task(thread, question.task_id, queue=queue)
                 log.debug("Task %s: %s", question.id, told)
         except Exception as error:  # noqa: BLE001 - a thread that was deleted, a store that fails: the message is lost
             log.debug("A message for task %s was lost: %s", question.id, error)

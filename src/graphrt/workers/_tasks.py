@@ -69,7 +69,7 @@ class QueueRunner:
         self._ended = 0
         self._unserved: tuple[str, ...] = ()
         self._unserved_at = 0.0
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
@@ -96,7 +96,7 @@ class QueueRunner:
     def stop(self) -> None:
         """Take no more tasks. Those that run are given up by `Runtime.hand_over`, which the worker calls."""
         with self._lock:
-            self._stopping = True
+            self._stopping.set()
             self._lock.notify_all()
 
     def join(self) -> None:
@@ -111,7 +111,7 @@ class QueueRunner:
 
     def _work(self) -> None:
         with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-task") as pool:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 pause_s = self._poll_s if self._queues else _UNSERVED_S
                 try:
                     took = self._look(pool) if self._queues else 0
@@ -121,9 +121,9 @@ class QueueRunner:
                 except StoreError as error:  # the next look is a new attempt
                     self._say(f"tasks {error.code}", logging.WARNING, "Cannot look for tasks: %s", error.what)
                 with self._lock:
-                    if not self._stopping and pause_s > 0:
+                    if not self._stopping.is_set() and pause_s > 0:
                         self._lock.wait(pause_s)
-                    while not self._stopping and len(self._running) >= self._most:
+                    while not self._stopping.is_set() and len(self._running) >= self._most:
                         self._lock.wait()
 
     def _look(self, pool: ThreadPoolExecutor) -> int:
@@ -137,7 +137,7 @@ class QueueRunner:
             random.shuffle(found)
             for item in found:
                 with self._lock:
-                    if self._stopping or len(self._running) >= self._most:
+                    if self._stopping.is_set() or len(self._running) >= self._most:
                         return took
                     if not self._has_room(str(item.interrupt.payload)):
                         continue
@@ -175,9 +175,9 @@ class QueueRunner:
         question, queue = item.interrupt, str(item.interrupt.payload)
         later_s = _OTHERS_S
         try:
-            if self._stopping:
+            if self._stopping.is_set():
                 return
-            match runtime.invoke(item.thread, question.task_id, queue=self._queues[queue]):
+            match runtime.run_task(item.thread, question.task_id, queue=self._queues[queue]):
                 case "ended":
                     self._ended += 1
                     return
