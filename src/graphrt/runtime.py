@@ -28,6 +28,7 @@ from graphrt._runs import (
     forking,
     history,
     inspection,
+    live_following,
     mail,
     maintenance,
     provenance,
@@ -41,6 +42,7 @@ from graphrt._runs import (
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.labels import Begin, Tags, new_labels
+from graphrt._runs.live_items import LiveItem
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import Divergence, InboxItem, InterruptInfo, InterruptKind, RunResult, Snapshot, ThreadInfo
 from graphrt._runs.run_config import configure
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo", "Left",
-    "Live", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
+    "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
     "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
 # fmt: on
@@ -329,7 +331,11 @@ class Runtime(Generic[S]):
         """Wait until the thread's run has ended, on the running event loop; see `wait`."""
         return await detached.await_(self._config, thread, timeout_s, self._unhurried)
 
-    def follow(self, thread: str, *, after: int = 0) -> Iterator[Entry]:
+    @overload
+    def follow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> Iterator[Entry]: ...
+    @overload
+    def follow(self, thread: str, *, after: int = 0, live: bool) -> Iterator[Entry | LiveItem]: ...
+    def follow(self, thread: str, *, after: int = 0, live: bool = False) -> Iterator[Any]:
         """Iterate over the thread's journal entries as they are stored, and end when its run has ended.
 
         Whichever process drives the thread, each entry comes once, in order. An entry's `seq` is the position to go on
@@ -338,16 +344,28 @@ class Runtime(Generic[S]):
         Args:
             thread: The thread.
             after: Only entries with a greater number: the `seq` of the last entry that was seen; 0 for all.
+            live: Give, between the entries, a `LiveItem` for what the driving process shows while a superstep is open:
+                tokens, values of `ctx.emit`, tasks that begin and end. Such items are not stored. They begin when the
+                driver has seen that somebody follows, after 0.1 seconds at most; those that a reader is too slow for
+                are counted in `LiveItem.missed`.
 
         Raises:
-            InputError: There is no such thread, or it never had an entry *after*. Raised by the call, before anything
-                is read.
+            InputError: There is no such thread, it never had an entry *after*, or the store carries no live items
+                (`store-lacks`). Raised by the call, before anything is read.
             StoreError: An entry is missing or damaged.
         """
+        if live:
+            return live_following.follow(self._config, thread, after)
         return watching.follow(self._config, thread, after)
 
-    def afollow(self, thread: str, *, after: int = 0) -> AsyncIterator[Entry]:
+    @overload
+    def afollow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
+    @overload
+    def afollow(self, thread: str, *, after: int = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
+    def afollow(self, thread: str, *, after: int = 0, live: bool = False) -> AsyncIterator[Any]:
         """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
+        if live:
+            return live_following.afollow(self._config, thread, after, self._unhurried)
         return watching.afollow(self._config, thread, after, self._unhurried)
 
     def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:

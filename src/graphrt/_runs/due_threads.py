@@ -65,6 +65,7 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         if error.code == PARKED.code:
             _park(config, thread, str(error.what))
         raise
+    opened.look_for_followers()
     return drive(opened)
 
 

@@ -71,7 +71,7 @@ def next_timer(store: Store, head: Head) -> float | None:
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
     """Return an iterator over the entries of the thread as they are stored; see `Runtime.follow`."""
-    _check_position(config, thread, after)
+    check_position(config, thread, after)
     return _followed(config, thread, after, sleep)
 
 
@@ -103,12 +103,12 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
     """Yield the entries of the thread as they are stored; *call* makes a call that may block."""
     from asyncio import sleep as asleep
 
-    await call(lambda: _check_position(config, thread, after))
+    await call(lambda: check_position(config, thread, after))
     seq, pauses = after, Pauses()
 
     def page(seq: int) -> tuple[list[Entry], bool]:
         new, over = look(config, thread, seq)
-        return [entry for entry, _ in zip(new, range(_PAGE), strict=False)], over
+        return [entry for entry, _ in zip(new, range(PAGE), strict=False)], over
 
     while True:
         new, over = await call(partial(page, seq))
@@ -123,11 +123,11 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
             await asleep(pauses.next_s())
 
 
-_PAGE: Final = 256
+PAGE: Final = 256
 """Most entries that are read at once for an asynchronous reader, so that a slow one does not hold a whole journal."""
 
 
-def _check_position(config: RunConfig, thread: str, after: int) -> None:
+def check_position(config: RunConfig, thread: str, after: int) -> None:
     """Check that the thread exists and has had the entry *after*.
 
     Raises:

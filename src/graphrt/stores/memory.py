@@ -15,6 +15,7 @@ from typing import Final, final
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
 from graphrt.stores._kept_thread import KeptThread
+from graphrt.stores._live_board import LiveBoard, Relaying
 from graphrt.stores._mailbox import Mailbox, Posting
 from graphrt.stores._schedule_table import ScheduleTable, Scheduling
 from graphrt.stores._searching import Searching
@@ -56,7 +57,7 @@ class _Guard:
 
 
 @final
-class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
+class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
@@ -70,6 +71,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
         self._threads: dict[str, KeptThread] = {}
         self._guard = _Guard(self._threads)
         self._table = ScheduleTable()
+        self._board = LiveBoard()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -184,6 +186,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             if kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
             del self._threads[thread]
+            self._board.forget([thread])
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
@@ -250,6 +253,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
             kept.write(commit, seq)
+            self._board.forget([claim.thread])
             if commit.release:
                 self._free(kept)
 

@@ -55,6 +55,11 @@ STORE_KEEPS_NO_SCHEDULES = STORE_FINDS_NOTHING.variant(
     known="schedules need a store with the methods of `graphrt.stores.Schedulable`: {methods:names}",
     fix="Use a store that comes with graphrt, or add the methods to yours.",
 )
+STORE_RELAYS_NOTHING = STORE_FINDS_NOTHING.variant(
+    "The store cannot carry live items between processes: {store:a_type} lacks a method.",
+    known="live items need a store with the methods of `graphrt.stores.Relaying`: {methods:names}",
+    fix="Follow without live=True, use a store that comes with graphrt, or add the methods to yours.",
+)
 STORE_TAKES_NO_MAIL = STORE_FINDS_NOTHING.variant(
     "The store cannot keep mail of threads that other processes drive: {store:a_type} lacks a method.",
     known="mail needs a store with the methods of `graphrt.stores.Postable`: {methods:names}",

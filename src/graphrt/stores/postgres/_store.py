@@ -21,6 +21,7 @@ from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
 from graphrt.stores.postgres._finding import Searching
+from graphrt.stores.postgres._live import Relaying
 from graphrt.stores.postgres._mail import Posting
 from graphrt.stores.postgres._schedules import Scheduling
 from graphrt.stores.postgres._texts import to_bytes, to_text
@@ -31,7 +32,7 @@ __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
+class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is
@@ -260,6 +261,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise _refusals.unknown_thread(thread)
+        self.forget_live([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
@@ -279,6 +281,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
                 gone[:] = [*went, *(id_ for _, id_ in free)]
 
         self._calls.call(work, "delete threads")
+        self.forget_live(gone)
         return gone
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
@@ -354,6 +357,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
             own.unsure = error.known == unknown
             raise
         own.unsure = False
+        self.forget_live([thread])
         if commit.release:
             self._forget(own)
 

@@ -26,6 +26,7 @@ from graphrt.testing.conformance import (
     finding,
     leases,
     life,
+    live,
     listing,
     mail,
     parts,
@@ -103,7 +104,21 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-_ANY_STORE: Final = (claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, schedules)
+_ANY_STORE: Final = (
+    claims,
+    commits,
+    records,
+    parts,
+    listing,
+    whole,
+    erasing,
+    life,
+    threads,
+    finding,
+    mail,
+    schedules,
+    live,
+)
 _DURABLE: Final = (leases, reopening)
 
 
