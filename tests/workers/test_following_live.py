@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, Runtime
+from graphrt.audit import AuditLog, Redaction
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.graph import CompiledGraph
@@ -269,3 +270,23 @@ def test_a_store_without_the_methods_is_refused() -> None:
     with pytest.raises(InputError) as error:
         runtime.follow("t", live=True)
     assert error.value.code == "store-lacks"
+
+
+def test_what_a_node_emits_is_redacted(open_: Open, tmp_path: Path) -> None:
+    g = GraphBuilder(State, name="private")
+
+    @g.node
+    def tell(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"mail": "ann@example.com"})
+        return {"n": 1}
+
+    g.add_sequence([START, tell, END])
+    graph = g.compile()
+    rules = Redaction(patterns=["email"])
+    follower, driver = open_(graph), open_(graph, audit=AuditLog(tmp_path / "logs", redact=rules))
+    thread = driver.start({})
+    reader = follower.follow(thread, live=True)
+    driver.drive(thread)
+    (shown,) = [one.item for one in reader if isinstance(one, LiveItem) and one.mode == "custom"]
+
+    assert "ann" not in shown["mail"]
