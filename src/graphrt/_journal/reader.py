@@ -103,6 +103,11 @@ class Reader:
         self.erased = self.erased or _ERASED in self._blobs[name]
         return self._blobs[name]
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the large values that were read so far."""
+        return sum(map(len, self._blobs.values()))
+
     def only(self, blobs: Mapping[str, bytes]) -> None:
         """Take large values from *blobs* from now on, and not from the store."""
         self._blobs, self._alone = dict(blobs), True

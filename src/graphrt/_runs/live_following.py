@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from itertools import islice
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
@@ -24,10 +23,8 @@ INTEREST_S: Final = 10.0
 """Seconds for which interest is noted. A reader that is held up for longer misses items, and is told how many."""
 RENEW_S: Final = 2.0
 """Seconds between two notes."""
-_BATCHES: Final = 16
-"""Batches that are read at once."""
-_MOST_HELD: Final = 10_000
-"""Items that wait for an entry which is not stored yet, as under durability "exit"; more are dropped."""
+_READ_BYTES: Final = 2**18
+"""Bytes of items after which a reader gives what it has before it reads on, so that a hundred slow readers hold little."""
 
 
 class Look(NamedTuple):
@@ -54,6 +51,7 @@ class LiveFeed:
         self._codec = config.plan.codec
         self._thread = thread
         self._held: deque[Sent] = deque()
+        self._held_bytes = 0
         self._renew_at = monotonic() + RENEW_S
         self._place = self._store.follow_live(thread, for_s=INTEREST_S)
         self._read: tuple[str, int] = "", 0
@@ -64,19 +62,26 @@ class LiveFeed:
                 self._read = sent.run, sent.number
         self._given = self._read
 
-    def read(self) -> bool:
-        """Read what has come; return whether there may be more."""
+    def read(self) -> int | None:
+        """Read what has come.
+
+        Returns:
+            None if all was read. Otherwise the number of the last entry before the last item that was read: what comes
+            after this entry may not be given yet.
+        """
         if monotonic() >= self._renew_at:
             # A store whose live items were deleted begins to count anew.
             self._place = min(self._place, self._store.follow_live(self._thread, for_s=INTEREST_S))
             self._renew_at = monotonic() + RENEW_S
-        batches = self._store.relayed(self._thread, after=self._place, limit=_BATCHES)
-        for one in batches:
-            self._place = one.place
-            self._held += [sent for sent in items(self._codec, one.body) if self._is_new(sent)]
-        while len(self._held) > _MOST_HELD:
-            self._held.popleft()
-        return len(batches) == _BATCHES
+        while self._held_bytes <= _READ_BYTES:
+            batches = self._store.relayed(self._thread, after=self._place, limit=1)
+            if not batches:
+                return None
+            self._place = batches[0].place
+            new = [sent for sent in items(self._codec, batches[0].body) if self._is_new(sent)]
+            self._held += new
+            self._held_bytes += sum(sent.size for sent in new)
+        return self._held[-1].seq
 
     def _is_new(self, sent: Sent) -> bool:
         """Return whether the item was not read before: a batch may come twice after its driver lost a connection."""
@@ -90,7 +95,8 @@ class LiveFeed:
         """Yield the items that came before the entry *seq*."""
         held = self._held
         while held and held[0].seq < seq:
-            run, number, at, mode, item = held.popleft()
+            run, number, at, mode, item, size = held.popleft()
+            self._held_bytes -= size
             last, self._given = self._given, (run, number)
             missed = number - 1 - (last[1] if run == last[0] else 0)
             yield LiveItem(mode=mode, item=item, seq=at, missed=missed)
@@ -143,17 +149,17 @@ def look(config: RunConfig, thread: str, after: int, feed: LiveFeed) -> Look:
     head = store.head(thread)
     # After the head: a driver hands items over before the commit that follows them, so all are here that were shown
     # before the head's last entry.
-    while feed.read() and len(feed._held) < PAGE:
-        pass
+    told = feed.read()
+    last = head.seq if told is None else min(told, head.seq)
     found: list[Any] = []
-    seq, count = after, 0
-    if head.seq > after:
-        for entry in islice(entries(config, thread, after=after), PAGE):
-            if entry.seq > head.seq:
+    seq = after
+    if last > after:
+        for entry in entries(config, thread, after=after, most=PAGE):
+            if entry.seq > last:
                 break
             found += feed.before(entry.seq)
             found.append(entry)
-            seq, count = entry.seq, count + 1
-    if seq == head.seq:
+            seq = entry.seq
+    if seq >= last:
         found += feed.before(seq + 1)
-    return Look(found, seq, not found and is_over(store, head))
+    return Look(found, seq, not found and seq == head.seq and is_over(store, head))

@@ -47,6 +47,8 @@ class Sent(NamedTuple):
     seq: int
     mode: LiveMode
     item: Any
+    size: int
+    """Bytes of its form."""
 
 
 def line(codec: Codec, number: int, seq: int, mode: str, item: Any) -> bytes:
@@ -78,7 +80,7 @@ def items(codec: Codec, body: bytes) -> Iterator[Sent]:
             if error.code != "unknown-type":
                 raise
             number, seq, mode, form = from_json(one)
-        yield Sent(run, number, seq, cast("LiveMode", mode), _item(form))
+        yield Sent(run, number, seq, cast("LiveMode", mode), _item(form), len(one))
 
 
 def _form(item: Any) -> list[Any]:

@@ -7,7 +7,7 @@ comes faster than a batch may grow.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_ITEMS: Final = 1_000
 MOST_BYTES: Final = 2**20
 """Most items, and bytes of them, that wait for the next batch. The oldest go first."""
+BATCH_BYTES: Final = 2**18
+"""Bytes of items after which a batch ends and another one begins, so that a reader need not read much at once."""
 KEPT_BYTES: Final = 8 * 2**20
 """Most bytes of a run that the store keeps for slow followers."""
 
@@ -77,14 +79,15 @@ class LiveRelay:
             with self._lock:
                 lines, self._size = [*self._waiting], 0
                 self._waiting.clear()
-            if not lines:
-                return
-            body = batch(self._run, lines)
-            self._batches += 1
             with suppress(Exception):  # followers are told of the gap by the numbers of the next items
-                place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
-                self._kept.append((place, len(body), monotonic()))
-                self._kept_size += len(body)
+                for some in _parts(lines):
+                    self._send(batch(self._run, some))
+
+    def _send(self, body: bytes) -> None:
+        self._batches += 1
+        place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
+        self._kept.append((place, len(body), monotonic()))
+        self._kept_size += len(body)
 
     def _forgotten(self) -> int:
         """Return the place of the last batch that the store need not keep any more; 0 if there is none."""
@@ -93,3 +96,17 @@ class LiveRelay:
             place, size, _ = self._kept.popleft()
             self._kept_size -= size
         return place
+
+
+def _parts(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield *lines* in order, in groups that end once they have more than `BATCH_BYTES`."""
+    some: list[bytes] = []
+    size = 0
+    for one in lines:
+        some.append(one)
+        size += len(one)
+        if size > BATCH_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

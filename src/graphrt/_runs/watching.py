@@ -88,15 +88,19 @@ def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float
         pause(pauses.next_s())
 
 
-def look(config: RunConfig, thread: str, after: int) -> tuple[Iterator[Entry], bool]:
-    """Return the entries that the thread has after *after*, and whether it was over before they were read."""
+def look(config: RunConfig, thread: str, after: int, *, most: int | None = None) -> tuple[Iterator[Entry], bool]:
+    """Return the entries that the thread has after *after*, and whether it was over before they were read.
+
+    Args:
+        most: About how many entries to return; None: all that there are.
+    """
     store = the_store(config)
     release_now(store, thread)
     head = store.head(thread)
     if head.seq == after:
         return iter(()), is_over(store, head)
     # A settled thread may be driven on while its entries are read: then they are followed up to its next end.
-    return entries(config, thread, after=after), False
+    return entries(config, thread, after=after, most=most), False
 
 
 async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
@@ -107,8 +111,8 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
     seq, pauses = after, Pauses()
 
     def page(seq: int) -> tuple[list[Entry], bool]:
-        new, over = look(config, thread, seq)
-        return [entry for entry, _ in zip(new, range(PAGE), strict=False)], over
+        new, over = look(config, thread, seq, most=PAGE)
+        return list(new), over
 
     while True:
         new, over = await call(partial(page, seq))
@@ -123,8 +127,9 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
             await asleep(pauses.next_s())
 
 
-PAGE: Final = 256
-"""Most entries that are read at once for an asynchronous reader, so that a slow one does not hold a whole journal."""
+PAGE: Final = 32
+"""About how many entries are read at once for an asynchronous reader. A hundred slow readers hold a hundred pages, so a
+page is small, and no iterator of the store, which reads megabytes ahead, is held between two of them."""
 
 
 def check_position(config: RunConfig, thread: str, after: int) -> None:
