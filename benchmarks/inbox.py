@@ -28,7 +28,7 @@ SQLITE = (
     "WITH RECURSIVE c(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM c WHERE i < :count) INSERT INTO n SELECT i FROM c",
     (
         "INSERT INTO thread SELECT i, 'tenant' || (i % 10) || '~t' || i, seq, first, epoch, turn, status, graph,"
-        " created_at, updated_at, lease, owner FROM n, thread WHERE no = 1"
+        " created_at, updated_at, lease, owner, rank FROM n, thread WHERE no = 1"
     ),
     "INSERT INTO record SELECT key + (i - 1) * 68719476736, count, body, seal FROM n, record WHERE key < 2 * 68719476736",
     "INSERT INTO part SELECT i, kind, name, place, body FROM n, part WHERE no = 1",

@@ -277,6 +277,7 @@ class Runtime(Generic[S]):
         while_running: Literal["refuse", "queue", "abandon"] = "refuse",
         title: str | None = None,
         tags: Tags = (),
+        priority: int = 0,
     ) -> str:
         """Begin a run, leave it to a worker, and return at once with the id of its thread (R20).
 
@@ -296,6 +297,8 @@ class Runtime(Generic[S]):
                 queued before. "abandon" ends that run at once, and begins with the input as *abandon* does.
             title: As for `run`.
             tags: As for `run`.
+            priority: Workers take threads of a higher priority first; 0 leaves that of a thread that has one. See
+                `label` for another one later.
 
         Answers to a thread that another process drives are left to that process.
 
@@ -304,7 +307,7 @@ class Runtime(Generic[S]):
             ConflictError: A living owner drives the thread.
         """
         how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "while_running": while_running}
-        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags), **how)
+        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags, priority), **how)
 
     async def astart(self, input: Any = UNSET, **options: Any) -> str:
         """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
@@ -391,14 +394,14 @@ class Runtime(Generic[S]):
     def due(
         self, *, graph: str | None = None, prefix: str | None = None, after: str | None = None, limit: int | None = None
     ) -> tuple[ThreadInfo, ...]:
-        """List the threads of the store that are due and that no living run has, in order of creation.
+        """List the threads of the store that are due and that no living run has, those of a higher priority first.
 
         They are running, have mail, or wait for a time that has come. `drive` and workers go on with them.
 
         Args:
             graph: Only threads of the graph with this name; None lists those of all graphs.
             prefix: Only threads whose id starts with this text.
-            after: Only threads that were created after this one: for paging.
+            after: Only threads that come after this one: for paging.
             limit: How many to return at most; None returns all.
 
         Raises:
@@ -984,21 +987,25 @@ class Runtime(Generic[S]):
         """List threads of the store; see `threads`."""
         return await self._unhurried(lambda: self.threads(**filters))
 
-    def label(self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = ()) -> None:
-        """Change the title and the tags of a thread that no run has. The journal records it as `ThreadLabelled`.
+    def label(
+        self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = (), priority: Any = UNSET
+    ) -> None:
+        """Change title, tags and priority of a thread that no run has. The journal records it as `ThreadLabelled`.
 
         Args:
             thread: A thread of this runtime's graph.
             title: The new title; None takes it away. Left out, it stays.
             add_tags: Tags that the thread gets. One that is removed too is added.
             remove_tags: Tags that the thread loses, if it has them.
+            priority: The new priority, from -1,000,000 to 1,000,000: workers take threads of a higher one first. Left
+                out, it stays.
 
         Raises:
             InputError: There is no such thread, a label is not valid (`bad-label`), or the store keeps no labels
                 (`store-lacks`).
             ConflictError: A run has the thread.
         """
-        finding.label(self._config, thread, title, add_tags, remove_tags)
+        finding.label(self._config, thread, title, add_tags, remove_tags, priority)
 
     async def alabel(self, thread: str, **labels: Any) -> None:
         """Change the title and the tags of a thread; see `label`."""

@@ -43,7 +43,7 @@ _ENTRY: Final = _object({
 })  # fmt: skip
 _THREAD: Final = _object({
     "thread": _TEXT, "status": _TEXT, "graph": _TEXT, "seq": _WHOLE, "created_at": _NUMBER, "updated_at": _NUMBER,
-    "owned": _TRUTH,
+    "owned": _TRUTH, "priority": _WHOLE,
 })  # fmt: skip
 _RUN: Final = _object({
     "status": _TEXT, "thread": _TEXT_OR_NULL, "run": _TEXT, "supersteps": _WHOLE,

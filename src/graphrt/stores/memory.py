@@ -291,14 +291,18 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             known = self._open()
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
-    def _boxes(self, after: str | None) -> list[tuple[Head, Sequence[Question], bool]]:
+    def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
         with self._guard.lock:
-            last = 0 if after is None else self._get(after).number
             return [
-                (kept.head(), tuple(kept.questions.values()), kept.has_mail)
+                (kept.number, kept.head(), tuple(kept.questions.values()), kept.has_mail)
                 for kept in self._open().values()
-                if kept.seq and kept.number > last
+                if kept.seq
             ]
+
+    def _rank_of(self, thread: str) -> tuple[int, int]:
+        with self._guard.lock:
+            kept = self._get(thread)
+            return -kept.head().priority, kept.number
 
     def _blob_names(self, thread: str) -> list[str]:
         with self._guard.lock:

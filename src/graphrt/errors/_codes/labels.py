@@ -28,8 +28,13 @@ BAD_TAGS = BAD_TITLE.variant(
     known="tags are a set or list of at most {most} texts, each of 1 to {longest} characters without control characters",
     fix='Pass them in a set: {option}={{"urgent"}}.',
 )
+BAD_PRIORITY = BAD_TITLE.variant(
+    "priority= must be a priority, not {given!r}.",
+    known="a priority is an int from -{most:,} to {most:,}; threads of a higher one are driven first, and 0 is that of others",
+    fix="Pass a number in this range.",
+)
 LABELS_WITHOUT_INPUT = BAD_TITLE.variant(
-    "title= and tags= go with an input, and none was given.",
+    "title=, tags= and priority= go with an input, and none was given.",
     fix="Call label() to change the labels of a thread.",
 )
 BAD_TOKEN = ErrorCode(

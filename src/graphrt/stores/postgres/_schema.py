@@ -9,6 +9,7 @@
     mail       one row for each letter, and for each that was taken, without a body; since version 3
     schedule   one row for each schedule; since version 4
     live_follower, live_batch   live items on their way between processes (`_live`); since version 5
+    thread     since version 6 with its rank: minus its priority, so that what is to be driven first has the lowest
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
@@ -166,7 +167,18 @@ def _fifth(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_LIVE))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth)
+_RANKS: Final = """
+ALTER TABLE {s}.thread ADD COLUMN rank integer NOT NULL DEFAULT 0;
+DROP INDEX {s}.thread_running;
+CREATE INDEX thread_running ON {s}.thread (rank, no) WHERE status = 'running';
+"""
+
+
+def _sixth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_RANKS))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth, _sixth)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 

@@ -172,10 +172,10 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         """Return the head and the thread's number."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
-        head = None if row is None else _statements.to_head(thread, row[1:11])
+        head = None if row is None else _statements.to_head(thread, row[1:12])
         if row is None or head is None or not (head.seq or head.owned):
             raise _refusals.unknown_thread(thread)
-        return head, row[11]
+        return head, row[12]
 
     def heads(
         self,
