@@ -133,6 +133,8 @@ def main() -> None:
             "inbox, first page": runtime.inbox,
             "inbox, page in the middle": lambda: runtime.inbox(after=deep),
             "inbox, rare kind": lambda: runtime.inbox(kind="approval"),
+            "inbox, rare kind and graph": lambda: runtime.inbox(kind="approval", graph="letters"),
+            "inbox, kind and unknown graph": lambda: runtime.inbox(kind="question", graph="nothing"),
             "inbox, unknown node": lambda: runtime.inbox(node="nobody"),
             "inbox, graph": lambda: runtime.inbox(graph="letters"),
             "inbox, tenant": lambda: runtime.inbox(tenant="tenant3"),

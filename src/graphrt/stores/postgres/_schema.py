@@ -178,7 +178,16 @@ def _sixth(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_RANKS))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth, _sixth)
+_KINDS: Final = """
+CREATE INDEX question_kind ON {s}.question (kind, graph, asked_at, no, place);
+"""
+
+
+def _seventh(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_KINDS))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 

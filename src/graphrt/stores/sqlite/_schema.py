@@ -106,6 +106,12 @@ _FIFTH: Final = (
 )
 
 
+_SIXTH: Final = (
+    # For kinds that few questions have, and for hosts that look for those of one kind and graph again and again.
+    "CREATE INDEX question_kind ON question(kind, graph, asked_at, no, place, node)",
+)
+
+
 def _create(db: Connection) -> None:
     for statement in _FIRST:
         db.execute(statement)
@@ -131,7 +137,19 @@ def _add_ranks(db: Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels, _add_mail, _add_schedules, _add_ranks)
+def _add_kinds(db: Connection) -> None:
+    for statement in _SIXTH:
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    _create,
+    _add_labels,
+    _add_mail,
+    _add_schedules,
+    _add_ranks,
+    _add_kinds,
+)
 """The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 
