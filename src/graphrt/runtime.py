@@ -317,7 +317,8 @@ class Runtime(Generic[S]):
         """Block until the thread's run has ended, whichever process drives it, and return its result.
 
         A thread that only sleeps (`ctx.sleep`) is waited for too: a worker goes on with it. One that waits for a
-        person is not.
+        person is not. If nobody drives the thread for 5 seconds though it is due, a warning in the log `graphrt.runs`
+        says so, once.
 
         Args:
             thread: The thread. If no run of it goes on, its present result is returned at once.
