@@ -277,13 +277,19 @@ def test_an_older_schema_gets_mail_and_keeps_its_threads(request, monkeypatch):
     with monkeypatch.context() as patch:
         # `prepare` has its default from the time of its definition.
         patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
-        with PostgresStore(url) as store:
-            store.claim("t", create=True, lease_s=60, at=AT)  # version 2 has no mail; a plain claim works on it
+        with PostgresStore(url) as store, store._link.lend():
+            pass  # the first connection makes the tables
+    sql(
+        url,
+        "INSERT INTO {s}.thread (seq, first, epoch, token, generation, created_at, updated_at, lease_until, held_since,"
+        " fence, id, status, graph, holder) VALUES (1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't', 'completed', 'g', '')",
+    )
     assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
     with PostgresStore(url) as store:
         made(store, "u", status="completed")
         assert store.post("u", "a", b"x")
         assert [head.thread for head in store.due(now=AT)] == ["u"]
+        assert [(head.thread, head.priority) for head in store.heads()] == [("t", 0), ("u", 0)]
     postgres_server.drop(url)
 
 
