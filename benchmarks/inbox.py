@@ -28,7 +28,7 @@ SQLITE = (
     "WITH RECURSIVE c(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM c WHERE i < :count) INSERT INTO n SELECT i FROM c",
     (
         "INSERT INTO thread SELECT i, 'tenant' || (i % 10) || '~t' || i, seq, first, epoch, turn, status, graph,"
-        " created_at, updated_at, lease, owner FROM n, thread WHERE no = 1"
+        " created_at, updated_at, lease, owner, rank FROM n, thread WHERE no = 1"
     ),
     "INSERT INTO record SELECT key + (i - 1) * 68719476736, count, body, seal FROM n, record WHERE key < 2 * 68719476736",
     "INSERT INTO part SELECT i, kind, name, place, body FROM n, part WHERE no = 1",
@@ -133,6 +133,8 @@ def main() -> None:
             "inbox, first page": runtime.inbox,
             "inbox, page in the middle": lambda: runtime.inbox(after=deep),
             "inbox, rare kind": lambda: runtime.inbox(kind="approval"),
+            "inbox, rare kind and graph": lambda: runtime.inbox(kind="approval", graph="letters"),
+            "inbox, kind and unknown graph": lambda: runtime.inbox(kind="question", graph="nothing"),
             "inbox, unknown node": lambda: runtime.inbox(node="nobody"),
             "inbox, graph": lambda: runtime.inbox(graph="letters"),
             "inbox, tenant": lambda: runtime.inbox(tenant="tenant3"),

@@ -28,6 +28,7 @@ from graphrt._runs import (
     forking,
     history,
     inspection,
+    live_following,
     mail,
     maintenance,
     provenance,
@@ -41,6 +42,7 @@ from graphrt._runs import (
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.labels import Begin, Tags, new_labels
+from graphrt._runs.live_items import LiveItem
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import (
     Divergence,
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo", "Left",
-    "Live", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
+    "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
     "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
 # fmt: on
@@ -284,6 +286,7 @@ class Runtime(Generic[S]):
         while_running: Literal["refuse", "queue", "abandon"] = "refuse",
         title: str | None = None,
         tags: Tags = (),
+        priority: int = 0,
     ) -> str:
         """Begin a run, leave it to a worker, and return at once with the id of its thread (R20).
 
@@ -303,6 +306,8 @@ class Runtime(Generic[S]):
                 queued before. "abandon" ends that run at once, and begins with the input as *abandon* does.
             title: As for `run`.
             tags: As for `run`.
+            priority: Workers take threads of a higher priority first; 0 leaves that of a thread that has one. See
+                `label` for another one later.
 
         Answers to a thread that another process drives are left to that process.
 
@@ -311,7 +316,7 @@ class Runtime(Generic[S]):
             ConflictError: A living owner drives the thread.
         """
         how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "while_running": while_running}
-        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags), **how)
+        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags, priority), **how)
 
     async def astart(self, input: Any = UNSET, **options: Any) -> str:
         """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
@@ -321,7 +326,8 @@ class Runtime(Generic[S]):
         """Block until the thread's run has ended, whichever process drives it, and return its result.
 
         A thread that only sleeps (`ctx.sleep`) is waited for too: a worker goes on with it. One that waits for a
-        person is not.
+        person is not. If nobody drives the thread for 5 seconds though it is due, a warning in the log `graphrt.runs`
+        says so, once.
 
         Args:
             thread: The thread. If no run of it goes on, its present result is returned at once.
@@ -338,7 +344,11 @@ class Runtime(Generic[S]):
         """Wait until the thread's run has ended, on the running event loop; see `wait`."""
         return await detached.await_(self._config, thread, timeout_s, self._unhurried)
 
-    def follow(self, thread: str, *, after: int = 0) -> Iterator[Entry]:
+    @overload
+    def follow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> Iterator[Entry]: ...
+    @overload
+    def follow(self, thread: str, *, after: int = 0, live: bool) -> Iterator[Entry | LiveItem]: ...
+    def follow(self, thread: str, *, after: int = 0, live: bool = False) -> Iterator[Any]:
         """Iterate over the thread's journal entries as they are stored, and end when its run has ended.
 
         Whichever process drives the thread, each entry comes once, in order. An entry's `seq` is the position to go on
@@ -347,16 +357,28 @@ class Runtime(Generic[S]):
         Args:
             thread: The thread.
             after: Only entries with a greater number: the `seq` of the last entry that was seen; 0 for all.
+            live: Give, between the entries, a `LiveItem` for what the driving process shows while a superstep is open:
+                tokens, values of `ctx.emit`, tasks that begin and end. Such items are not stored. They begin when the
+                driver has seen that somebody follows, after 0.1 seconds at most; those that a reader is too slow for
+                are counted in `LiveItem.missed`.
 
         Raises:
-            InputError: There is no such thread, or it never had an entry *after*. Raised by the call, before anything
-                is read.
+            InputError: There is no such thread, it never had an entry *after*, or the store carries no live items
+                (`store-lacks`). Raised by the call, before anything is read.
             StoreError: An entry is missing or damaged.
         """
+        if live:
+            return live_following.follow(self._config, thread, after)
         return watching.follow(self._config, thread, after)
 
-    def afollow(self, thread: str, *, after: int = 0) -> AsyncIterator[Entry]:
+    @overload
+    def afollow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
+    @overload
+    def afollow(self, thread: str, *, after: int = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
+    def afollow(self, thread: str, *, after: int = 0, live: bool = False) -> AsyncIterator[Any]:
         """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
+        if live:
+            return live_following.afollow(self._config, thread, after, self._unhurried)
         return watching.afollow(self._config, thread, after, self._unhurried)
 
     def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:
@@ -406,14 +428,14 @@ class Runtime(Generic[S]):
     def due(
         self, *, graph: str | None = None, prefix: str | None = None, after: str | None = None, limit: int | None = None
     ) -> tuple[ThreadInfo, ...]:
-        """List the threads of the store that are due and that no living run has, in order of creation.
+        """List the threads of the store that are due and that no living run has, those of a higher priority first.
 
         They are running, have mail, or wait for a time that has come. `drive` and workers go on with them.
 
         Args:
             graph: Only threads of the graph with this name; None lists those of all graphs.
             prefix: Only threads whose id starts with this text.
-            after: Only threads that were created after this one: for paging.
+            after: Only threads that come after this one: for paging.
             limit: How many to return at most; None returns all.
 
         Raises:
@@ -999,21 +1021,25 @@ class Runtime(Generic[S]):
         """List threads of the store; see `threads`."""
         return await self._unhurried(lambda: self.threads(**filters))
 
-    def label(self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = ()) -> None:
-        """Change the title and the tags of a thread that no run has. The journal records it as `ThreadLabelled`.
+    def label(
+        self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = (), priority: Any = UNSET
+    ) -> None:
+        """Change title, tags and priority of a thread that no run has. The journal records it as `ThreadLabelled`.
 
         Args:
             thread: A thread of this runtime's graph.
             title: The new title; None takes it away. Left out, it stays.
             add_tags: Tags that the thread gets. One that is removed too is added.
             remove_tags: Tags that the thread loses, if it has them.
+            priority: The new priority, from -1,000,000 to 1,000,000: workers take threads of a higher one first. Left
+                out, it stays.
 
         Raises:
             InputError: There is no such thread, a label is not valid (`bad-label`), or the store keeps no labels
                 (`store-lacks`).
             ConflictError: A run has the thread.
         """
-        finding.label(self._config, thread, title, add_tags, remove_tags)
+        finding.label(self._config, thread, title, add_tags, remove_tags, priority)
 
     async def alabel(self, thread: str, **labels: Any) -> None:
         """Change the title and the tags of a thread; see `label`."""

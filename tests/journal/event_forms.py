@@ -190,7 +190,12 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     },
     events.StateSaved: STATE,
     events.ThreadForked: {"source": text, "at": numbers, "state": st.none()},
-    events.ThreadLabelled: {"title": st.none() | text, "tags": st.lists(text, max_size=3).map(tuple), "user": text},
+    events.ThreadLabelled: {
+        "title": st.none() | text,
+        "tags": st.lists(text, max_size=3).map(tuple),
+        "user": text,
+        "priority": st.integers(-1_000_000, 1_000_000),
+    },
     events.ThreadMigrated: {"source": text, "target": text, "why": text, "values": st.none() | fields},
     events.ValuesErased: {"by": text, "reason": text, "records": numbers, "lines": numbers},
     events.HistoryPruned: {"upto": numbers},

@@ -85,6 +85,15 @@ class HeldIsDue(Around):
         return [*self.inner.due(now=now, **rest), *held]
 
 
+class OldestIsDueFirst(Around):
+    """Lists due threads in the order of their creation, whatever their priority."""
+
+    killer = "mail.threads_of_a_higher_priority_are_due_first"
+
+    def due(self, *, now, **rest):
+        return sorted(self.inner.due(now=now, **rest), key=lambda head: head.thread)
+
+
 class FailedIsDue(Around):
     """Lists failed threads with mail, which no worker may drive."""
 

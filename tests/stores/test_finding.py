@@ -50,6 +50,33 @@ def test_a_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index
     assert (rare is not None) == any("ORDER BY" in step for step in inner)
 
 
+@pytest.mark.parametrize(("graph", "sorts"), [("g", False), (None, True)])
+def test_questions_of_a_kind_are_read_from_its_index(tmp_path, graph, sorts):
+    """Those of a kind and a graph come in order; the few of a rare kind are sorted."""
+    with SqliteStore(tmp_path / "runs.db") as store:
+        wanted = QuestionFilter(kind="approval", graph=graph, node="n")
+        text, values = _finding.inbox_text(wanted, rare=None, by_kind=True)
+        steps = plan(store, text, [*values, AT, 0, "", 10])
+
+    assert any(step.startswith("SEARCH q ") and "question_kind (kind=?" in step for step in steps)
+    assert sorts == any("ORDER BY" in step for step in steps[: steps.index("SCAN page")])
+
+
+def test_the_index_of_kinds_leads_where_it_finds_fewer_questions(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        db = store._file.connection()
+        db.execute(
+            "INSERT INTO question WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 5000)"
+            " SELECT i, NULL, 'p', CASE WHEN i % 1000 = 0 THEN 'rare' ELSE 'common' END, 'n', 'g', i, NULL, 0, x'00' FROM c"
+        )
+
+        def leads(**words):
+            return _finding._leads(db, QuestionFilter(**words))
+
+        assert [leads(kind="rare"), leads(kind="unknown"), leads(kind="common", graph="g")] == [True] * 3
+        assert [leads(kind="common"), leads(graph="g"), leads(kind="rare", tenant="acme")] == [False] * 3
+
+
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize(
     ("wanted", "index"),
@@ -94,6 +121,11 @@ def test_the_server_reads_pages_from_an_index(request):
             " fence, id, status, graph, holder) SELECT 1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't' || n, 'completed', 'g',"
             " '' FROM generate_series(2, 40000) n",
         )
+        sql(
+            url,
+            "INSERT INTO {s}.question SELECT n, n, NULL, false, NULL, 'approval', 'q', 'g', 'n', 'b'"
+            " FROM generate_series(15000, 15010) n",
+        )
         sql(url, "ANALYZE")
 
         def steps(told):
@@ -112,6 +144,8 @@ def test_the_server_reads_pages_from_an_index(request):
 
         assert "question_asked" in inbox()
         assert "question_asked" in inbox(kind="question")
+        assert "question_kind" in inbox(kind="approval")
+        assert "question_kind" in inbox(kind="question", graph="nothing")
         assert "question_tenant" in inbox(tenant="acme")
         assert "label_tags" in find(tags=frozenset({"rare"}))
         assert "label_tenant" in find(tenant="tenant7")

@@ -35,11 +35,36 @@ def made(store, thread="t", **words):
 def test_due_threads_are_read_from_indexes(tmp_path, graphs, prefix):
     with SqliteStore(tmp_path / "runs.db") as store:
         text, values = _mail.due_text(graphs, prefix)
-        steps = "\n".join(plan(store, text, [5, AT, 10, *values]))
+        steps = "\n".join(plan(store, text, [0, 5, AT, 10, *values]))
 
     for index in ("thread_running", "part_mail", "question_expires"):
         assert index in steps
     assert "SCAN thread\n" not in steps
+
+
+def test_a_page_of_many_due_threads_reads_its_own_rows(tmp_path):
+    """Of 100,000 threads that are due, a page reads the rows of the page, in the order of the index."""
+    with SqliteStore(tmp_path / "runs.db") as store:
+        made(store, status="running")
+        db = store._file.connection()
+        db.execute(
+            "INSERT INTO thread SELECT i, 't' || i, seq, first, epoch, turn, status, graph, created_at, updated_at,"
+            " lease, owner, i % 10 FROM thread, (WITH RECURSIVE c(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM c"
+            " WHERE i < 100000) SELECT i FROM c) WHERE no = 1"
+        )
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        db.set_progress_handler(count, 100)  # called for each 100 instructions of SQLite's virtual machine
+        first = store.due(now=AT, limit=100)
+        after = store.due(now=AT, limit=100, after=first[-1].thread)
+        db.set_progress_handler(None, 0)
+
+    assert [head.priority for head in [*first, *after]] == [0] * 200
+    assert steps < 2_000  # 200,000 instructions for two pages of 500 rows: a scan takes some millions
 
 
 def test_a_thread_that_is_not_due_is_in_no_index_of_those_that_are(tmp_path):
@@ -77,7 +102,7 @@ def test_the_server_reads_due_threads_from_indexes(request):
         )
         sql(url, "ANALYZE")
         text, values = mail.due_text(["g"], None)
-        values |= {"now": 1e9 + 100, "after": 0, "most": 10}
+        values |= {"now": 1e9 + 100, "rank": -10, "after": 0, "most": 10}
         with store._link.lend() as connection:
             rows = connection.execute(b"EXPLAIN " + store._link.named(text), values).fetchall()
         steps = "\n".join(row[0] for row in rows)
@@ -252,13 +277,19 @@ def test_an_older_schema_gets_mail_and_keeps_its_threads(request, monkeypatch):
     with monkeypatch.context() as patch:
         # `prepare` has its default from the time of its definition.
         patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
-        with PostgresStore(url) as store:
-            store.claim("t", create=True, lease_s=60, at=AT)  # version 2 has no mail; a plain claim works on it
+        with PostgresStore(url) as store, store._link.lend():
+            pass  # the first connection makes the tables
+    sql(
+        url,
+        "INSERT INTO {s}.thread (seq, first, epoch, token, generation, created_at, updated_at, lease_until, held_since,"
+        " fence, id, status, graph, holder) VALUES (1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't', 'completed', 'g', '')",
+    )
     assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
     with PostgresStore(url) as store:
         made(store, "u", status="completed")
         assert store.post("u", "a", b"x")
         assert [head.thread for head in store.due(now=AT)] == ["u"]
+        assert [(head.thread, head.priority) for head in store.heads()] == [("t", 0), ("u", 0)]
     postgres_server.drop(url)
 
 

@@ -45,6 +45,37 @@ def loop(name: str = "loop") -> CompiledGraph[State, Any]:
     return g.compile(limits=Limits(max_visits=None))
 
 
+def chatty() -> CompiledGraph[State, Any]:
+    """Count to `most`, and tell of each step before and after its pause."""
+    g = GraphBuilder(State, name="chatty")
+
+    @g.node
+    def count(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"at": state.n})
+        time.sleep(state.pause_s)
+        ctx.emit({"at": state.n + 0.5})
+        return {"n": state.n + 1, "log": [state.n]}
+
+    g.set_entry(count)
+    g.add_conditional_edges(count, lambda state: state.n < state.most, {True: count, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
+def large() -> CompiledGraph[State, Any]:
+    """Write an update of 200 kB in each step, until `most`, and tell of each."""
+    g = GraphBuilder(State, name="large")
+
+    @g.node
+    def write(state: State, ctx: Context) -> dict[str, Any]:
+        time.sleep(state.pause_s)
+        ctx.emit(state.n)
+        return {"n": state.n + 1, "folder": f"{state.n}" + "x" * 200_000}
+
+    g.set_entry(write)
+    g.add_conditional_edges(write, lambda state: state.n < state.most, {True: write, False: END})
+    return g.compile(limits=Limits(max_visits=None))
+
+
 def fan() -> CompiledGraph[State, Any]:
     """Rounds of several parts side by side, each with an effect that is noted outside, until `most`."""
     g = GraphBuilder(State, name="fan")

@@ -7,11 +7,11 @@ import sys
 from graphrt import Runtime
 from graphrt.workers import Worker
 
-from .graphs import asking, deadly, fan, loop, receiving, remote, sleeping, slow
+from .graphs import asking, chatty, deadly, fan, loop, receiving, remote, sleeping, slow
 
 
 def main(url: str, lease_s: float) -> None:
-    graphs = (loop(), fan(), deadly(), asking(), receiving(), sleeping(), slow(), remote())
+    graphs = (loop(), fan(), deadly(), asking(), receiving(), sleeping(), slow(), remote(), chatty())
     runtimes = [Runtime(graph, store=url, lease_s=lease_s) for graph in graphs]
     worker = Worker(*runtimes, concurrency=4, poll_s=0.05, max_tries=3, queues=["gpu"])
     print("working", flush=True)  # noqa: T201 - the test waits for it

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from graphrt import Runtime
+from graphrt._runs import undriven
 from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.events import RunHandedOver, RunResumed, RunStarted
 from graphrt.stores import Store, open_store
@@ -292,3 +293,40 @@ def test_a_handed_over_run_is_executed_again_from_its_journal(store: Store) -> N
     driver.join()
     runtime.drive("t")
     assert runtime.reexecute("t").same
+
+
+@pytest.mark.parametrize("verb", ["wait", "await_"])
+def test_who_waits_for_a_thread_that_nobody_drives_is_told_once(
+    store: Store, verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(undriven, "AFTER_S", 0.05)
+    monkeypatch.setattr(undriven, "LOOK_S", 0.01)
+    runtime = Runtime(loop(), store=store)
+    runtime.start({"n": 4}, thread="t")
+
+    def wait() -> Any:
+        found: Any = getattr(runtime, verb)("t", timeout_s=0.6)
+        return asyncio.run(found) if verb == "await_" else found
+
+    with caplog.at_level("WARNING", "graphrt.runs"), pytest.raises(WaitTimeoutError):
+        wait()
+    (record,) = caplog.records
+    assert "Nobody drives thread 't' of graph 'loop'" in record.getMessage()
+    assert "drive('t')" in record.getMessage()
+
+
+def test_who_waits_for_a_thread_that_is_driven_is_told_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(undriven, "AFTER_S", 0.05)
+    monkeypatch.setattr(undriven, "LOOK_S", 0.01)
+    runtime = Runtime(loop(), store=store)
+    runtime.start({"n": 0, "most": 6, "pause_s": 0.05}, thread="t")
+    driver = threading.Thread(target=runtime.drive, args=("t",))
+    caplog.set_level("WARNING", "graphrt.runs")
+    driver.start()
+    result = runtime.wait("t", timeout_s=20)
+    driver.join()
+
+    assert result.status == "completed"
+    assert caplog.records == []

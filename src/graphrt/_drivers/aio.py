@@ -114,8 +114,10 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                # A nested graph has no watcher: its items go to the stream of the run.
-                show = self.watcher if self.watcher is not None else self.services.emit
+                # Items of open supersteps go to all who read them, here and elsewhere. A nested graph has no watcher: its
+                # items go to the stream of the run.
+                live = self.watcher is None or effect.mode == "live"
+                show = self.services.emit if live else self.watcher
                 if show is not None:
                     show(effect.mode, effect.item)
                 return None

@@ -62,7 +62,7 @@ class Pulled:
                 try:
                     if kind is Step:
                         return effect
-                    if kind is Publish:
+                    if kind is Publish and effect.mode != "live":
                         return effect.mode, effect.item
                     if kind is Record:
                         written = await driver.stored(effect)

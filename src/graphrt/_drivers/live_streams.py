@@ -45,7 +45,7 @@ class LiveRun(Protocol):
 
 
 def iterate_live(
-    run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any]
+    run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any], *, tasks: bool
 ) -> Generator[Any, None, None]:
     """Drive *run* on a worker thread and yield (mode, item) as they come. Closing the generator early cancels the run.
 
@@ -53,6 +53,7 @@ def iterate_live(
         run: The run, opened and not started.
         make_driver: Makes the driver from the function that takes its (mode, item).
         box: The result of the run is appended to it at the end.
+        tasks: Whether items of the mode `live` are read.
 
     Raises:
         BaseException: What the run raised.
@@ -62,7 +63,7 @@ def iterate_live(
     def put(mode: str, item: Any) -> None:
         items.put((mode, item))
 
-    run.services.emit = put
+    run.services.read(put, tasks=tasks)
     run.control.watched = True  # leaving the stream early cancels the run
     driver = make_driver(put)
     context = contextvars.copy_context()
@@ -103,11 +104,12 @@ class LiveItems:
     Args:
         run: The run, opened and not started.
         make_driver: Makes the driver from the function that takes its (mode, item).
+        tasks: Whether items of the mode `live` are read.
     """
 
     __slots__ = ("_begun", "_items", "_run", "_worker", "result")
 
-    def __init__(self, run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any]) -> None:
+    def __init__(self, run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any], *, tasks: bool) -> None:
         loop = asyncio.get_running_loop()
         home = threading.get_ident()
         items: asyncio.Queue[Any] = asyncio.Queue()
@@ -119,7 +121,7 @@ class LiveItems:
                 with suppress(RuntimeError):  # the loop is closed, and the reader with it
                     loop.call_soon_threadsafe(items.put_nowait, (mode, item))
 
-        run.services.emit = put
+        run.services.read(put, tasks=tasks)
         run.control.watched = True  # leaving the stream early cancels the run
         self._run = run
         self._items = items

@@ -97,6 +97,9 @@ class RunServices:
         "_make_run_id",
         "_own_loop",
         "_pool",
+        "_reader",
+        "_reads_tasks",
+        "_relay",
         "_run_id",
         "_seed",
         "agents",
@@ -169,7 +172,11 @@ class RunServices:
         self.root: Engine | None = None
         """Engine of the run, not of a nested graph."""
         self.emit: Callable[[str, Any], None] | None = None
-        """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None without such a stream."""
+        """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None if nobody reads them: neither a
+        stream here, nor a follower in another process. See `read` and `relay`."""
+        self._reader: Callable[[str, Any], None] | None = None
+        self._reads_tasks = False
+        self._relay: Callable[[str, Any], None] | None = None
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.record: Recorder | None = None
@@ -211,6 +218,36 @@ class RunServices:
             return ()
         taken = self.control.settled if effect.last else effect.taken
         return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
+
+    def read(self, put: Callable[[str, Any], None], *, tasks: bool) -> None:
+        """Let a stream read what the run shows live.
+
+        Args:
+            put: Takes (mode, item).
+            tasks: Whether it reads the mode `live`.
+        """
+        with _lock:
+            self._reader, self._reads_tasks = put, tasks
+            self._connect()
+
+    def relay(self, put: Callable[[str, Any], None] | None) -> None:
+        """Hand what the run shows live to followers in other processes too, by *put*; None ends that."""
+        with _lock:
+            self._relay = put
+            self._connect()
+
+    def _connect(self) -> None:
+        reader, relay = self._reader, self._relay
+        if reader is None or relay is None:
+            self.emit = reader or relay
+        else:
+
+            def both(mode: str, item: Any) -> None:
+                reader(mode, item)
+                relay(mode, item)
+
+            self.emit = both
+        self.control.live = self._reads_tasks or relay is not None
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
         """Store events of the open superstep.

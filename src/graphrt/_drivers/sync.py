@@ -130,7 +130,7 @@ class SyncDriver:
                     elif kind is Step:
                         yield effect
                         effect = None
-                    elif kind is Publish:
+                    elif kind is Publish and effect.mode != "live":
                         yield effect.mode, effect.item
                     elif kind is Record:
                         for entry in self.services.written(effect):
@@ -179,8 +179,10 @@ class SyncDriver:
         if kind is Start:
             return self._parallel_tasks().start(effect.tasks)
         if kind is Publish:
-            # A nested graph has no watcher: its items go to the stream of the run.
-            show = self.watcher if self.watcher is not None else self.services.emit
+            # Items of open supersteps go to all who read them, here and elsewhere. A nested graph has no watcher: its
+            # items go to the stream of the run.
+            live = self.watcher is None or effect.mode == "live"
+            show = self.services.emit if live else self.watcher
             if show is not None:
                 show(effect.mode, effect.item)
             return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from graphrt._journal.durability import Durability
@@ -66,6 +66,7 @@ class CommitQueue:
         "_store",
         "_waiting",
         "_worker",
+        "before",
         "recorder",
         "watcher",
     )
@@ -75,6 +76,8 @@ class CommitQueue:
         self._claim = claim
         self.recorder: Recorder | None = None
         """Records each commit once it is stored; None without an audit log."""
+        self.before: Callable[[], None] | None = None
+        """Called before each commit: hands over the live items that come before it. None while nobody follows them."""
         self.watcher: Watcher | None = None
         """Sees how long each commit takes; None if no sink wants to."""
         self._mode = mode
@@ -120,6 +123,8 @@ class CommitQueue:
             StoreError: The commit, or one before it, could not be stored.
             ConflictError: The claim is void.
         """
+        if self.before is not None:
+            self.before()
         if self._mode == "sync" or self._done:
             if self._error is not None:
                 raise self._error

@@ -307,7 +307,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (34, events.ValuesErased, (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT))),
     (35, events.RunHandedOver, (("reason", TEXT),)),
     # A title or tag may say who a thread is about, so both are values, which can be erased.
-    (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT))),
+    (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT), ("priority", RARE_INT))),
     (37, events.SignalReceived, (("id", TEXT), ("name", TEXT), ("value", VALUE), ("user", TEXT))),
     (38, events.SignalTaken, (("id", TEXT), ("interrupt", TEXT))),
     (39, events.LetterDropped, (("id", TEXT), ("what", TEXT), ("reason", TEXT))),

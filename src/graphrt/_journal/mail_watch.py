@@ -1,7 +1,8 @@
-"""Looking for mail while runs go on: one worker thread per store, which asks for all of its threads in one query.
+"""Looking for mail and for followers while runs go on: one worker thread per store, one query each for all threads.
 
 Another process cannot interrupt a run. It posts a letter, and this worker thread hands it to the run, which is
-cancelled by it or takes it at its next pause. The runs themselves never ask the store, so that a step costs nothing, and
+cancelled by it or takes it at its next pause. Likewise a process that wants to see a run live notes its interest in the
+store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never ask the store, so that a step costs nothing, and
 a run that is shorter than the interval is never asked for.
 """
 
@@ -12,19 +13,34 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 from graphrt._journal.per_store import PerStore
+from graphrt.stores.live import relaying, relays
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Store
 
 POLL_S: Final = 0.1
 """Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
+LIVE_S: Final = 0.05
+"""The same while a run is followed live: how long its items wait at most until they are handed over."""
 IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run goes on."""
 
 Deliver: TypeAlias = Callable[[Sequence[Letter]], None]
 """Takes all letters that wait for a thread, again and again until they are taken."""
+
+
+class Shown(Protocol):
+    """The part of a run that shows live items to followers."""
+
+    def follow(self, *, wanted: bool) -> bool:
+        """Begin or end to collect items; return whether they are collected now."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over what was collected."""
+        ...
 
 
 @final
@@ -33,14 +49,15 @@ class MailWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = weakref.ref(store)  # watches are found by their store, and must not keep it alive
-        self._runs: dict[str, Deliver] = {}
+        self._runs: dict[str, tuple[Deliver, Shown]] = {}
+        self._pause_s = POLL_S
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
 
-    def add(self, thread: str, deliver: Deliver) -> None:
-        """Call *deliver* with mail of *thread* from now on."""
+    def add(self, thread: str, deliver: Deliver, shown: Shown) -> None:
+        """Call *deliver* with mail of *thread* from now on, and tell *shown* whether somebody follows it."""
         with self._changed:
-            self._runs[thread] = deliver
+            self._runs[thread] = deliver, shown
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="graphrt-mail", daemon=True)
                 self._worker.start()
@@ -48,14 +65,14 @@ class MailWatch:
     def remove(self, thread: str, deliver: Deliver) -> None:
         """Stop calling *deliver*; another run may have taken its place."""
         with self._changed:
-            if self._runs.get(thread) == deliver:
+            if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
 
-    def _wanted(self) -> dict[str, Deliver]:
+    def _wanted(self) -> dict[str, tuple[Deliver, Shown]]:
         """Return the runs to look for, after a pause; none if the worker thread is to end."""
         idle_since = time.monotonic()
         while True:
-            time.sleep(POLL_S)
+            time.sleep(self._pause_s)
             with self._changed:
                 if self._runs:
                     return dict(self._runs)
@@ -74,8 +91,20 @@ class MailWatch:
                 kept = postable(store)
                 for thread in kept.mailed(runs):
                     with contextlib.suppress(Exception):
-                        runs[thread](kept.mail(thread))
+                        runs[thread][0](kept.mail(thread))
+            self._look_for_followers(store, {thread: shown for thread, (_, shown) in runs.items()})
             del store  # this frame must not keep the store alive while it waits
+
+    def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
+        """Tell each run whether it is followed, and let those that are hand over what they have shown."""
+        self._pause_s = POLL_S
+        with contextlib.suppress(Exception):
+            followed = {*relaying(store).followed(runs)} if relays(store) else frozenset[str]()
+            for thread, shown in runs.items():
+                with contextlib.suppress(Exception):
+                    if shown.follow(wanted=thread in followed):
+                        shown.flush()
+                        self._pause_s = LIVE_S
 
 
 _WATCHES: Final = PerStore(MailWatch)

@@ -32,7 +32,7 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
         if isinstance(event, events.ThreadLabelled) and not path:
             # What was erased comes back as another value, and is no label any more.
             title: Any = event.title
-            found = Labels(title if isinstance(title, str) else None, frozenset(event.tags))
+            found = Labels(title if isinstance(title, str) else None, frozenset(event.tags), event.priority)
     return found
 
 

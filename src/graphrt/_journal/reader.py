@@ -107,6 +107,11 @@ class Reader:
         """Take large values from *blobs*, too: they came with a letter."""
         self._blobs |= blobs
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the large values that were read so far."""
+        return sum(map(len, self._blobs.values()))
+
     def only(self, blobs: Mapping[str, bytes]) -> None:
         """Take large values from *blobs* from now on, and not from the store."""
         self._blobs, self._alone = dict(blobs), True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -26,10 +27,13 @@ from graphrt._flows.run import HANDED_OVER, Watch, run
 from graphrt._journal import commit_queue, leases, letters, mail_watch, name_table, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
+from graphrt._runs.live_relay import LiveRelay
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt.errors import StoreError
 from graphrt.stores.ids import shared_id
 from graphrt.stores.labels import finds
+from graphrt.stores.live import relaying, relays
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim
 
@@ -92,7 +96,9 @@ class ActiveRun:
     """
 
     __slots__ = (
+        "_commits",
         "_journal",
+        "_relay",
         "_seen",
         "_sinks",
         "claim",
@@ -132,6 +138,9 @@ class ActiveRun:
             self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
+        self._commits: commit_queue.CommitQueue | None = None
+        self._relay: LiveRelay | None = None
+        """Hands live items to followers in other processes; None before the first follower came."""
         self._seen: frozenset[int] = frozenset()
         """Places of the letters that were noted."""
         if self.listening:
@@ -165,7 +174,7 @@ class ActiveRun:
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
                 chain = fold.chain if fold is not None else chain_of(begins, None, config.keys)
-            commits = commit_queue.CommitQueue(store, claim, config.durability)
+            commits = self._commits = commit_queue.CommitQueue(store, claim, config.durability)
             commits.recorder = config.recorder(store, claim.thread, chain)
             commits.watcher = services.watcher
             journal.keep(
@@ -196,7 +205,7 @@ class ActiveRun:
                 if engine.parent is not None and claim.head.status in _OVER:
                     self._pass_over_cancels(postable(store).mail(claim.thread))
                 self.control.letters = deque()
-                mail_watch.watch_of(store).add(claim.thread, self._deliver)
+                mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
                 self.control.queues = finds(store)  # workers find tasks by the index of questions, and report by mail
         self._journal = journal
 
@@ -229,6 +238,35 @@ class ActiveRun:
                 # Whoever drives the thread next finds the letter, and begins with it.
                 control.hand_over("a new input abandons the run")
                 control.cancel("a new input abandons the run")
+
+    def look_for_followers(self) -> None:
+        """Show live items from the beginning, if somebody follows the thread already."""
+        store, claim = self.config.store, self.claim
+        if claim is not None and relays(store):
+            with suppress(StoreError):  # what cannot be shown must not keep the run from beginning
+                self.follow(wanted=bool(relaying(store).followed([claim.thread])))
+
+    def follow(self, *, wanted: bool) -> bool:
+        """Begin or end to collect live items for followers in other processes; return whether they are collected now."""
+        store, claim, commits = self.config.store, self.claim, self._commits
+        if claim is None or commits is None or wanted == (commits.before is not None):
+            return wanted
+        if not wanted:
+            self.services.relay(None)
+            self.flush()
+            commits.before = None
+            return False
+        if self._relay is None:
+            codec = self.engine.plan.codec
+            self._relay = LiveRelay(relaying(store), claim.thread, self.services.run_id, codec, lambda: self.seq)
+        commits.before = self._relay.flush
+        self.services.relay(self._relay.put)
+        return True
+
+    def flush(self) -> None:
+        """Hand over the live items that were collected."""
+        if self._relay is not None:
+            self._relay.flush()
 
     def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
         """Return what the listeners are told of this run."""

@@ -144,10 +144,12 @@ class LiveReader:
         if self._over:
             return END
         if self._items is None:  # nothing runs before the first item is read
-            run.control.live = "live" in wanted
-            if run.control.live:  # a task that ends is shown then, and not when the last one beside it does
+            tasks = "live" in wanted
+            if tasks:  # a task that ends is shown then, and not when the last one beside it does
                 run.services.eager = True
-            self._items = LiveItems(run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher))
+            self._items = LiveItems(
+                run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher), tasks=tasks
+            )
         single = len(wanted) == 1
         while True:
             try:

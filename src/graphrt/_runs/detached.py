@@ -23,6 +23,7 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
@@ -165,11 +166,12 @@ def _opened(
 
 def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[Any]:
     """Block until no run of the thread goes on, and return its result; see `Runtime.wait`."""
-    until, pauses = _until(config, timeout_s), Pauses()
+    until, pauses, undriven = _until(config, timeout_s), Pauses(), Undriven(config, thread)
     while True:
         found = present_result(config, thread)
         if found is not None:
             return found
+        undriven.look()
         sleep(_pause_s(config, thread, until, timeout_s, pauses))
 
 
@@ -177,9 +179,16 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
     """Wait on the running event loop until no run of the thread goes on; *call* makes a call that may block."""
     from asyncio import sleep as asleep
 
-    until, pauses = _until(config, timeout_s), Pauses()
+    until, pauses, undriven = _until(config, timeout_s), Pauses(), Undriven(config, thread)
+
+    def look() -> RunResult[Any] | None:
+        found = present_result(config, thread)
+        if found is None:
+            undriven.look()
+        return found
+
     while True:
-        found: RunResult[Any] | None = await call(lambda: present_result(config, thread))
+        found: RunResult[Any] | None = await call(look)
         if found is not None:
             return found
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))

@@ -44,7 +44,9 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
     if ended is not None:
         return ended  # the mail left nothing to drive
     try:
-        return drive(_opened(config, thread, max_tries))
+        opened = _opened(config, thread, max_tries)
+        opened.look_for_followers()
+        return drive(opened)
     except InputError as error:
         # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for.
         paused = present_result(config, thread, paused=True) if took and error.code in _WAITS else None

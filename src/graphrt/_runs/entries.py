@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from graphrt._journal.in_memory_entries import handed
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Links
     from graphrt.stores.protocol import Store
 
+_PAGE_BYTES: Final = 2**18
+"""Bytes of records and large values after which a page of entries ends."""
 
-def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry]:
+
+def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None = None) -> Iterator[Entry]:
     """Iterate over the journal of the thread, oldest entry first, reading page by page. The entries are copies.
 
     Args:
         after: Only entries with a greater number.
+        most: About how many at most, since the last record is given whole, and fewer if they are large; None: all.
 
     Raises:
         StoreError: An entry is missing or damaged.
@@ -36,15 +40,17 @@ def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry
     check_id(thread)
     check_number("after", after)
     store = the_store(config)
-    loaded = store.load(thread, upto=max(after, 1))
+    loaded = store.load(thread, upto=1)  # for the head and the meta, which are those of now: no entry is needed
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)
     reader = Reader(store, thread, config.plan.codec, meta=meta, keys=config.keys)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1
+    upto = None if most is None else seq + 1 + most
+    size = 0
     links = _links(_leaf_before(store, reader, chained, seq, head.first)) if chained else None
-    for record in store.records(thread, after=seq):
+    for record in store.records(thread, after=seq, upto=upto):
         first = record.seq - record.count + 1
         if first > seq + 1:
             if store.head(thread).first <= seq + 1:  # a gap is damage, unless the entries were pruned meanwhile
@@ -56,8 +62,12 @@ def entries(config: RunConfig, thread: str, *, after: int = 0) -> Iterator[Entry
             if entry.seq > after:
                 # A store in memory gives the objects of the journal itself: hand out a copy (decision 0042).
                 yield entry if record.body.__class__ is bytes else replace(entry, event=handed(entry.event))
+        if upto is not None and record.body.__class__ is bytes:
+            size += len(record.body)
+            if size + reader.held_bytes > _PAGE_BYTES:
+                return
     if after < head.seq:
-        check_end(thread, seq, head.seq, more=True)
+        check_end(thread, seq, head.seq if upto is None else min(head.seq, upto), more=True)
 
 
 def _links(leaf: bytes | None) -> Links:

@@ -17,7 +17,7 @@ from graphrt._runs.arguments import check_filters, check_number, check_status, c
 from graphrt._runs.entries import entries
 from graphrt._runs.forking import journal_of
 from graphrt._runs.inspection import info
-from graphrt._runs.labels import checked_tags, checked_title, counted, labelled
+from graphrt._runs.labels import checked_priority, checked_tags, checked_title, counted, labelled, labels_of_head
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.open_run import adopted
 from graphrt._runs.results import InboxItem, InterruptInfo, ThreadInfo
@@ -93,22 +93,24 @@ def due(
         heads = postable(store).due(now=config.clock(), graphs=graphs, prefix=prefix, after=after, limit=limit)
     else:  # a store without mail: those that run may have an owner, so all of them are listed
         found = store.heads(status="running", graph=graph, prefix=prefix, after=after)
-        heads = [head for head in found if not head.owned][:limit]
+        heads = sorted((head for head in found if not head.owned), key=lambda head: -head.priority)[:limit]
     return tuple(info(config, head) for head in heads)
 
 
-def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags: Any) -> None:
-    """Change title and tags of a thread that nobody drives; see `Runtime.label`."""
+def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> None:
+    """Change title, tags and priority of a thread that nobody drives; see `Runtime.label`."""
     check_id(thread)
     wanted = title if title is UNSET else checked_title(title)
     added, removed = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
+    urgent = priority if priority is UNSET else checked_priority(priority)
     store = the_store(config)
     finder(store, "find")
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
-        old = Labels(claim.head.title, claim.head.tags)
+        old = labels_of_head(claim.head)
         tags = counted("add_tags", (old.tags - removed) | added)
-        new = Labels(old.title if wanted is UNSET else wanted, tags)
+        rank = old.priority if urgent is UNSET else urgent
+        new = Labels(old.title if wanted is UNSET else wanted, tags, rank)
         if new == old:
             return
         fold = folded(config, store.load(thread))
@@ -171,7 +173,7 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
             codec=engine.plan.codec if bytes_ else None,
         )
         new = labels or Labels()
-        if new == Labels(head.title, head.tags) and _alike(questions, finding.questions(thread)):
+        if new == labels_of_head(head) and _alike(questions, finding.questions(thread)):
             return False
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))
         return True

@@ -1,4 +1,4 @@
-"""Labels of threads: checks of titles and tags, and the event that gives a thread new ones (decision 0150).
+"""Labels of threads: checks of titles, tags and priorities, and the event that gives a thread new ones (decision 0150).
 
 A thread gets labels in the run that begins it (`open_run`), and others by `finding.label`. Both write one
 `ThreadLabelled`, from which the store's columns follow.
@@ -15,8 +15,8 @@ import typing_extensions as te
 
 from graphrt import events
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors._codes.labels import BAD_TAGS, BAD_TITLE
-from graphrt.stores.protocol import Labels
+from graphrt.errors._codes.labels import BAD_PRIORITY, BAD_TAGS, BAD_TITLE
+from graphrt.stores.protocol import Head, Labels
 
 Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
 """Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""
@@ -34,6 +34,8 @@ class Begin(te.TypedDict, total=False):
 LONGEST_TITLE: Final = 200
 LONGEST_TAG: Final = 64
 MOST_TAGS: Final = 50
+MOST_PRIORITY: Final = 1_000_000
+"""Highest priority; the lowest is minus this."""
 
 
 _TAGS: Final[tuple[type, ...]] = (set, frozenset, list, tuple)
@@ -66,6 +68,22 @@ def checked_tags(option: str, tags: Any) -> frozenset[str]:
     return counted(option, frozenset(given))
 
 
+def checked_priority(priority: Any) -> int:
+    """Return *priority*.
+
+    Raises:
+        InputError: It is no priority (`bad-label`).
+    """
+    if type(priority) is int and -MOST_PRIORITY <= priority <= MOST_PRIORITY:
+        return priority
+    raise BAD_PRIORITY(given=priority, most=MOST_PRIORITY)
+
+
+def labels_of_head(head: Head) -> Labels:
+    """Return the labels of a thread."""
+    return Labels(head.title, head.tags, head.priority)
+
+
 def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
     """Return *tags*, the argument named *option*, if a thread may have so many.
 
@@ -96,18 +114,23 @@ def _shown(value: Any) -> str:
     return f"{value[:40]!a}{'...' if len(value) > 40 else ''} of {len(value)} characters"
 
 
-def new_labels(title: Any, tags: Any) -> Labels | None:
+def new_labels(title: Any, tags: Any, priority: Any = 0) -> Labels | None:
     """Return the labels that a run is begun with; None if none were given."""
-    if title is None and tags.__class__ is tuple and not tags:  # the defaults
-        return None
-    return Labels(checked_title(title), checked_tags("tags", tags))
+    if title is None and tags.__class__ is tuple and not tags and priority.__class__ is int and not priority:
+        return None  # the defaults
+    return Labels(checked_title(title), checked_tags("tags", tags), checked_priority(priority))
 
 
 def with_more(old: Labels, new: Labels) -> Labels:
-    """Return the labels of a thread that has *old* and is begun anew with *new*: their title, and all tags."""
-    return Labels(old.title if new.title is None else new.title, counted("tags", old.tags | new.tags))
+    """Return the labels of a thread that has *old* and is begun anew with *new*: their title and priority, and all tags.
+
+    A title that is None, or a priority of 0, leaves that of *old*.
+    """
+    title = old.title if new.title is None else new.title
+    return Labels(title, counted("tags", old.tags | new.tags), new.priority or old.priority)
 
 
 def labelled(config: RunConfig, labels: Labels) -> events.ThreadLabelled:
     """Return the event that gives a thread *labels*."""
-    return events.ThreadLabelled(title=labels.title, tags=tuple(sorted(labels.tags)), user=config.user)
+    tags = tuple(sorted(labels.tags))
+    return events.ThreadLabelled(title=labels.title, tags=tags, user=config.user, priority=labels.priority)

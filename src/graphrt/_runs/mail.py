@@ -16,7 +16,7 @@ from graphrt._engine.redacting import redacted_value
 from graphrt._journal.leases import release_now
 from graphrt._journal.letters import signal_id, written
 from graphrt._runs.answers import answers_by_id
-from graphrt._runs.labels import with_more
+from graphrt._runs.labels import labels_of_head, with_more
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.open_run import checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
@@ -97,10 +97,10 @@ def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None
     engine = _engine(config, head.thread)
     update = entered(config, engine, checked_update(engine, given, what="The input of a thread"), whole=False)
     if labels is not None:
-        with_more(Labels(head.title, head.tags), labels)  # checks that it may have so many
+        with_more(labels_of_head(head), labels)  # checks that it may have so many
     told: dict[str, Any] = {"input": dict(update), "abandon": abandon}
     if labels is not None:
-        told |= {"title": labels.title, "tags": sorted(labels.tags)}
+        told |= {"title": labels.title, "tags": sorted(labels.tags), "priority": labels.priority}
     try:
         _post(config, store, head.thread, f"{ABANDONS if abandon else QUEUED}{config.ids()}", "input", told)
     except NotStorable as error:
@@ -122,7 +122,7 @@ def moves(store: Store, head: Head) -> bool:
 
 def labels_of(told: Mapping[str, Any]) -> Labels | None:
     """Return the labels of a letter with an input; None if it has none."""
-    return Labels(told["title"], frozenset(told["tags"])) if "tags" in told else None
+    return Labels(told["title"], frozenset(told["tags"]), told.get("priority", 0)) if "tags" in told else None
 
 
 def _engine(config: RunConfig, thread: str) -> Engine:

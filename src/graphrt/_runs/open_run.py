@@ -26,7 +26,7 @@ from graphrt._plan.state import explain
 from graphrt._runs import listeners, loading, run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.child_threads import give_children
-from graphrt._runs.labels import labelled, with_more
+from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import (
@@ -199,7 +199,7 @@ def _check_labels(config: RunConfig) -> None:
 
 def _note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
     """Note that the thread gets *labels* beside those that it has, if that changes them."""
-    old = Labels(claim.head.title, claim.head.tags)
+    old = labels_of_head(claim.head)
     new = with_more(old, labels)
     if new != old:
         emit_events.note(opened.engine, labelled(opened.config, new))

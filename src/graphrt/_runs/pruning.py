@@ -25,7 +25,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.forking import journal_of, standing_of
-from graphrt._runs.labels import labelled
+from graphrt._runs.labels import labelled, labels_of_head
 from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.maintenance import freeing
 from graphrt._runs.run_config import RunConfig
@@ -77,8 +77,9 @@ def _pruned(config: RunConfig, store: Store, thread: str, before: int | None) ->
             )
         _read_back(config, store, kept, present)
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
-        if loaded.head.title is not None or loaded.head.tags:  # the entry that says so may be among those removed
-            news.append(("", labelled(config, Labels(loaded.head.title, loaded.head.tags))))
+        labels = labels_of_head(loaded.head)
+        if labels != Labels():  # the entry that says so may be among those removed
+            news.append(("", labelled(config, labels)))
         if not told:  # journalled before the removal: entries missing without it would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from graphrt._journal.erasing import ThreadErasure
 from graphrt._journal.open_questions import labels_after, listed
+from graphrt._runs.labels import labels_of_head
 from graphrt._runs.loading import folded
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError
@@ -25,7 +26,7 @@ def relisted(
         commit: The commit that tells of the erasure.
     """
     head = found.loaded.head
-    if head.title is not None or head.tags:
+    if labels_of_head(head) != Labels():
         labels = Labels()
         for record in store.records(head.thread):
             labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels

@@ -283,7 +283,8 @@ class ThreadInfo:
 
     # fmt: off
     __slots__ = (
-        "_error", "created_at", "graph", "owned", "seq", "status", "tags", "tenant", "thread", "title", "updated_at",
+        "_error", "created_at", "graph", "owned", "priority", "seq", "status", "tags", "tenant", "thread", "title",
+        "updated_at",
     )
     # fmt: on
 
@@ -305,6 +306,8 @@ class ThreadInfo:
         """The tenant whose thread it is; None if it is nobody's."""
         self.title: str | None = head.title
         self.tags: frozenset[str] = head.tags
+        self.priority: int = head.priority
+        """Of the threads that are due, those with the highest priority are driven first."""
 
     @property
     def error(self) -> str | None:

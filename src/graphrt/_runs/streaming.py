@@ -110,7 +110,7 @@ def _live(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> 
     def driver(watcher: Watcher) -> SyncDriver:
         return SyncDriver(run.services, run.engine.limits, watcher)
 
-    run.control.live = "live" in wanted
-    if run.control.live:  # a task that ends is shown then, and not when the last one beside it does
+    tasks = "live" in wanted
+    if tasks:  # a task that ends is shown then, and not when the last one beside it does
         run.services.eager = True
-    return iterate_live(run, driver, box)
+    return iterate_live(run, driver, box, tasks=tasks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
+from math import inf
 from time import sleep
 from typing import Any, Final, TypeAlias
 
@@ -85,16 +86,17 @@ def waits_for(store: Store, head: Head) -> str:
     return "; ".join(told)
 
 
-def answers_itself(store: Store, head: Head) -> bool:
-    """Return whether a question of a paused thread answers itself at some time."""
+def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
+    """Return whether a question of a paused thread answers itself before the time *by*, in seconds since the epoch."""
     if head.status != "interrupted" or not finds(store):
         return False
-    return any(one.expires_at is not None for one in finder(store, "questions").questions(head.thread))
+    times = (one.expires_at for one in finder(store, "questions").questions(head.thread))
+    return any(time is not None and time < by for time in times)
 
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
     """Return an iterator over the entries of the thread as they are stored; see `Runtime.follow`."""
-    _check_position(config, thread, after)
+    check_position(config, thread, after)
     return _followed(config, thread, after, sleep)
 
 
@@ -111,27 +113,31 @@ def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float
         pause(pauses.next_s())
 
 
-def look(config: RunConfig, thread: str, after: int) -> tuple[Iterator[Entry], bool]:
-    """Return the entries that the thread has after *after*, and whether it was over before they were read."""
+def look(config: RunConfig, thread: str, after: int, *, most: int | None = None) -> tuple[Iterator[Entry], bool]:
+    """Return the entries that the thread has after *after*, and whether it was over before they were read.
+
+    Args:
+        most: About how many entries to return; None: all that there are.
+    """
     store = the_store(config)
     release_now(store, thread)  # only a release of this process that failed before: else the thread would look driven
     head = store.head(thread)
     if head.seq == after:
         return iter(()), is_over(store, head)
     # A settled thread may be driven on while its entries are read: then they are followed up to its next end.
-    return entries(config, thread, after=after), False
+    return entries(config, thread, after=after, most=most), False
 
 
 async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
     """Yield the entries of the thread as they are stored; *call* makes a call that may block."""
     from asyncio import sleep as asleep
 
-    await call(lambda: _check_position(config, thread, after))
+    await call(lambda: check_position(config, thread, after))
     seq, pauses = after, Pauses()
 
     def page(seq: int) -> tuple[list[Entry], bool]:
-        new, over = look(config, thread, seq)
-        return [entry for entry, _ in zip(new, range(_PAGE), strict=False)], over
+        new, over = look(config, thread, seq, most=PAGE)
+        return list(new), over
 
     while True:
         new, over = await call(partial(page, seq))
@@ -146,11 +152,12 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
             await asleep(pauses.next_s())
 
 
-_PAGE: Final = 256
-"""Most entries that are read at once for an asynchronous reader, so that a slow one does not hold a whole journal."""
+PAGE: Final = 32
+"""About how many entries are read at once for an asynchronous reader. A hundred slow readers hold a hundred pages, so a
+page is small, and no iterator of the store, which reads megabytes ahead, is held between two of them."""
 
 
-def _check_position(config: RunConfig, thread: str, after: int) -> None:
+def check_position(config: RunConfig, thread: str, after: int) -> None:
     """Check that the thread exists and has had the entry *after*.
 
     Raises:

@@ -71,6 +71,8 @@ _FORM: Final = WorkflowSerializationFormat.PORTABLE
 """JSON. The default of DBOS is pickle."""
 _NO_INSTANCE: Final = "without a DBOS instance"
 """What DBOS says when the process has none; there is no other public way to ask."""
+_FIRST: Final = 2**30
+"""Priority of a message to a thread of priority 0: DBOS takes smaller numbers first, from 1 on."""
 _SENT_AT_ONCE: Final = 200
 """Messages that one look at the store sends at most, so that the next sign of life is not late."""
 _SLOWEST_REPEAT_S: Final = 30.0
@@ -287,9 +289,9 @@ class DbosHost:
         head = store.head(thread)
         if head.graph not in self._runtimes:
             raise UNKNOWN_GRAPH_OF_THREAD(thread=thread, name=head.graph, graphs=sorted(self._runtimes))
-        self._send(head.graph, thread, head.seq)
+        self._send(head.graph, thread, head.seq, head.priority)
 
-    def _send(self, graph: str, thread: str, seq: int) -> None:
+    def _send(self, graph: str, thread: str, seq: int, priority: int) -> None:
         version = DBOS.application_version
         options: EnqueueOptions = {
             "workflow_name": _WORKFLOW,
@@ -297,6 +299,7 @@ class DbosHost:
             "app_version": version,
             "deduplication_id": _key(version, thread, seq),
             "serialization_type": _FORM,
+            "priority": _FIRST - priority,
         }
         with suppress(dbos_errors.DBOSQueueDeduplicatedError):  # one waits, or runs
             # In a context of its own: called by a node, it would be recorded as a step of the node's message.
@@ -376,7 +379,7 @@ class DbosHost:
                 # A message that changed nothing is repeated at growing intervals.
                 longer_s = min(pause_s * 2, _SLOWEST_REPEAT_S) if seq == info.seq else self._sweep_s
                 self._sent[info.thread] = info.seq, now, longer_s
-                self._send(name, info.thread, info.seq)
+                self._send(name, info.thread, info.seq, info.priority)
                 room -= 1
 
     def _works(self) -> bool:

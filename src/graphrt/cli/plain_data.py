@@ -123,7 +123,7 @@ def snapshot(found: Any, *, values: bool = True) -> dict[str, Any]:
 
 def thread(found: Any) -> dict[str, Any]:
     """Return a thread in a listing."""
-    names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned")
+    names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned", "priority")
     return {name: getattr(found, name) for name in names}
 
 

@@ -43,7 +43,11 @@ _ENTRY: Final = _object({
 })  # fmt: skip
 _THREAD: Final = _object({
     "thread": _TEXT, "status": _TEXT, "graph": _TEXT, "seq": _WHOLE, "created_at": _NUMBER, "updated_at": _NUMBER,
-    "owned": _TRUTH,
+    "owned": _TRUTH, "priority": _WHOLE,
+})  # fmt: skip
+_SCHEDULE: Final = _object({
+    "name": _TEXT, "graph": _TEXT, "cron": _TEXT, "timezone": _TEXT, "missed": _TEXT, "title": _TEXT_OR_NULL,
+    "tags": _list(_TEXT), "input": _ANY, "due_at": _NUMBER,
 })  # fmt: skip
 _RUN: Final = _object({
     "status": _TEXT, "thread": _TEXT_OR_NULL, "run": _TEXT, "supersteps": _WHOLE,
@@ -76,6 +80,15 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
         "model_calls": _WHOLE, "left": _list(_object({"thread": _TEXT_OR_NULL, "what": _TEXT, "why": _TEXT})),
     }),
     "threads": _object({"threads": _list(_THREAD)}),
+    "signal": _object({"thread": _TEXT, "name": _TEXT, "kept": _TRUTH}),
+    "inbox": _object({"questions": _list(_object({
+        "thread": _TEXT, "status": _TEXT, "graph": _TEXT, "title": _TEXT_OR_NULL, "tenant": _TEXT_OR_NULL,
+        "tags": _list(_TEXT), "id": _TEXT, "kind": _TEXT, "node": _TEXT, "stale": _TRUTH, "payload": _ANY,
+        "asked_at": _NUMBER, "expires_at": _NUMBER_OR_NULL, "token": _TEXT,
+    }))}),
+    "schedules list": _object({"schedules": _list(_SCHEDULE)}),
+    "schedules add": _SCHEDULE,
+    "schedules remove": _object({"name": _TEXT}),
     "show": _object({**_SNAPSHOT, "state": _ANY}, history=_list(_object(_SNAPSHOT))),
     "log": _object({"thread": _TEXT, "entries": _list(_ENTRY)}),
     "diff": _object({

@@ -27,15 +27,17 @@ from graphrt.errors._codes.command_line import NO_PROVIDER
 @click.option("--only-if-new", is_flag=True, help="If the thread exists, change nothing.")
 @click.option("--title", help="Title of the thread.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the thread; may be given several times.")
+@click.option("--priority", type=int, default=0, help="Workers take threads of a higher one first.")
 @STORE
 def start(
     target: str, source: str | None, fields: tuple[str, ...], thread: str | None, only_if_new: bool, title: str | None,
-    tags: tuple[str, ...], store: str | None,
+    tags: tuple[str, ...], priority: int, store: str | None,
 ) -> Answer:  # fmt: skip
     """Begin a run, and leave it to a worker."""
     given = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
-        id_ = runtime.start(given, thread=thread, only_if_new=only_if_new, title=title, tags=tags)
+        labels: dict[str, Any] = {"title": title, "tags": tags, "priority": priority}
+        id_ = runtime.start(given, thread=thread, only_if_new=only_if_new, **labels)
         status = runtime.state(id_).status
     return Answer(data={"thread": id_, "status": status}, lines=lambda _width: [[(id_, "title"), f"  {status}"]])
 

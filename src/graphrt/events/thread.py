@@ -152,7 +152,7 @@ class ThreadForked(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadLabelled(Word):
-    """The thread got a title or tags, other ones, or none. It has both as they are from now on."""
+    """The thread got a title, tags or a priority, other ones, or none. It has all as they are from now on."""
 
     title: str | None
     """None if it has none."""
@@ -160,6 +160,7 @@ class ThreadLabelled(Word):
     """All tags, sorted."""
     user: str = ""
     """Who labelled it, as the audit log of the runtime says; empty if that is not known."""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphrt.stores.labels import Asked, Findable, QuestionFilter, ThreadFilter
+from graphrt.stores.live import Batch, Relaying
 from graphrt.stores.mail import Letter, Postable
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Asked",
+    "Batch",
     "Claim",
     "Commit",
     "EncryptedStore",
@@ -49,6 +51,7 @@ __all__ = [
     "Question",
     "QuestionFilter",
     "Record",
+    "Relaying",
     "Saved",
     "Schedulable",
     "Scheduled",

@@ -5,8 +5,8 @@ A file of version 1 has 8 bytes of magic, whose last byte is the version, and th
     kind u8 | first u64 | second u64 | length of name u64 | length of body u64 | name | body
 
     kind        first   second   name   body
-    HEAD                                the thread's head, as JSON; always the first frame. Title, tags and
-                                        questions are there if the thread has any
+    HEAD                                the thread's head, as JSON; always the first frame. Title, tags,
+                                        priority and questions are there if the thread has any
     META                                meta
     STAGED                       key    a staged body
     SNAPSHOT    seq                     a snapshot
@@ -91,6 +91,8 @@ class Writer:
             told["title"] = head.title
         if head.tags:
             told["tags"] = sorted(head.tags)
+        if head.priority:
+            told["priority"] = head.priority
         if questions:
             told["questions"] = [[*one[:-1], b64encode(one.body).decode()] for one in questions]
         self.frame(Frame(HEAD, body=json.dumps(told).encode()))
@@ -177,12 +179,12 @@ def read_head(frame: Frame) -> Head:
     )
     if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
         raise bad("It does not begin with a head.")
-    title, tags = told.get("title"), told.get("tags", [])
+    title, tags, priority = told.get("title"), told.get("tags", []), told.get("priority", 0)
     texts = is_list(tags) and all(isinstance(tag, str) for tag in tags)
-    if not texts or not (title is None or isinstance(title, str)):
-        raise bad("Its title or tags are not valid.")
+    if not texts or not (title is None or isinstance(title, str)) or priority.__class__ is not int:
+        raise bad("Its title, tags or priority are not valid.")
     made = Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
-    return made._replace(title=title, tags=frozenset(tags))
+    return made._replace(title=title, tags=frozenset(tags), priority=priority)
 
 
 def read_questions(frame: Frame) -> list[Question]:

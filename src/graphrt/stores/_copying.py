@@ -131,8 +131,9 @@ def write_thread(
 
 
 def labels_of(head: Head) -> Labels | None:
-    """Return title and tags of a thread; None if it has none."""
-    return Labels(head.title, head.tags) if head.title is not None or head.tags else None
+    """Return the labels of a thread; None if it has none."""
+    found = Labels(head.title, head.tags, head.priority)
+    return None if found == Labels() else found
 
 
 def listed(store: Store, thread: str) -> Sequence[Question]:

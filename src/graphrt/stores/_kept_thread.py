@@ -79,8 +79,8 @@ class KeptThread:
         tenant = tenant_of(self.id)
         if self.labels is None and tenant is None:
             return made
-        title, tags = self.labels or NO_LABELS
-        return made._replace(tenant=tenant, title=title, tags=tags)
+        title, tags, priority = self.labels or NO_LABELS
+        return made._replace(tenant=tenant, title=title, tags=tags, priority=priority)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
         """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""

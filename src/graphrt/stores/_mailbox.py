@@ -47,13 +47,16 @@ class Posting(ABC):
     """The base class of `MemoryStore` that lists due threads; see `Postable`."""
 
     @abstractmethod
-    def _boxes(self, after: str | None) -> Sequence[tuple[Head, Sequence[Question], bool]]:
-        """Return all threads with entries that were created after *after*, in order of creation.
+    def _boxes(self) -> Sequence[tuple[int, Head, Sequence[Question], bool]]:
+        """Return number, head and open questions of all threads with entries, and whether they have mail."""
+        ...
 
-        Each with its head, its open questions, and whether it has mail.
+    @abstractmethod
+    def _rank_of(self, thread: str) -> tuple[int, int]:
+        """Return the place of *thread* among those that are due: its negative priority, and its number.
 
         Raises:
-            InputError: There is no thread *after*.
+            InputError: There is no such thread.
         """
         ...
 
@@ -69,10 +72,15 @@ class Posting(ABC):
         """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
         most = _refusals.page_size(limit)
         names = None if graphs is None else {*graphs}
+        last = None if after is None else self._rank_of(check_id(after))
+        ranked = sorted(
+            (((-head.priority, number), head, rest) for number, head, *rest in self._boxes()), key=lambda one: one[0]
+        )
         found = [
             head
-            for head, questions, has_mail in self._boxes(None if after is None else check_id(after))
+            for rank, head, (questions, has_mail) in ranked
             if not head.owned
+            and (last is None or rank > last)
             and (names is None or head.graph in names)
             and (prefix is None or head.thread.startswith(prefix))
             and is_due(head, questions, now, has_mail=has_mail)

@@ -18,6 +18,7 @@ from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
+from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import (
     Claim,
@@ -246,6 +247,27 @@ class EncryptedStore(StoreVerbs):
     ) -> list[Head]:
         """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
         return postable(self._store).due(now=now, graphs=graphs, prefix=prefix, after=after, limit=limit)
+
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        return relaying(self._store).follow_live(thread, for_s=for_s)
+
+    def followed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have a follower. See `Relaying.followed`."""
+        return relaying(self._store).followed(threads)
+
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        """Keep a batch of live items. See `Relaying.relay`."""
+        return relaying(self._store).relay(thread, id, self._keys.seal(body, thread, "live", id), forget=forget)
+
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
+        """Return batches of live items. See `Relaying.relayed`."""
+        found = relaying(self._store).relayed(thread, after=after, limit=limit)
+        return [one._replace(body=self._keys.open(one.body, thread, "live", one.id)) for one in found]
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        """Delete batches of live items. See `Relaying.forget_live`."""
+        relaying(self._store).forget_live(threads)
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
         """Keep *schedule*. See `Schedulable.put_schedule`."""

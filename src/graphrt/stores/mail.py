@@ -82,7 +82,9 @@ class Postable(Protocol):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Return the heads of the threads that are due and have no living owner, in order of creation.
+        """Return the heads of the threads that are due and have no living owner, those of a higher priority first.
+
+        Threads of equal priority are in order of creation.
 
         Due are threads with the status "running"; paused ones with an open question whose `expires_at` is not after
         *now*; and running, paused or completed ones with mail.
@@ -91,7 +93,7 @@ class Postable(Protocol):
             now: Seconds since the epoch.
             graphs: Only threads of the graphs with exactly these names. None: of any graph.
             prefix: Only threads whose id begins with this text, compared character by character.
-            after: Only threads that were created after this one, for paging. It need not be due.
+            after: Only threads that come after this one in this order, for paging. It need not be due.
             limit: Maximum number of heads. None: no limit.
 
         Raises:

@@ -15,6 +15,7 @@ from typing import Final, final
 from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
 from graphrt.stores._kept_thread import KeptThread
+from graphrt.stores._live_board import LiveBoard, Relaying
 from graphrt.stores._mailbox import Posting
 from graphrt.stores._schedule_table import ScheduleTable, Scheduling
 from graphrt.stores._searching import Searching
@@ -56,7 +57,7 @@ class _Guard:
 
 
 @final
-class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
+class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
@@ -70,6 +71,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
         self._threads: dict[str, KeptThread] = {}
         self._guard = _Guard(self._threads)
         self._table = ScheduleTable()
+        self._board = LiveBoard()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -182,6 +184,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             if kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
             del self._threads[thread]
+            self._board.forget([thread])
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
@@ -247,6 +250,7 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
+            self._board.forget([claim.thread])
             self._write(kept, commit, seq)
 
     def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
@@ -294,15 +298,18 @@ class MemoryStore(Searching, Posting, Scheduling, StoreVerbs):
             known = self._open()
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
-    def _boxes(self, after: str | None) -> list[tuple[Head, Sequence[Question], bool]]:
-        """Return head, open questions and whether there is mail, for each thread created after *after*."""
+    def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
         with self._guard.lock:
-            last = 0 if after is None else self._get(after).number
             return [
-                (kept.head(), tuple(kept.questions.values()), kept.has_mail)
+                (kept.number, kept.head(), tuple(kept.questions.values()), kept.has_mail)
                 for kept in self._open().values()
-                if kept.seq and kept.number > last
+                if kept.seq
             ]
+
+    def _rank_of(self, thread: str) -> tuple[int, int]:
+        with self._guard.lock:
+            kept = self._get(thread)
+            return -kept.head().priority, kept.number
 
     def _blob_names(self, thread: str) -> list[str]:
         with self._guard.lock:

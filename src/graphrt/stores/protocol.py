@@ -73,6 +73,8 @@ class Head(NamedTuple):
     """The tenant whose thread it is; None if it is nobody's."""
     title: str | None = None
     tags: frozenset[str] = frozenset()
+    priority: int = 0
+    """Threads that are due are driven in the order of it, the highest first."""
 
 
 class Labels(NamedTuple):
@@ -80,6 +82,7 @@ class Labels(NamedTuple):
 
     title: str | None = None
     tags: frozenset[str] = frozenset()
+    priority: int = 0
 
 
 class Question(NamedTuple):

@@ -19,6 +19,7 @@ from graphrt.errors._codes.stores import BAD_THREAD_ID
 from graphrt.stores import _refusals
 from graphrt.stores.ids import BETWEEN, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
+from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status, Store, erasable
 from graphrt.stores.schedules import Scheduled, schedulable
@@ -302,6 +303,33 @@ class TenantStore(StoreVerbs):
         mine = self._prefix + (prefix or "")
         found = self._mapped(lambda: store.due(now=now, graphs=graphs, prefix=mine, after=last, limit=limit))
         return [self._own(head) for head in found]
+
+    # --------------------------------------------------------------------------------------------------- live items
+
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        store, shared = relaying(self._store), self.shared_id(thread)
+        return self._mapped(lambda: store.follow_live(shared, for_s=for_s))
+
+    def followed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have a follower. See `Relaying.followed`."""
+        store, shared = relaying(self._store), [self.shared_id(thread) for thread in threads]
+        return [thread.removeprefix(self._prefix) for thread in self._mapped(lambda: store.followed(shared))]
+
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        """Keep a batch of live items. See `Relaying.relay`."""
+        store, shared = relaying(self._store), self.shared_id(thread)
+        return self._mapped(lambda: store.relay(shared, id, body, forget=forget))
+
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
+        """Return batches of live items. See `Relaying.relayed`."""
+        store, shared = relaying(self._store), self.shared_id(thread)
+        return self._mapped(lambda: store.relayed(shared, after=after, limit=limit))
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        """Delete batches of live items. See `Relaying.forget_live`."""
+        store, shared = relaying(self._store), [self.shared_id(thread) for thread in threads]
+        self._mapped(lambda: store.forget_live(shared))
 
     # ---------------------------------------------------------------------------------------------------- schedules
 

@@ -302,7 +302,7 @@ class Worker:
         return most is not None and sum(name == graph for name in self._driving.values()) >= most
 
     def _due(self) -> list[_Due]:
-        """Return the threads that are due, graphs in turn, those that waited longest first."""
+        """Return the threads that are due: by priority, then graphs in turn, then those that waited longest."""
         now = time.monotonic()
         names = list(self._runtimes)
         self._turn = (self._turn + 1) % len(names)  # another graph begins at each look, so that none starves
@@ -312,7 +312,8 @@ class Worker:
             found = due_threads(runtime, name, lambda info: self._may_try(info, now))
             found.sort(key=lambda info: info.updated_at)
             lines.append([_Due(info, runtime) for info in found])
-        return [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
+        due = [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
+        return sorted(due, key=lambda one: -one.info.priority)  # stable: turns stay turns among equal priorities
 
     def _may_try(self, info: ThreadInfo, now: float) -> bool:
         if info.thread in self._driving:

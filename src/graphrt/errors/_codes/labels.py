@@ -28,8 +28,13 @@ BAD_TAGS = BAD_TITLE.variant(
     known="tags are a set or list of at most {most} texts, each of 1 to {longest} characters without control characters",
     fix='Pass them in a set: {option}={{"urgent"}}.',
 )
+BAD_PRIORITY = BAD_TITLE.variant(
+    "priority= must be a priority, not {given!r}.",
+    known="a priority is an int from -{most:,} to {most:,}; threads of a higher one are driven first, and 0 is that of others",
+    fix="Pass a number in this range.",
+)
 LABELS_WITHOUT_INPUT = BAD_TITLE.variant(
-    "title= and tags= go with an input, and none was given.",
+    "title=, tags= and priority= go with an input, and none was given.",
     fix="Call label() to change the labels of a thread.",
 )
 BAD_TOKEN = ErrorCode(
@@ -54,6 +59,11 @@ STORE_KEEPS_NO_SCHEDULES = STORE_FINDS_NOTHING.variant(
     "The store cannot keep schedules: {store:a_type} lacks a method.",
     known="schedules need a store with the methods of `graphrt.stores.Schedulable`: {methods:names}",
     fix="Use a store that comes with graphrt, or add the methods to yours.",
+)
+STORE_RELAYS_NOTHING = STORE_FINDS_NOTHING.variant(
+    "The store cannot carry live items between processes: {store:a_type} lacks a method.",
+    known="live items need a store with the methods of `graphrt.stores.Relaying`: {methods:names}",
+    fix="Follow without live=True, use a store that comes with graphrt, or add the methods to yours.",
 )
 STORE_TAKES_NO_MAIL = STORE_FINDS_NOTHING.variant(
     "The store cannot keep mail of threads that other processes drive: {store:a_type} lacks a method.",

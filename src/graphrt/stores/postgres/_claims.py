@@ -232,8 +232,8 @@ class Taking:
         return connection.execute(self._link.named(text), {**self._values, **values}, binary=True).fetchone()
 
     def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
-        no, *stands, first, title, tags = row
-        head = _statements.to_head(self._thread, (*stands, True, first, title, tags))
+        no, *stands, first, title, tags, rank = row
+        head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
         self._owner.claims[no] = claim
         return claim

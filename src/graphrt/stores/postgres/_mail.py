@@ -34,11 +34,14 @@ _MAILED: Final = (
 
 
 def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists due threads, and the parameters of its filters; it takes `now`, `after` and `most`.
+    """Return the statement that lists due threads, and the parameters of its filters; it takes `now`, `rank`, `after` and `most`.
 
     The running threads are limited, because there may be many; they are filtered as in the whole statement.
     """
-    fits, values = f"thread.seq > 0 AND thread.no > %(after)s AND NOT {_statements.LIVES}", dict[str, Any]()
+    fits, values = (
+        f"thread.seq > 0 AND (rank, thread.no) > (%(rank)s, %(after)s) AND NOT {_statements.LIVES}",
+        dict[str, Any](),
+    )
     if graphs is not None:
         fits += " AND thread.graph = ANY (%(graphs)s::bytea[])"
         values["graphs"] = [to_bytes(graph) for graph in graphs]
@@ -48,13 +51,14 @@ def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dic
     waiting = ", ".join(f"'{status}'" for status in WAITING)
     return (
         "WITH d AS ("
-        f"(SELECT thread.no FROM {{s}}.thread WHERE status = 'running' AND {fits} ORDER BY thread.no LIMIT %(most)s)"
+        f"(SELECT thread.no FROM {{s}}.thread WHERE status = 'running' AND {fits}"
+        " ORDER BY rank, thread.no LIMIT %(most)s)"
         f" UNION SELECT thread.no FROM {{s}}.mail m JOIN {{s}}.thread USING (no) WHERE m.body IS NOT NULL"
         f" AND status IN ({waiting}) AND {fits}"
         f" UNION SELECT thread.no FROM {{s}}.question q JOIN {{s}}.thread USING (no) WHERE q.expires_at <= %(now)s"
         f" AND status = 'interrupted' AND {fits})"
         f" SELECT {_statements.HEAD_COLUMNS} FROM d JOIN {_statements.FROM.replace(' LEFT', ' USING (no) LEFT', 1)}"
-        " ORDER BY thread.no LIMIT %(most)s"
+        " ORDER BY rank, thread.no LIMIT %(most)s"
     ), values
 
 
@@ -112,10 +116,13 @@ class Posting(ABC):
     ) -> list[Head]:
         """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
         most = _refusals.page_size(limit)
-        last = 0 if after is None else self._head(check_id(after))[1]
+        rank, last = -(2**31), 0
+        if after is not None:
+            head, last = self._head(check_id(after))
+            rank = -head.priority
         if prefix and (not prefix.isascii() or "\0" in prefix):
             return []  # no id has such a character, and the server would refuse the parameter
         text, values = due_text(graphs, prefix)
-        values |= {"now": now, "after": last, "most": None if most < 0 else most}
+        values |= {"now": now, "rank": rank, "after": last, "most": None if most < 0 else most}
         rows = self._calls.ask("list the threads that are due", text, values).fetchall()
         return [_statements.to_head(row[0], row[1:]) for row in rows]

@@ -8,6 +8,8 @@
     question   one row for each open question
     mail       one row for each letter, and for each that was taken, without a body; since version 3
     schedule   one row for each schedule; since version 4
+    live_follower, live_batch   live items on their way between processes (`_live`); since version 5
+    thread     since version 6 with its rank: minus its priority, so that what is to be driven first has the lowest
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
@@ -147,7 +149,45 @@ def _fourth(connection: Connection, named: Callable[[str], bytes]) -> None:
     connection.execute(named(_SCHEDULES))
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth)
+_LIVE: Final = """
+CREATE UNLOGGED TABLE {s}.live_follower (thread text COLLATE "C" PRIMARY KEY, until timestamptz NOT NULL);
+CREATE UNLOGGED TABLE {s}.live_batch (
+    place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    thread text COLLATE "C" NOT NULL,
+    id bytea NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    body bytea NOT NULL
+);
+CREATE INDEX live_batch_thread ON {s}.live_batch (thread, place);
+CREATE INDEX live_batch_at ON {s}.live_batch (at);
+"""
+
+
+def _fifth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_LIVE))
+
+
+_RANKS: Final = """
+ALTER TABLE {s}.thread ADD COLUMN rank integer NOT NULL DEFAULT 0;
+DROP INDEX {s}.thread_running;
+CREATE INDEX thread_running ON {s}.thread (rank, no) WHERE status = 'running';
+"""
+
+
+def _sixth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_RANKS))
+
+
+_KINDS: Final = """
+CREATE INDEX question_kind ON {s}.question (kind, graph, asked_at, no, place);
+"""
+
+
+def _seventh(connection: Connection, named: Callable[[str], bytes]) -> None:
+    connection.execute(named(_KINDS))
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 """The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
 
 
@@ -233,7 +273,7 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
         b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail',"
-        b" 'schedule')"
+        b" 'schedule', 'live_follower', 'live_batch')"
         b" ORDER BY 1",
         [schema],
     ).fetchone()

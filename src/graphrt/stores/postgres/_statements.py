@@ -31,7 +31,7 @@ LIVES: Final = (
 The start time distinguishes the owner's backend from a later one with the same pid. For a role that may not see start
 times, any backend with that pid counts as the owner's."""
 
-HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {LIVES}, first, title, tags"
+HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {LIVES}, first, title, tags, rank"
 FROM: Final = "{s}.thread LEFT JOIN {s}.label ON label.no = thread.no"
 HEAD: Final = f"SELECT {HEAD_COLUMNS}, thread.no FROM {FROM} WHERE id = %s"
 HEADS: Final = f"SELECT {HEAD_COLUMNS} FROM {FROM} WHERE seq > 0"
@@ -49,7 +49,7 @@ _HOLD: Final = (
     " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
 )
 _LABELS: Final = ", ".join(f"(SELECT {one} FROM {{s}}.label WHERE label.no = thread.no)" for one in ("title", "tags"))
-_CLAIM: Final = f"no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}"
+_CLAIM: Final = f"no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}, rank"
 _CLAIMED: Final = f" RETURNING {_CLAIM}"
 CLAIM: Final = (
     f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD}"
@@ -135,6 +135,7 @@ _CHANGES: Final = {
     "unstage": "generation = generation + 1",
     "status": "status = %s",
     "graph": "graph = %s",
+    "rank": "rank = %s",
     "release": "lease_until = 'epoch'",
     "stay": "lease_until = clock_timestamp() + %s * interval '1 second'",
 }
@@ -214,6 +215,9 @@ def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[li
     if commit.graph is not None:
         changes.append("graph")
         values.append(to_bytes(commit.graph))
+    if commit.labels is not None:
+        changes.append("rank")
+        values.append(-commit.labels.priority)
     if release:
         changes.append("release")
     else:
@@ -288,7 +292,7 @@ def load_text(*, upto: bool) -> str:
     """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
 
     The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All rows have
-    the columns of the head. The last column is the position among the rows of the kind. `to_loaded` sorts by it: the
+    the columns of the head. The last column is the position among the rows of the kind; of the head it is the rank. `to_loaded` sorts by it: the
     server would write large bodies to its disk for a sort.
 
     Args:
@@ -299,7 +303,7 @@ def load_text(*, upto: bool) -> str:
         "WITH t AS (SELECT * FROM {s}.thread WHERE id = %(id)s), n AS (SELECT s.seq, s.body FROM t JOIN {s}.snapshot s"
         f" ON s.no = t.no{before.replace('seq', 's.seq')} ORDER BY s.seq DESC LIMIT 1)"
         " SELECT 'h' AS kind, seq, epoch, status, graph, created_at, updated_at,"
-        f" {LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, 0::bigint AS place FROM t"
+        f" {LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, rank::bigint AS place FROM t"
         " UNION ALL SELECT 'm', 0, 0, '', m.body, 0, 0, false, 0, NULL, 0 FROM t JOIN {s}.meta m ON m.no = t.no"
         " UNION ALL SELECT 'n', seq, 0, '', body, 0, 0, false, 0, NULL, 0 FROM n"
         " UNION ALL SELECT 'r', r.seq, r.count, '', r.body, 0, 0, false, 0, r.seal, r.seq FROM t JOIN {s}.record r"
@@ -324,8 +328,8 @@ BLOBS: Final = (
 )
 COPY: Final = (
     "WITH f AS (SELECT * FROM {s}.thread WHERE id = %(thread)s), it AS (INSERT INTO {s}.thread (id, seq,"
-    " first, epoch, token, generation, fence, created_at, updated_at, status, graph, holder, held_since, lease_until)"
-    " SELECT %(to)s, seq, first, 0, %(token)s, generation, 0, %(at)s, %(at)s, status, graph, '', clock_timestamp(),"
+    " first, epoch, token, generation, fence, created_at, updated_at, status, graph, rank, holder, held_since,"
+    " lease_until) SELECT %(to)s, seq, first, 0, %(token)s, generation, 0, %(at)s, %(at)s, status, graph, rank, '', clock_timestamp(),"
     " 'epoch' FROM f ON CONFLICT (id) DO NOTHING RETURNING no),"
     " a AS (INSERT INTO {s}.record SELECT it.no, r.seq, r.count, r.body, r.seal"
     " FROM it, f JOIN {s}.record r ON r.no = f.no),"
@@ -350,13 +354,13 @@ SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
 
 
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
-    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned, first, title and tags."""
-    seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags = row
+    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags and rank."""
+    seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags, rank = row
     made = Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
     tenant = tenant_of(thread)
-    if tenant is None and title is None and not tags:
+    if tenant is None and title is None and not tags and not rank:
         return made
-    return made._replace(tenant=tenant, title=title, tags=frozenset(tags or ()))
+    return made._replace(tenant=tenant, title=title, tags=frozenset(tags or ()), priority=-rank)
 
 
 def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
@@ -368,7 +372,7 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
     records: list[Record] = []
     staged: list[tuple[str, bytes]] = []
     rows.sort(key=lambda row: row[-1])
-    for kind, seq, count, key, body, *middle, seal, _ in rows:
+    for kind, seq, count, key, body, *middle, seal, place in rows:
         match kind:
             case "r":
                 records.append(Record(seq, count, body, seal))
@@ -381,7 +385,7 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
             case "l":
                 labels = (key, load_tags(body.decode()))
             case _:
-                head = to_head(thread, (seq, count, key, body, *middle, None, None))
+                head = to_head(thread, (seq, count, key, body, *middle, None, None, place))
     if head is not None and labels is not None:
         head = head._replace(title=labels[0], tags=labels[1])
     return None if head is None else Loaded(head, meta, snapshot, records, staged)

@@ -21,6 +21,7 @@ from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
 from graphrt.stores.postgres._finding import Searching
+from graphrt.stores.postgres._live import Relaying
 from graphrt.stores.postgres._mail import Posting
 from graphrt.stores.postgres._schedules import Scheduling
 from graphrt.stores.postgres._texts import to_bytes, to_text
@@ -31,7 +32,7 @@ __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
+class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is
@@ -171,10 +172,10 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
         """Return the head and the thread's number."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
-        head = None if row is None else _statements.to_head(thread, row[1:11])
+        head = None if row is None else _statements.to_head(thread, row[1:12])
         if row is None or head is None or not (head.seq or head.owned):
             raise _refusals.unknown_thread(thread)
-        return head, row[11]
+        return head, row[12]
 
     def heads(
         self,
@@ -262,6 +263,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise _refusals.unknown_thread(thread)
+        self.forget_live([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
@@ -281,6 +283,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
                 gone[:] = [*went, *(id_ for _, id_ in free)]
 
         self._calls.call(work, "delete threads")
+        self.forget_live(gone)
         return gone
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
@@ -356,6 +359,7 @@ class PostgresStore(Searching, Posting, Scheduling, StoreVerbs):
             own.unsure = error.known == unknown
             raise
         own.unsure = False
+        self.forget_live([thread])
         if commit.release:
             self._forget(own)
 

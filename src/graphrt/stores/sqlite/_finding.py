@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 _QUESTIONS: Final = f"SELECT {QUESTION} FROM question WHERE no = ? ORDER BY asked_at, place"  # noqa: S608
 _RARE: Final = 2_000
-"""Threads with a tag up to which the inbox begins with them, and not with the oldest question."""
+"""Threads with a tag, or questions of a kind, up to which the inbox begins with them, and not with the oldest question."""
 _COUNT_TAG: Final = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE name = ? LIMIT ?)"
+_COUNT_KIND: Final = "SELECT count(*) FROM (SELECT 1 FROM question INDEXED BY question_kind WHERE kind = ? LIMIT ?)"
 
 
 def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[Any]]:
@@ -67,12 +68,13 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
     )
 
 
-def inbox_text(wanted: QuestionFilter, *, rare: str | None) -> tuple[str, list[Any]]:
+def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = False) -> tuple[str, list[Any]]:
     """Return the statement that lists open questions after a position, and the parameters of the filters.
 
     Args:
         wanted: The filters.
         rare: A tag of few threads, which the statement begins with; None begins with the oldest question.
+        by_kind: Whether it begins with the questions of the kind: of few questions, or together with a graph.
     """
     texts, values = list[str](), list[Any]()
 
@@ -92,7 +94,8 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None) -> tuple[str, list[A
             also("q.no IN (SELECT no FROM tag WHERE name = ?)", tag)
         else:
             also("EXISTS (SELECT 1 FROM tag WHERE name = ? AND no = +q.no)", tag)
-    index = "" if rare is not None else f"INDEXED BY question_{'asked' if wanted.tenant is None else 'tenant'}"
+    first = "kind" if by_kind else "asked" if wanted.tenant is None else "tenant"
+    index = "" if rare is not None else f"INDEXED BY question_{first}"
     columns = ", ".join(f"q.{name.strip()}" for name in QUESTION.split(","))
     # The threads are read last, for the questions of the page alone.
     page = (
@@ -134,6 +137,16 @@ def question_of(thread: str, row: Sequence[Any]) -> Question:
     return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)
 
 
+def _leads(db: Connection, wanted: QuestionFilter) -> bool:
+    """Return whether the questions of a kind are found by it, and not by the order of all questions.
+
+    Those of a kind and a graph are in order in the index. Those of a kind alone are sorted, so they must be few.
+    """
+    if wanted.kind is None or wanted.tenant is not None:
+        return False
+    return wanted.graph is not None or db.execute(_COUNT_KIND, (wanted.kind, _RARE + 1)).fetchall()[0][0] <= _RARE
+
+
 class Searching(Holding):
     """The base class of `SqliteStore` with the methods of `Findable`."""
 
@@ -168,7 +181,9 @@ class Searching(Holding):
                 return []
             counts = {tag: db.execute(_COUNT_TAG, (tag, _RARE + 1)).fetchall()[0][0] for tag in wanted.tags}
             rare = min(counts, key=counts.__getitem__, default=None)
-            text, values = inbox_text(wanted, rare=rare if rare is not None and counts[rare] <= _RARE else None)
+            if rare is not None and counts[rare] > _RARE:
+                rare = None
+            text, values = inbox_text(wanted, rare=rare, by_kind=rare is None and _leads(db, wanted))
             found: list[Asked] = []
             for told in db.execute(text, (*values, *last, most)).fetchall():
                 row = reading.row_of(told[8:])

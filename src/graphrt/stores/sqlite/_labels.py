@@ -24,6 +24,7 @@ _PUT_LABEL: Final = (
     "INSERT INTO label(no, tenant, title, folded, tags) VALUES (?, ?, ?, ?, ?) ON CONFLICT(no) DO UPDATE SET"
     " tenant = excluded.tenant, title = excluded.title, folded = excluded.folded, tags = excluded.tags"
 )
+_RANK: Final = "UPDATE thread SET rank = ? WHERE no = ? AND rank <> ?"
 _FORGET_LABEL: Final = "DELETE FROM label WHERE no = ?"
 _TAGS: Final = "SELECT tags FROM label WHERE no = ?"
 _PUT_TAG: Final = "INSERT INTO tag(name, no) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -42,6 +43,7 @@ _FORGET_QUESTIONS: Final = "DELETE FROM question WHERE no = ?"
 
 def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
     """Write the labels of the thread numbered *no*."""
+    db.execute(_RANK, (-labels.priority, no, -labels.priority))
     old = _tags(db, no)
     row = label_row(thread, labels)
     if row is None:
@@ -91,6 +93,7 @@ def duplicate(db: Connection, no: int, to: int, thread: str) -> None:
     found = db.execute("SELECT title, tags FROM label WHERE no = ?", (no,)).fetchall()
     if found:
         put_labels(db, to, thread, Labels(found[0][0], load_tags(found[0][1])))
+    db.execute("UPDATE thread SET rank = (SELECT rank FROM thread WHERE no = ?) WHERE no = ?", (no, to))
     db.execute(
         f"INSERT INTO question(no, tenant, {QUESTION}) SELECT ?, ?, {QUESTION} FROM question WHERE no = ?",  # noqa: S608
         (to, tenant_of(thread), no),

@@ -28,6 +28,7 @@ _MAILED: Final = (
     "SELECT id FROM thread WHERE id IN (MARKS)"  # noqa: S608 - own names
     f" AND EXISTS (SELECT 1 FROM part WHERE part.no = thread.no AND kind = {MAIL})"
 )
+_NEXT: Final = "(rank, thread.no) > (?1, ?2)"
 _AT_ONCE: Final = 500
 """Threads that one statement asks for, and threads of one page of those that are due."""
 
@@ -35,7 +36,7 @@ _AT_ONCE: Final = 500
 def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[Any]]:
     """Return the statement that lists due threads whoever owns them, and the parameters of its filters.
 
-    It has the parameters `?1` to `?3` (a thread's number, a time and a limit) before those of the filters. The running
+    It has the parameters `?1` to `?4` (a thread's rank and number, a time and a limit) before those of the filters. The running
     threads are limited, because there may be many; they are filtered as in the whole statement, so that a page is full
     unless it is the last one.
     """
@@ -47,16 +48,17 @@ def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[An
         texts.append("substr(id, 1, length(?)) = ?")
         values += [prefix, prefix]
     fits = " AND ".join(texts)
-    numbered = iter(range(4, 4 + len(values)))
+    numbered = iter(range(5, 5 + len(values)))
     fits = "".join(f"?{next(numbered)}" if char == "?" else char for char in fits)
     waiting = ", ".join(f"'{status}'" for status in WAITING)
     return (
         f"SELECT {reading.COLUMNS} FROM {reading.FROM} WHERE thread.no IN ("  # noqa: S608 - own names
-        f"SELECT no FROM (SELECT no FROM thread WHERE status = 'running' AND no > ?1 AND {fits} ORDER BY no LIMIT ?3)"
-        f" UNION SELECT part.no FROM part JOIN thread USING (no) WHERE kind = {MAIL} AND no > ?1"
+        f"SELECT no FROM (SELECT no FROM thread WHERE status = 'running' AND {_NEXT} AND {fits}"
+        " ORDER BY rank, no LIMIT ?4)"
+        f" UNION SELECT part.no FROM part JOIN thread USING (no) WHERE kind = {MAIL} AND {_NEXT}"
         f" AND status IN ({waiting})"
-        " UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= ?2 AND no > ?1"
-        f" AND status = 'interrupted') AND {fits} ORDER BY thread.no LIMIT ?3"
+        f" UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= ?3 AND {_NEXT}"
+        f" AND status = 'interrupted') AND {fits} ORDER BY rank, thread.no LIMIT ?4"
     ), values
 
 
@@ -126,15 +128,18 @@ class Posting(Holding):
             return []
         text, values = due_text(names, prefix)
 
-        def page(db: Connection, last: int) -> tuple[list[Head], int | None]:
-            rows = [reading.row_of(row) for row in db.execute(text, (last, now, _AT_ONCE, *values)).fetchall()]
+        def page(db: Connection, last: tuple[int, int]) -> tuple[list[Head], tuple[int, int] | None]:
+            rows = [reading.row_of(row) for row in db.execute(text, (*last, now, _AT_ONCE, *values)).fetchall()]
             free = [head(row, owned=False) for row in rows if not self._lives(row)]
-            return free, rows[-1].no if len(rows) == _AT_ONCE else None
+            return free, (rows[-1].rank, rows[-1].no) if len(rows) == _AT_ONCE else None
 
-        def start(db: Connection) -> int:
-            return 0 if after is None else self._there(db, check_id(after))[0].no
+        def start(db: Connection) -> tuple[int, int]:
+            if after is None:
+                return -(2**40), 0  # before the highest priority
+            row = self._there(db, check_id(after))[0]
+            return row.rank, row.no
 
-        last: int | None = self._file.read(start)
+        last: tuple[int, int] | None = self._file.read(start)
         found: list[Head] = []
         # Whether an owner lives is not known to SQL, so pages are read until enough threads without one are found.
         while last is not None and (most < 0 or len(found) < most):

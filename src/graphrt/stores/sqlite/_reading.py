@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphrt.stores.sqlite._database import Database
 
 COLUMNS: Final = (
-    "thread.no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner, title, tags"
+    "thread.no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner, title, tags, rank"
 )
 THREADS_COLUMNS: Final = COLUMNS.replace("graph", "thread.graph")
 """The same in a statement with another table that has a column `graph`."""

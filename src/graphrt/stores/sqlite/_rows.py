@@ -49,6 +49,8 @@ class Row(NamedTuple):
     title: str | None = None
     tags: str | None = None
     """What `dump_tags` returned; None without tags."""
+    rank: int = 0
+    """Minus the priority."""
 
 
 def checked(row: Row) -> Row:
@@ -83,6 +85,8 @@ def _fits(name: str, value: Any) -> bool:
             return value is None or value.__class__ is str
         case "tags":
             return value is None or (value.__class__ is str and _are_tags(value))
+        case "rank":
+            return value.__class__ is int
         case _:
             return value.__class__ is int and 0 <= value < SPAN
 
@@ -100,9 +104,9 @@ def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a
     status = cast("Status", row.status)
     made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
     tenant = tenant_of(row.id)
-    if tenant is None and row.title is None and row.tags is None:
+    if tenant is None and row.title is None and row.tags is None and not row.rank:
         return made
-    return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags))
+    return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
 
 
 def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:

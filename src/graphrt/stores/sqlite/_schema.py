@@ -6,6 +6,7 @@
     label, tag, question   what threads are found by (`_labels`); since version 2
     part     since version 3 also letters (`_mail`)
     schedule one row for each schedule; since version 4
+    thread   since version 5 with its rank: minus its priority, so that what is to be driven first has the lowest
 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
@@ -98,6 +99,19 @@ _FOURTH: Final = (
 )
 
 
+_FIFTH: Final = (
+    "ALTER TABLE thread ADD COLUMN rank INTEGER NOT NULL DEFAULT 0",
+    "DROP INDEX thread_running",
+    "CREATE INDEX thread_running ON thread(rank, no) WHERE status = 'running'",
+)
+
+
+_SIXTH: Final = (
+    # For kinds that few questions have, and for hosts that look for those of one kind and graph again and again.
+    "CREATE INDEX question_kind ON question(kind, graph, asked_at, no, place, node)",
+)
+
+
 def _create(db: Connection) -> None:
     for statement in _FIRST:
         db.execute(statement)
@@ -118,7 +132,24 @@ def _add_schedules(db: Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _add_labels, _add_mail, _add_schedules)
+def _add_ranks(db: Connection) -> None:
+    for statement in _FIFTH:
+        db.execute(statement)
+
+
+def _add_kinds(db: Connection) -> None:
+    for statement in _SIXTH:
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    _create,
+    _add_labels,
+    _add_mail,
+    _add_schedules,
+    _add_ranks,
+    _add_kinds,
+)
 """The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
 
 

@@ -23,6 +23,7 @@ from graphrt.stores.sqlite._database import Database
 from graphrt.stores.sqlite._files import resolve
 from graphrt.stores.sqlite._finding import Searching
 from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.sqlite._live_file import LiveFile, Relaying
 from graphrt.stores.sqlite._mail import Posting
 from graphrt.stores.sqlite._rows import head
 from graphrt.stores.sqlite._schedules import Scheduling
@@ -40,7 +41,7 @@ _LEAST_LOG_BYTES: Final = 16 * 2**20
 
 
 @final
-class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
+class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     """A store in one SQLite file, for any number of processes of one machine.
 
     The file is created if it is missing, and then only the user who created it may read it. A commit is on the disk
@@ -86,6 +87,7 @@ class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
         self._file = Database(
             resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
         )
+        self._live = LiveFile(self._file.path)
 
     @property
     def path(self) -> str:
@@ -275,4 +277,5 @@ class SqliteStore(Searching, Posting, Scheduling, WholeThreads):
         except StoreError:
             pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more
         finally:
+            self._live.close()
             self._file.close()

@@ -23,6 +23,7 @@ from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
+from graphrt.stores.sqlite._live_file import LiveFile
 from graphrt.stores.sqlite._mail import due_by_mail
 from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import Row
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 class WholeThreads(Holding, StoreVerbs):
     """The base class of `SqliteStore` with its operations on whole threads and on the whole file."""
+
+    _live: LiveFile
 
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
@@ -65,6 +68,7 @@ class WholeThreads(Holding, StoreVerbs):
             no = deleted(reading.forget_row)
             with suppress(StoreError):  # the thread is gone; a later sweep removes rows that are left
                 room.remove_rows(self._file, no)
+        self._live.forget([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
@@ -94,6 +98,7 @@ class WholeThreads(Holding, StoreVerbs):
                 raise
             # `delete` can work on a full disk.
             return one_by_one(self._as_store(), wanted, updated_before)
+        self._live.forget([row.id for row in gone])
         return [row.id for row in gone]
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
@@ -191,6 +196,7 @@ class WholeThreads(Holding, StoreVerbs):
             size=sum(len(record.body) for record in wanted.values()),
         )
         claim.turn += 1
+        self._live.forget([thread])
 
     def _scrub(self) -> list[str]:
         return scrub(self._file)

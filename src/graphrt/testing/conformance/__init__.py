@@ -27,6 +27,7 @@ from graphrt.testing.conformance import (
     leases,
     life,
     listing,
+    live,
     mail,
     parts,
     posting,
@@ -107,6 +108,7 @@ class Report(NamedTuple):
 # fmt: off
 _ANY_STORE: Final = (
     claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, posting, schedules,
+    live,
 )
 # fmt: on
 _DURABLE: Final = (leases, reopening)

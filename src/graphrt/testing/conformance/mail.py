@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.labels import finds
 from graphrt.stores.mail import Letter, Postable, posts
-from graphrt.stores.protocol import Commit, Question
+from graphrt.stores.protocol import Commit, Labels, Question
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -226,6 +227,28 @@ def due_threads_are_filtered_and_paged(w: World) -> None:
     same(_due(store, limit=0), [], "a page of nothing")
     refused(InputError, lambda: store.due(now=AT, limit=-1), "a limit below 0", code="bad-limit")
     refused(InputError, lambda: store.due(now=AT, after="nobody"), "an unknown thread", code="unknown-thread")
+
+
+def threads_of_a_higher_priority_are_due_first(w: World) -> None:
+    """Due threads come in the order of their priority, then of their creation; so do pages, and a new priority counts."""
+    store = _posts(w)
+    if store is None or not finds(w.store):
+        return
+    for name, priority in (("a", 0), ("b", 5), ("c", -3), ("d", 5), ("e", 0), ("f", 1_000_000), ("g", -1_000_000)):
+        w.thread(name, status="running", labels=Labels(None, frozenset(), priority))
+    w.thread("mailed", status="completed", labels=Labels(None, frozenset(), 7))
+    store.post("mailed", "1", b"x")
+    same(_due(store), ["f", "mailed", "b", "d", "a", "e", "c", "g"], "threads that are due")
+    same([head.priority for head in store.due(now=AT, limit=3)], [1_000_000, 7, 5], "their priorities")
+    same(_due(store, limit=2, after="b"), ["d", "a"], "a page within a priority")
+    same(_due(store, after="e"), ["c", "g"], "the page after the last of a priority")
+    same((w.store.head("c").priority, w.load("b").head.priority), (-3, 5), "priorities as they are read")
+    claim = w.claim("c")
+    same(claim.head.priority, -3, "the priority in a claim")
+    w.store.commit(claim, Commit(1, AT, labels=Labels("named", frozenset(), 6), release=True))
+    same(_due(store, limit=3), ["f", "mailed", "c"], "threads that are due after a change")
+    w.store.copy("d", "copy", at=AT)
+    same(w.store.head("copy").priority, 5, "the priority of a copy")
 
 
 def mail_outlives_reopening(w: World) -> None:

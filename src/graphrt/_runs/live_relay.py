@@ -1,0 +1,112 @@
+"""The driver's side of live items: collected while somebody follows the run, and handed to the store in batches (R20).
+
+Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped and counted, and so is what
+comes faster than a batch may grow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, final
+
+from graphrt._codec import NotStorable
+from graphrt._runs.live_items import batch, line
+from graphrt.stores.live import KEPT_S, Relaying
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
+MOST_ITEMS: Final = 1_000
+MOST_BYTES: Final = 2**20
+"""Most items, and bytes of them, that wait for the next batch. The oldest go first."""
+BATCH_BYTES: Final = 2**18
+"""Bytes of items after which a batch ends and another one begins, so that a reader need not read much at once."""
+KEPT_BYTES: Final = 8 * 2**20
+"""Most bytes of a run that the store keeps for slow followers."""
+
+
+@final
+class LiveRelay:
+    """Live items of one run, on their way to the store.
+
+    Args:
+        store: The store.
+        thread: The thread.
+        run: Id of the run.
+        codec: Encodes values of the graph.
+        seq: Returns the number of the last entry.
+    """
+
+    def __init__(self, store: Relaying, thread: str, run: str, codec: Codec, seq: Callable[[], int]) -> None:
+        self._store = store
+        self._thread = thread
+        self._run = run
+        self._codec = codec
+        self._seq = seq
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._number = self._batches = 0
+        self._kept: deque[tuple[int, int, float]] = deque()
+        """Place, size and time of the batches that the store keeps."""
+        self._kept_size = 0
+        self._lock = Lock()
+        """Guards what waits."""
+        self._sending = Lock()
+        """Held while a batch is handed over, so that batches are in order."""
+
+    def put(self, mode: str, item: Any) -> None:
+        """Take an item, from any worker thread. It is encoded now, since its node may change the value later."""
+        with self._lock:
+            self._number += 1
+            try:
+                made = line(self._codec, self._number, self._seq(), mode, item)
+            except NotStorable:
+                return
+            self._waiting.append(made)
+            self._size += len(made)
+            while self._size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
+                self._size -= len(self._waiting.popleft())
+
+    def flush(self) -> None:
+        """Hand over what waits. Called before each commit, so that followers get items before the entries after them."""
+        if not self._waiting:
+            return
+        with self._sending:
+            with self._lock:
+                lines, self._size = [*self._waiting], 0
+                self._waiting.clear()
+            with suppress(Exception):  # followers are told of the gap by the numbers of the next items
+                for some in _parts(lines):
+                    self._send(batch(self._run, some))
+
+    def _send(self, body: bytes) -> None:
+        self._batches += 1
+        place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
+        self._kept.append((place, len(body), monotonic()))
+        self._kept_size += len(body)
+
+    def _forgotten(self) -> int:
+        """Return the place of the last batch that the store need not keep any more; 0 if there is none."""
+        place, old = 0, monotonic() - KEPT_S
+        while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):
+            place, size, _ = self._kept.popleft()
+            self._kept_size -= size
+        return place
+
+
+def _parts(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield *lines* in order, in groups that end once they have more than `BATCH_BYTES`."""
+    some: list[bytes] = []
+    size = 0
+    for one in lines:
+        some.append(one)
+        size += len(one)
+        if size > BATCH_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,63 @@
+"""Telling who waits for a thread that nobody drives it: a warning in the log, once for each wait."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final, final
+
+from graphrt._runs.loading import the_store
+from graphrt._runs.mail import moves
+from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_log import LOGGER
+from graphrt._runs.watching import answers_itself
+from graphrt.stores.protocol import Head, Store
+
+AFTER_S: Final = 5.0
+"""Seconds for which a thread must have been due without an owner. A worker looks every 0.1 seconds, so it has no place
+free, or there is none."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks, beside those for the result."""
+
+
+@final
+class Undriven:
+    """Looks from time to time whether anybody drives the thread that is waited for."""
+
+    __slots__ = ("_config", "_look_at", "_seq", "_since", "_thread", "_told")
+
+    def __init__(self, config: RunConfig, thread: str) -> None:
+        self._config = config
+        self._thread = thread
+        self._look_at = monotonic() + LOOK_S
+        self._since: float | None = None
+        """Monotonic time since which it was found to be due, at the entry `_seq`; None if it is not."""
+        self._seq = 0
+        self._told = False
+
+    def look(self) -> None:
+        """Say so if nobody has driven the thread for a while; between two looks, and after that, do nothing."""
+        now = monotonic()
+        if self._told or now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        store = the_store(self._config)
+        head = store.head(self._thread)
+        if not self._is_due(store, head):
+            self._since = None
+        elif self._since is None or head.seq != self._seq:
+            self._since, self._seq = now, head.seq
+        elif now - self._since >= AFTER_S:
+            import logging
+
+            self._told = True
+            logging.getLogger(LOGGER).warning(
+                "Nobody drives thread %r of graph %r, which has been due for %.0f s: is a Worker of this store with this"
+                " graph running, and has it a free place? Start one, or call drive(%r).",
+                *(self._thread, head.graph, now - self._since, self._thread),
+            )
+
+    def _is_due(self, store: Store, head: Head) -> bool:
+        if head.owned:
+            return False
+        by = self._config.clock()
+        return head.status == "running" or answers_itself(store, head, by=by) or moves(store, head)

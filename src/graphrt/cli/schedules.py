@@ -1,0 +1,96 @@
+"""`schedules`: list, add and remove the schedules of a graph.
+
+A subcommand is a line of `COMMANDS`, and is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from graphrt.cli import plain_data
+from graphrt.cli.command import SETTINGS, Command, LazyGroup
+from graphrt.cli.opening import STORE, TARGET, opened_runtime
+from graphrt.cli.output import Answer
+from graphrt.cli.run import input_of
+from graphrt.console import Column, counted, moment, table, views
+from graphrt.console.screen import Line, Segment
+from graphrt.runtime import Schedule
+
+COMMANDS: Final = {
+    "list": ("graphrt.cli.schedules:list_", "List the schedules of a graph."),
+    "add": ("graphrt.cli.schedules:add", "Start a thread at each time that a cron expression names."),
+    "remove": ("graphrt.cli.schedules:remove", "Delete a schedule."),
+}
+"""Subcommand to its function and the first line of its help."""
+
+
+@click.group("schedules", cls=LazyGroup, table=COMMANDS, meant={"delete": "remove"}, context_settings=SETTINGS)
+def schedules() -> None:
+    """List, add and remove schedules, which start threads at the times of a cron expression."""
+
+
+@click.command("list", cls=Command)
+@TARGET
+@STORE
+def list_(target: str, store: str | None) -> Answer:
+    """List the schedules of a graph."""
+    with opened_runtime(target, store) as runtime:
+        found = runtime.schedules.list()
+    return Answer(data={"schedules": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
+
+
+@click.command("add", cls=Command)
+@TARGET
+@click.argument("name")
+@click.argument("cron")
+@click.option(
+    "--input", "-i", "source", metavar="FILE", help="The input: a JSON object in a file, or - for standard input."
+)
+@click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
+@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The zone that CRON is meant in.")
+@click.option("--missed", type=click.Choice(["once", "all", "skip"]), default="once", show_default=True,
+              help="What happens to times at which no worker ran.")  # fmt: skip
+@click.option("--title", help="Title of the threads.")
+@click.option("--tag", "tags", multiple=True, help="A tag of the threads; may be given several times.")
+@click.option("--replace", is_flag=True, help="Put this in place of another schedule of this name.")
+@STORE
+def add(
+    target: str, name: str, cron: str, source: str | None, fields: tuple[str, ...], store: str | None, **options: Any
+) -> Answer:
+    """Start a thread at each time that a cron expression names, such as '0 9 * * MON-FRI'."""
+    given = input_of(source, fields)
+    with opened_runtime(target, store, creates=True) as runtime:
+        made = runtime.schedules.add(name, cron, given, **options)
+    return Answer(data=_data(made), lines=lambda width: _lines((made,), width))
+
+
+@click.command("remove", cls=Command)
+@TARGET
+@click.argument("name")
+@STORE
+def remove(target: str, name: str, store: str | None) -> Answer:
+    """Delete a schedule. Threads that it started go on."""
+    with opened_runtime(target, store) as runtime:
+        runtime.schedules.remove(name)
+    return Answer(data={"name": name}, lines=lambda width: views.beside(("✓", "good"), name, width))
+
+
+def _data(one: Schedule) -> dict[str, Any]:
+    names = ("name", "graph", "cron", "timezone", "missed", "title", "due_at")
+    told = {name: getattr(one, name) for name in names}
+    return {**told, "input": plain_data.plain(one.input), "tags": list(one.tags)}
+
+
+def _lines(found: tuple[Schedule, ...], width: int) -> list[Line]:
+    columns = [
+        Column(title="schedule", least=max(12, min(24, width - 20)), wrap=True),
+        Column(title="cron"),
+        Column(title="zone", rank=2),
+        Column(title="due", rank=1),
+    ]
+    rows: list[list[Segment]] = [
+        [(one.name, "name"), one.cron, one.timezone, (moment(one.due_at), "faint")] for one in found
+    ]
+    return [*table(columns, rows, width), [(counted(len(found), "schedule"), "faint")]]

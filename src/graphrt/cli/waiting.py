@@ -1,0 +1,76 @@
+"""`inbox` and `signal`: what threads wait for, and what arrives for them. No graph is needed."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from graphrt.cli import exits, plain_data
+from graphrt.cli.command import Command
+from graphrt.cli.documents import parsed
+from graphrt.cli.opening import STORE, THREAD, opened_runtime, threads_of
+from graphrt.cli.output import Answer, Output
+from graphrt.console import counted, moment, views
+from graphrt.console.screen import Line
+from graphrt.runtime import InboxItem, InterruptKind
+
+
+@click.command("inbox", cls=Command)
+@STORE
+@click.option("--kind", type=click.Choice(get_args(InterruptKind)), help="Only questions of this kind.")
+@click.option("--graph", metavar="NAME", help="Only questions that the graph with this name asked.")
+@click.option("--node", metavar="NAME", help="Only questions that the node with this name asked.")
+@click.option("--tenant", metavar="NAME", help="Only questions of this tenant's threads.")
+@click.option("--tag", "tags", multiple=True, help="Only threads with this tag; may be given several times.")
+@click.option("--after", metavar="TOKEN", help="Only questions after the one with this token.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
+def inbox(store: str | None, **filters: Any) -> Answer:
+    """List the open questions of all threads of a store, the oldest first."""
+    with threads_of(store) as runtime:
+        found = runtime.inbox(**filters)
+    return Answer(data={"questions": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
+
+
+def _data(item: InboxItem) -> dict[str, Any]:
+    asked = plain_data.plain(item.interrupt.payload)
+    own = {name: getattr(item.interrupt, name) for name in ("id", "kind", "node", "stale")}
+    names = ("thread", "status", "graph", "title", "tenant", "asked_at", "expires_at", "token")
+    return {**own, "payload": asked, "tags": sorted(item.tags), **{name: getattr(item, name) for name in names}}
+
+
+def _lines(found: tuple[InboxItem, ...], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for one in found:
+        title = f", {one.title}" if one.title else ""
+        lines += views.beside((moment(one.asked_at), "faint"), f"thread {one.thread} of {one.graph}{title}", width)
+        lines += [*views.questions([one.interrupt], width), []]
+    return [*lines, [(counted(len(found), "question"), "faint")]]
+
+
+@click.command("signal", cls=Command)
+@THREAD
+@click.argument("name")
+@click.argument("value", required=False)
+@STORE
+@click.option("--id", "id_", metavar="ID", help="Id of the signal: a second one with this id is not kept.")
+@click.option("--target", metavar="TARGET", help="The thread's graph or runtime, which redacts the value.")
+@click.pass_obj
+def signal(
+    output: Output, thread: str, name: str, value: str | None, store: str | None, id_: str | None, target: str | None
+) -> Answer:
+    """Send a signal to a thread, whichever process drives it. Exit code 1 if it was sent before.
+
+    VALUE is JSON, such as 5, true, '"text"' or '{"a": 1}'; without it, the node gets None.
+    """
+    given = None if value is None else parsed(value, "VALUE", "Write JSON; a text is '\"text\"'.")
+    with threads_of(store) if target is None else opened_runtime(target, store) as runtime:
+        kept = runtime.signal(thread, name, given, id=id_)
+    if not kept:
+        output.note((f"{thread} has got a signal with the id {id_} before.", "warn"))
+    told = f"{name} to {thread}" if kept else f"{name} was not sent again"
+    return Answer(
+        data={"thread": thread, "name": name, "kept": kept},
+        lines=lambda width: views.beside(("✓", "good") if kept else ("-", "faint"), told, width),
+        code=exits.OK if kept else exits.FAILED,
+    )

@@ -1,0 +1,268 @@
+"""Live items on their way between processes, in a SQLite file of their own beside the database (see `stores.live`).
+
+    follower   thread, and until when somebody reads its live items, in seconds since the epoch
+    batch      live items of one run, in the order in which they were handed over
+
+The file is not the database, so that tokens cost no fsync there and are in no backup. It is written without any sync,
+and may be deleted at any time: whoever uses it makes it anew. If it is damaged, as after a loss of power, or if another
+version made it, it is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+from graphrt._forks import watch_forks
+from graphrt.errors import StoreError
+from graphrt.stores import _refusals
+from graphrt.stores.ids import check_id
+from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.sqlite._errors import explain, of_sqlite, primary
+from graphrt.stores.sqlite._file_system import identity
+from graphrt.stores.sqlite._lock_polling import with_polling
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
+
+_VERSION: Final = 1
+_DAMAGED: Final = frozenset({1, 11, 26})
+"""Primary codes after which the file is replaced: ERROR (another version's tables), CORRUPT and NOTADB."""
+_WAIT_S: Final = 2.0
+"""Seconds to wait for another process that writes, which takes well below a millisecond."""
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS follower(thread TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
+    (
+        "CREATE TABLE IF NOT EXISTS batch(place INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT NOT NULL,"
+        " id TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL)"
+    ),
+    "CREATE INDEX IF NOT EXISTS batch_thread ON batch(thread, place)",
+    "CREATE INDEX IF NOT EXISTS batch_at ON batch(at)",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_FOLLOW: Final = (
+    "INSERT INTO follower(thread, until) VALUES (?1, ?2)"
+    " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN ?2 AND ?3 THEN until ELSE ?2 END"
+)
+_NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
+# The upper bound is for a clock that was set back: what was noted before counts as over.
+_FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS)"
+_AT_ONCE: Final = 500
+"""Threads that one statement asks for."""
+
+
+@final
+class LiveFile:
+    """The file beside the database *path*; it is made when the first follower notes its interest."""
+
+    def __init__(self, path: str) -> None:
+        self.path: Final = f"{path}-live"
+        self._lock = RLock()
+        self._db: Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """Device and inode of the file that is open."""
+        self._closed = False
+        watch_forks(self)
+
+    def follow(self, thread: str, for_s: float) -> int:
+        """Note a follower, and return the place of the newest batch."""
+
+        def work(db: Connection) -> int:
+            now = time.time()
+            self._tidy(db, now)
+            db.execute(_FOLLOW, (thread, now + min(for_s, LONGEST_INTEREST_S), now + LONGEST_INTEREST_S))
+            return int(db.execute(_NEWEST, (thread,)).fetchall()[0][0])
+
+        return self._do(work, making=True) or 0
+
+    def followed(self, threads: Iterable[str]) -> list[str]:
+        """Return those that have a follower."""
+        wanted = [*threads]
+
+        def work(db: Connection) -> list[str]:
+            now, found = time.time(), list[str]()
+            for at in range(0, len(wanted), _AT_ONCE):
+                some = wanted[at : at + _AT_ONCE]
+                text = _FOLLOWED.replace("MARKS", ", ".join("?" * len(some)))
+                rows = db.execute(text, (now, now + LONGEST_INTEREST_S, *some)).fetchall()
+                found += [name for (name,) in rows]
+            return found
+
+        return self._do(work) or []
+
+    def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
+        """Keep a batch, and return its place."""
+
+        def work(db: Connection) -> int:
+            now = time.time()
+            self._tidy(db, now)
+            if forget:
+                db.execute("DELETE FROM batch WHERE thread = ? AND place <= ?", (thread, forget))
+            done = db.execute("INSERT INTO batch(thread, id, at, body) VALUES (?, ?, ?, ?)", (thread, id, now, body))
+            return done.lastrowid or 0
+
+        return self._do(work, making=True) or 0
+
+    def after(self, thread: str, place: int, limit: int) -> list[Batch]:
+        """Return batches in order."""
+        text = "SELECT place, id, body FROM batch WHERE thread = ? AND place > ? ORDER BY place LIMIT ?"
+        rows = self._do(lambda db: db.execute(text, (thread, place, limit)).fetchall()) or []
+        return [Batch(int(at), str(name), bytes(body)) for at, name, body in rows]
+
+    def forget(self, threads: Iterable[str]) -> None:
+        """Delete batches of *threads*; if that fails, the whole file."""
+        gone = [*threads]
+
+        def work(db: Connection) -> None:
+            for thread in gone:
+                db.execute("DELETE FROM batch WHERE thread = ?", (thread,))
+
+        try:
+            self._do(work)
+        except StoreError:
+            self._remove()
+
+    @staticmethod
+    def _tidy(db: Connection, now: float) -> None:
+        # Also what comes from the future, by a clock that was set back.
+        db.execute("DELETE FROM batch WHERE at < ? OR at > ?", (now - KEPT_S, now + LONGEST_INTEREST_S))
+        db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (now, now + LONGEST_INTEREST_S))
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Callable[[Connection], T], *, making: bool = False) -> T | None:
+        """Return the result of *work*, done in one transaction; None if there is no file, and it is not made.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        with self._lock:
+            for last in (False, True):
+                try:
+                    return with_polling(lambda: self._once(work, making=making), _WAIT_S)
+                except Exception as error:
+                    self._drop()
+                    if not of_sqlite(error):
+                        raise
+                    if last or primary(error) not in _DAMAGED:
+                        raise explain(error, self.path, "no live items were carried") from error
+                    self._remove()
+        return None
+
+    def _once(self, work: Callable[[Connection], T], *, making: bool) -> T | None:
+        db = self._opened(making=making)
+        if db is None:
+            return None
+        db.execute("BEGIN IMMEDIATE" if making else "BEGIN")
+        try:
+            found = work(db)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        return found
+
+    def _opened(self, *, making: bool) -> Connection | None:
+        if self._closed:
+            raise _refusals.closed(f"The store of {self.path.removesuffix('-live')!r}")
+        there = identity(self.path)
+        if self._db is not None and there == self._file:
+            return self._db
+        self._drop()  # another process has replaced the file
+        if there is None:
+            if not making:
+                return None
+            with suppress(FileExistsError):  # another process was faster
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        db = files.connect(self.path, 0.0)
+        try:
+            modes.distrust(db)
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("PRAGMA secure_delete = ON")  # what a thread showed must not outlast it
+            version = db.execute("PRAGMA user_version").fetchall()[0][0]
+            if version != _VERSION:
+                self._make(db, version)
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._file = db, identity(self.path)
+        return db
+
+    def _make(self, db: Connection, version: Any) -> None:
+        if version:
+            import sqlite3
+
+            error = sqlite3.DatabaseError(f"version {version}")
+            error.sqlite_errorcode = 1
+            raise error
+        db.execute("PRAGMA journal_mode = WAL").fetchall()  # readers and the writer do not wait for each other
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES:
+            db.execute(statement)
+        db.execute("COMMIT")
+
+    def _remove(self) -> None:
+        """Delete the file, which cannot be read; others notice by its inode."""
+        for ending in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                Path(self.path + ending).unlink()
+
+    def _drop(self) -> None:
+        db, self._db, self._file = self._db, None, None
+        if db is not None:
+            with suppress(Exception):
+                db.close()
+
+    # Around a fork: SQLite's connections do not survive one.
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._drop()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = RLock()
+
+
+class Relaying:
+    """The base class of `SqliteStore` with the methods of `Relaying`."""
+
+    _live: LiveFile
+
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        return self._live.follow(check_id(thread), for_s)
+
+    def followed(self, threads: Iterable[str]) -> list[str]:
+        """Return those of *threads* that have a follower. See `Relaying.followed`."""
+        return self._live.followed(threads)
+
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        """Keep a batch of live items. See `Relaying.relay`."""
+        return self._live.relay(check_id(thread), id, body, forget)
+
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
+        """Return batches of live items. See `Relaying.relayed`."""
+        return self._live.after(check_id(thread), after, limit)
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        """Delete batches of live items. See `Relaying.forget_live`."""
+        self._live.forget(threads)

@@ -1,0 +1,50 @@
+"""Stores with one bug each in live items, as `planted` has them for claims and commits."""
+
+from __future__ import annotations
+
+from tests.stores.planted import Around
+
+
+class NobodyFollows(Around):
+    """Tells no driver that somebody follows."""
+
+    killer = "live.a_follower_is_told_to_the_driver"
+
+    def followed(self, threads):
+        return []
+
+
+class InterestForEver(Around):
+    """Keeps the interest of followers that are gone."""
+
+    killer = "live.interest_ends_by_itself"
+
+    def follow_live(self, thread, *, for_s):
+        return self.inner.follow_live(thread, for_s=60.0)
+
+
+class NewestBatchesFirst(Around):
+    """Reads batches in the wrong order."""
+
+    killer = "live.batches_are_read_in_order"
+
+    def relayed(self, thread, *, after, limit):
+        return self.inner.relayed(thread, after=after, limit=limit)[::-1]
+
+
+class FollowersBeginAtTheOldest(Around):
+    """Gives a new follower what was shown before it came."""
+
+    killer = "live.a_follower_begins_after_the_newest_batch"
+
+    def follow_live(self, thread, *, for_s):
+        return min(0, self.inner.follow_live(thread, for_s=for_s))
+
+
+class BatchesStay(Around):
+    """Keeps what the driver says may go."""
+
+    killer = "live.batches_are_forgotten"
+
+    def relay(self, thread, id, body, *, forget=0):
+        return self.inner.relay(thread, id, body)

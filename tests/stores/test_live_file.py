@@ -1,0 +1,109 @@
+"""The file of live items beside a SQLite database: made when needed, private, replaced when damaged, in no backup."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.stores.support import claimed
+
+from graphrt.errors import StoreError
+from graphrt.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def store(tmp_path):
+    with SqliteStore(tmp_path / "runs.db") as store:
+        yield store
+
+
+def live(store) -> Path:
+    return Path(f"{store.path}-live")
+
+
+def test_it_is_made_by_the_first_follower_and_by_nobody_else(store):
+    assert store.followed(["t"]) == []
+    assert store.relayed("t", after=0, limit=1) == []
+    store.forget_live(["t"])
+    assert not live(store).exists()
+
+    store.follow_live("t", for_s=1)
+    assert live(store).stat().st_mode & 0o777 == 0o600
+
+
+def test_it_may_be_deleted_while_it_is_open(store):
+    with SqliteStore(store.path) as other:
+        store.follow_live("t", for_s=10)
+        assert other.followed(["t"]) == ["t"]
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{live(store)}{ending}").unlink(missing_ok=True)
+        assert other.followed(["t"]) == []
+        store.follow_live("t", for_s=10)
+        assert other.followed(["t"]) == ["t"]
+        place = other.relay("t", "a", b"x")
+        assert [(one.place, one.body) for one in store.relayed("t", after=0, limit=1)] == [(place, b"x")]
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "version", "tables"])
+def test_one_that_is_damaged_or_of_another_version_is_replaced(store, damage):
+    store.relay("t", "a", b"x" * 10_000)
+    store.close()
+    path = live(store)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+        if damage == "version":
+            db.execute("PRAGMA user_version = 99")
+        elif damage == "tables":
+            db.execute("DROP TABLE batch")
+    if damage == "text":
+        path.write_text("no database " * 1_000)
+    elif damage == "cut":
+        os.truncate(path, 6_000)
+    with SqliteStore(store.path) as again:
+        again.follow_live("t", for_s=10)
+        place = again.relay("t", "b", b"y")
+
+        assert again.followed(["t"]) == ["t"]
+        assert [one.id for one in again.relayed("t", after=place - 1, limit=5)] == ["b"]
+
+
+def test_it_is_no_part_of_a_backup(store, tmp_path):
+    store.release(claimed(store))
+    store.relay("t", "a", b"needle in the live items")
+    store.backup(tmp_path / "copy.db")
+
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("copy")) == ["copy.db"]
+    assert b"needle" not in (tmp_path / "copy.db").read_bytes()
+
+
+def test_what_is_forgotten_leaves_no_bytes(store):
+    store.relay("t", "a", b"needle in the live items")
+    store.forget_live(["t"])
+    store.close()
+
+    assert b"needle" not in live(store).read_bytes()
+
+
+def test_a_child_of_a_fork_uses_a_connection_of_its_own(store):
+    store.follow_live("t", for_s=10)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            store.relay("t", "a", b"from the child")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [one.body for one in store.relayed("t", after=0, limit=1)] == [b"from the child"]
+
+
+def test_a_closed_store_carries_nothing(store):
+    store.follow_live("t", for_s=10)
+    store.close()
+    with pytest.raises(StoreError) as error:
+        store.followed(["t"])
+    assert error.value.code == "store-closed"

@@ -1,0 +1,292 @@
+"""Live items for followers in other processes: between the entries, in order, and only while somebody reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, Context, GraphBuilder, MockHarness, Runtime
+from graphrt.audit import AuditLog, Redaction
+from graphrt.errors import InputError
+from graphrt.events import Entry
+from graphrt.graph import CompiledGraph
+from graphrt.harness import TextDelta
+from graphrt.runtime import Live, LiveItem, MessageItem
+from graphrt.stores.protocol import METHODS
+
+from .graphs import State
+from .mail_support import Open
+
+LIMIT_S = 20.0
+
+
+class Gate(threading.Semaphore):
+    """Where a node waits for the test."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.reached = threading.Event()
+
+
+def gated(steps: int = 3) -> tuple[CompiledGraph[State, Any], Gate]:
+    """A graph that emits `n` and `n + 0.5` in each step, and waits between them until the test lets it go on."""
+    gate = Gate()
+    g = GraphBuilder(State, name="gated")
+
+    @g.node
+    def count(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"at": state.n})
+        gate.reached.set()
+        assert gate.acquire(timeout=LIMIT_S)
+        ctx.emit({"at": state.n + 0.5})
+        return {"n": state.n + 1, "log": [state.n]}
+
+    g.set_entry(count)
+    g.add_conditional_edges(count, lambda state: state.n < steps, {True: count, False: END})
+    return g.compile(), gate
+
+
+def driven(runtime: Runtime[Any], thread: str) -> threading.Thread:
+    made = threading.Thread(target=runtime.drive, args=(thread,))
+    made.start()
+    return made
+
+
+def custom(found: list[Any]) -> list[Any]:
+    return [one.item["at"] for one in found if isinstance(one, LiveItem) and one.mode == "custom"]
+
+
+def test_items_come_between_the_entries_before_and_after_them(open_: Open) -> None:
+    graph, gate = gated()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)  # interest is noted by the call
+    driver = driven(open_(graph), thread)
+    found: list[Any] = []
+    for one in reader:
+        found.append(one)
+        if custom([one]) and custom([one])[0] == int(custom([one])[0]):
+            gate.release()
+    driver.join()
+
+    assert [one.seq for one in found if isinstance(one, Entry)] == [entry.seq for entry in follower.entries(thread)]
+    assert custom(found) == [0, 0.5, 1, 1.5, 2, 2.5]
+    places = [one.seq for one in found]
+    assert places == sorted(places)  # an item has the number of the entry before it
+    for item in found:
+        if isinstance(item, LiveItem) and item.mode == "custom":
+            later = [one for one in found[found.index(item) :] if isinstance(one, Entry)]
+            assert later[0].seq == item.seq + 1
+    assert all(one.missed == 0 for one in found if isinstance(one, LiveItem))
+
+
+def test_an_item_comes_while_its_superstep_is_open(open_: Open) -> None:
+    graph, gate = gated(1)
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    driver = driven(open_(graph), thread)
+    first = next(one for one in reader if custom([one]))
+
+    assert follower.state(thread).values.n == 0  # nothing is committed yet
+    assert (first.mode, first.item) == ("custom", {"at": 0})
+    gate.release()
+    assert custom(list(reader)) == [0.5]
+    driver.join()
+
+
+def test_tasks_and_pieces_of_replies_come_as_their_classes(open_: Open) -> None:
+    g = GraphBuilder(State, name="writing")
+
+    @g.node
+    async def write(state: State, ctx: Context) -> dict[str, Any]:
+        reply = await ctx.harness.run("Write.")
+        return {"n": len(reply.text)}
+
+    g.add_sequence([START, write, END])
+    graph = g.compile()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    driver = driven(open_(graph, harness=MockHarness(["two words"])), thread)
+    found = [one for one in reader if isinstance(one, LiveItem)]
+    driver.join()
+
+    tasks = [one.item for one in found if one.mode == "live"]
+    assert [type(item) for item in tasks] == [Live] * 3
+    assert [item.what for item in tasks] == ["started", "ended", "step"]
+    assert tasks[-1].value == {"n": 9}
+    pieces = [one.item for one in found if one.mode == "messages"]
+    assert all(isinstance(piece, MessageItem) and piece.node == "write" for piece in pieces)
+    assert "".join(piece.item.text for piece in pieces if isinstance(piece.item, TextDelta)) == "two words"
+
+
+def test_async_followers_get_the_same(open_: Open) -> None:
+    graph, gate = gated()
+    follower = open_(graph)
+    thread = follower.start({})
+    for _ in range(3):
+        gate.release()
+
+    async def read() -> list[Any]:
+        reader = follower.afollow(thread, live=True)
+        first = await anext(reader)
+        await asyncio.get_running_loop().run_in_executor(None, open_(graph).drive, thread)
+        return [first, *[one async for one in reader]]
+
+    found = asyncio.run(read())
+
+    assert [one.seq for one in found if isinstance(one, Entry)] == [entry.seq for entry in follower.entries(thread)]
+    assert custom(found) == [0, 0.5, 1, 1.5, 2, 2.5]
+
+
+def test_a_run_that_goes_on_shows_items_to_one_who_comes_later(open_: Open) -> None:
+    graph, gate = gated()
+    driver_runtime, follower = open_(graph), open_(graph)
+    thread = follower.start({})
+    driver = driven(driver_runtime, thread)
+    assert gate.reached.wait(LIMIT_S)
+    reader = follower.follow(thread, live=True)
+    time.sleep(0.3)  # a driver looks for followers every 0.1 seconds
+    for _ in range(3):
+        gate.release()
+    found = custom(list(reader))
+    driver.join()
+
+    assert found == [0.5, 1, 1.5, 2, 2.5]
+
+
+def test_without_a_follower_nothing_is_handed_over(open_: Open) -> None:
+    graph, gate = gated()
+    for _ in range(3):
+        gate.release()
+    runtime = open_(graph)
+    thread = runtime.start({})
+    runtime.drive(thread)
+    store: Any = runtime.store
+
+    assert store.relayed(thread, after=0, limit=10) == []
+    if hasattr(store, "path"):
+        assert not Path(f"{store.path}-live").exists()
+
+
+def test_an_ended_thread_gives_its_entries_and_ends(open_: Open) -> None:
+    graph, gate = gated(1)
+    gate.release()
+    runtime = open_(graph)
+    runtime.run({}, thread="t")
+
+    found = list(runtime.follow("t", live=True))
+    assert [one.seq for one in found] == [entry.seq for entry in runtime.entries("t")]
+    assert list(runtime.follow("t", after=found[-1].seq, live=True)) == []
+    with pytest.raises(InputError) as error:
+        runtime.follow("nobody", live=True)
+    assert error.value.code == "unknown-thread"
+
+
+def test_a_stream_here_and_a_follower_elsewhere_both_get_their_items(open_: Open) -> None:
+    graph, gate = gated()
+    for _ in range(3):
+        gate.release()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    stream = open_(graph).stream(thread=thread, modes=("custom", "updates"))
+    time.sleep(0.3)
+    shown = list(stream)
+
+    assert [item["at"] for mode, item in shown if mode == "custom"] == [0, 0.5, 1, 1.5, 2, 2.5]
+    assert [mode for mode, _ in shown].count("updates") == 3
+    assert {mode for mode, _ in shown} == {"custom", "updates"}
+    assert custom(list(reader)) == [0, 0.5, 1, 1.5, 2, 2.5]
+
+
+@pytest.mark.parametrize("verb", ["steps", "stream"])
+def test_readers_of_steps_get_no_items_of_followers(open_: Open, verb: str) -> None:
+    graph, gate = gated()
+    for _ in range(3):
+        gate.release()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    items = iter(getattr(open_(graph), verb)(thread=thread))
+    time.sleep(0.3)
+    shown = list(items)
+    followed = list(reader)
+
+    assert len(shown) == 3
+    assert custom(followed) == [0, 0.5, 1, 1.5, 2, 2.5]
+    assert [one.item.what for one in followed if isinstance(one, LiveItem) and one.mode == "live"].count("step") == 3
+
+
+def test_what_cannot_be_encoded_or_comes_too_fast_is_counted(open_: Open) -> None:
+    g = GraphBuilder(State, name="fast")
+
+    @g.node
+    def shout(state: State, ctx: Context) -> dict[str, Any]:
+        for number in range(5_000):
+            ctx.emit({"at": number})
+        ctx.emit(object())
+        ctx.emit({"at": -1})
+        return {"n": 1}
+
+    g.add_sequence([START, shout, END])
+    graph = g.compile()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    driver = driven(open_(graph), thread)
+    shown = [one for one in reader if isinstance(one, LiveItem)]
+    driver.join()
+
+    found = [one for one in shown if one.mode == "custom"]
+    assert found[-1].item == {"at": -1}
+    assert found[-1].missed >= 1  # the object that no store takes
+    assert len(shown) + sum(one.missed for one in shown) == 5_002 + 3  # the task began, ended, and was committed
+
+
+def test_a_store_without_the_methods_is_refused() -> None:
+    class Plain:
+        """A store with the methods of the protocol, and no more."""
+
+        durable, blocking = False, False
+
+        def __init__(self) -> None:
+            from graphrt.stores import MemoryStore
+
+            inner = MemoryStore()
+            for name in (*METHODS, "__enter__", "__exit__"):
+                setattr(self, name, getattr(inner, name))
+
+    graph, gate = gated(1)
+    gate.release()
+    runtime = Runtime(graph, store=Plain())  # type: ignore[arg-type]
+    runtime.run({}, thread="t")
+    with pytest.raises(InputError) as error:
+        runtime.follow("t", live=True)
+    assert error.value.code == "store-lacks"
+
+
+def test_what_a_node_emits_is_redacted(open_: Open, tmp_path: Path) -> None:
+    g = GraphBuilder(State, name="private")
+
+    @g.node
+    def tell(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"mail": "ann@example.com"})
+        return {"n": 1}
+
+    g.add_sequence([START, tell, END])
+    graph = g.compile()
+    rules = Redaction(patterns=["email"])
+    follower, driver = open_(graph), open_(graph, audit=AuditLog(tmp_path / "logs", redact=rules))
+    thread = driver.start({})
+    reader = follower.follow(thread, live=True)
+    driver.drive(thread)
+    (shown,) = [one.item for one in reader if isinstance(one, LiveItem) and one.mode == "custom"]
+
+    assert "ann" not in shown["mail"]
