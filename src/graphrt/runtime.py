@@ -74,9 +74,9 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo", "Left",
-    "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime", "RuntimeOptions", "Schedule",
-    "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
+    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo",
+    "InterruptKind", "Left", "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime",
+    "RuntimeOptions", "Schedule", "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
 # fmt: on
 

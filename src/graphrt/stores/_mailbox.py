@@ -73,14 +73,11 @@ class Posting(ABC):
         most = _refusals.page_size(limit)
         names = None if graphs is None else {*graphs}
         last = None if after is None else self._rank_of(check_id(after))
-        ranked = sorted(
-            (((-head.priority, number), head, rest) for number, head, *rest in self._boxes()), key=lambda one: one[0]
-        )
         found = [
             head
-            for rank, head, (questions, has_mail) in ranked
+            for number, head, questions, has_mail in sorted(self._boxes(), key=lambda one: (-one[1].priority, one[0]))
             if not head.owned
-            and (last is None or rank > last)
+            and (last is None or (-head.priority, number) > last)
             and (names is None or head.graph in names)
             and (prefix is None or head.thread.startswith(prefix))
             and is_due(head, questions, now, has_mail=has_mail)
