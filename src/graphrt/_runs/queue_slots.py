@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from hashlib import blake2b
 from typing import Final
 
@@ -30,7 +30,7 @@ def place_of(what: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def held(config: RunConfig, store: Store, place: str) -> Iterator[bool]:
+def held(config: RunConfig, store: Store, place: str) -> Generator[bool, None, None]:
     """Hold *place* while the block runs; False if another worker has it."""
     claim = _claimed(store, place, config.lease_s)
     if claim is None:
@@ -41,7 +41,7 @@ def held(config: RunConfig, store: Store, place: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _renewed(store: Store, claim: Claim) -> Iterator[None]:
+def _renewed(store: Store, claim: Claim) -> Generator[None, None, None]:
     """Renew *claim* while the block runs, and release it then."""
     if store.blocking:
         leases.renewer_of(store).add(claim)
@@ -61,7 +61,7 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
 
 
 @contextlib.contextmanager
-def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) -> Iterator[bool]:
+def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) -> Generator[bool, None, None]:
     """Hold one of the places of the queue *name* while the block runs, and take one of its rate; say whether there are."""
     with contextlib.ExitStack() as stack:
         if queue is not None and queue.concurrency is not None:

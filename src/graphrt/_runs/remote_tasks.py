@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
@@ -240,7 +240,9 @@ class Reporter:
 
 
 @contextlib.contextmanager
-def _watched(store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control) -> Iterator[None]:
+def _watched(
+    store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control
+) -> Generator[None, None, None]:
     """Halt the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned."""
     over = threading.Event()
     place = question.id.partition("/")[2]

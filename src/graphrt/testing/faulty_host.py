@@ -32,7 +32,7 @@ log: Final = logging.getLogger("graphrt.testing.faulty_host")
 class FaultyHost:
     """Drives threads by messages that a test disturbs. Without faults it is the simplest host there is.
 
-    A message is `drive(thread)`, or `invoke(thread, task)` for a task of a queue. It is kept in memory until its time has come, and is then delivered on a worker thread.
+    A message is `drive(thread)`, or `run_task(thread, task)` for a task of a queue. It is kept in memory until its time has come, and is then delivered on a worker thread.
     Every *look_s* seconds the host asks the store for threads that are due, and for tasks that wait, and sends them
     messages, with the same faults: what was lost is sent again.
 
@@ -133,7 +133,10 @@ class FaultyHost:
                 with self._lock:
                     while self._messages and self._messages[0][0] <= time.monotonic():
                         _, _, thread, task = heapq.heappop(self._messages)
-                        pool.submit(*((self._deliver, thread) if task is None else (self._invoke, thread, task)))
+                        if task is None:
+                            pool.submit(self._deliver, thread)
+                        else:
+                            pool.submit(self._run_task, thread, task)
                     until = min([self._look_at, *(message[0] for message in self._messages[:1])])
                     if self._state == "working":
                         self._lock.wait(max(0.0, until - time.monotonic()))
@@ -154,7 +157,7 @@ class FaultyHost:
                 if item.interrupt.payload in self._queues and item.interrupt.id not in self._driving:
                     self._send(item.thread, item)
 
-    def _invoke(self, thread: str, task: InboxItem) -> None:
+    def _run_task(self, thread: str, task: InboxItem) -> None:
         question = task.interrupt
         self._driving.append(question.id)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final, TypeGuard
 
 from graphrt.errors._codes.queues import BAD_QUEUE_LIMIT, UNKNOWN_QUEUE
 from graphrt.limits import Queue
@@ -16,7 +16,7 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) ->
     Raises:
         InputError: No node names one of them (`unknown-queue`), or a limit is not one (`bad-queue`).
     """
-    named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict.fromkeys(_several(given), Queue())
+    named = _named(given)
     known = sorted({name for runtime in runtimes for name in runtime.graph.queues})
     for name, queue in named.items():
         if name not in known:
@@ -25,8 +25,16 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) ->
     return dict(named)
 
 
-def _several(given: Any) -> Iterable[Any]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _named(given: Any) -> Mapping[Any, Any]:
+    """Return what was given as a mapping of names to limits; names alone have none."""
+    if isinstance(given, str):
+        return {given: Queue()}
+    return given if is_mapping(given) else dict.fromkeys(given, Queue())
+
+
+def is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Return whether *given* is a mapping."""
+    return isinstance(given, Mapping)
 
 
 def _check(name: str, queue: Any) -> None:
@@ -44,6 +52,10 @@ def _check(name: str, queue: Any) -> None:
     if not pair or not _is_count(limiter[0]) or not _is_period(limiter[1]):
         wanted = "a number of tasks from 1 and seconds above 0, such as (100, 60.0)"
         raise BAD_QUEUE_LIMIT(name=name, option="limiter", given=limiter, wanted=wanted)
+
+
+_PAIR: Final = ("tasks", "seconds")
+"""What a limiter has."""
 
 
 def _is_count(given: Any) -> bool:

@@ -44,6 +44,7 @@ class QueueRunner:
         most: How many tasks run at once.
         poll_s: Seconds between two looks while nothing waits.
         say: Logs once for each key.
+        reported: Called when the end of a task was reported: its thread is due.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class QueueRunner:
         most: int,
         poll_s: float,
         say: Said,
+        reported: Callable[[], None],
     ) -> None:
-        self._runtimes = runtimes
+        self._runtimes = {name: runtime for name, runtime in runtimes.items() if runtime.graph.queues}
         self._queues = queues
         self._most = most
         self._poll_s = poll_s
         self._say = say
+        self._reported = reported
         self._lock = threading.Condition()
         self._running: dict[str, str] = {}
         """Id of the question of a task that runs here to the name of its queue."""
@@ -180,6 +183,7 @@ class QueueRunner:
             match runtime.run_task(item.thread, question.task_id, queue=self._queues[queue]):
                 case "ended":
                     self._ended += 1
+                    self._reported()
                     return
                 case "full":
                     later_s = 0.0

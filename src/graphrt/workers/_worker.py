@@ -95,7 +95,7 @@ class Worker:
         tasks = (
             self._most if task_concurrency is None else checked_number("task_concurrency", task_concurrency, whole=True)
         )
-        self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say)
+        self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say, self._wake)
         every_s = checked_number("retention_every_s", retention_every_s, whole=False)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
@@ -179,9 +179,12 @@ class Worker:
 
     def drive(self, thread: str) -> None:  # noqa: ARG002 - a worker drives what is due, and is told of it by the store
         """Look at the store now, and not only after `poll_s`: a process that starts a thread may say so."""
+        self._wake()
+        self._tasks.wake()
+
+    def _wake(self) -> None:
         with self._lock:
             self._lock.notify_all()
-        self._tasks.wake()
 
     def __enter__(self) -> te.Self:
         return self.start()
@@ -380,6 +383,7 @@ class Worker:
         with self._lock:
             self._driving.pop(thread, None)
             self._lock.notify_all()
+        self._tasks.wake()  # perhaps it left tasks to a queue that is served here
 
     def _say(self, key: str, level: int, text: str, *args: object) -> None:
         """Log *text*, once for each *key*."""
