@@ -230,11 +230,9 @@ class ActiveRun:
                 control.settled = (*control.settled, letter.place)
                 if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended
                     control.cancel(reason_of(mail))
-            elif mail.what in ("ended", "task"):
-                pass  # it makes the thread due once it waits, or has ended
-            elif mail.what != "input":
+            elif mail.what in ("signal", "answers"):
                 control.letters.append(mail)
-            elif mail.told["abandon"]:
+            elif mail.what == "input" and mail.told["abandon"]:  # what is left makes the thread due later
                 # Whoever drives the thread next finds the letter, and begins with it.
                 control.hand_over("a new input abandons the run")
                 control.cancel("a new input abandons the run")

@@ -200,14 +200,6 @@ def _text(event: Any) -> str:
             text = event.reason
         case events.SignalReceived():
             text = event.name
-        case events.BudgetGranted():
-            text = f"{event.of}: {_amounts(event.amounts)}"
-        case events.ValuesErased():
-            text = f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
-        case events.ThreadStarted():
-            text = f"{event.thread!r} of graph {event.graph!r}"
-        case events.RunStarted() if event.parent is not None:
-            text = f"child of {event.parent!r}"
         case events.RunResumed():
             text = event.verb
         case events.TaskSucceeded() if event.goto is not None:
@@ -221,8 +213,22 @@ def _text(event: Any) -> str:
         case events.HistoryPruned():
             text = f"up to entry {event.upto}"
         case _:
-            pass
+            text = _rarer_text(event)
     return text
+
+
+def _rarer_text(event: Any) -> str:
+    match event:
+        case events.BudgetGranted():
+            return f"{event.of}: {_amounts(event.amounts)}"
+        case events.ValuesErased():
+            return f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
+        case events.ThreadStarted():
+            return f"{event.thread!r} of graph {event.graph!r}"
+        case events.RunStarted() if event.parent is not None:
+            return f"child of {event.parent!r}"
+        case _:
+            return ""
 
 
 def _amounts(amounts: Amounts) -> str:

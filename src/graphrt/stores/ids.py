@@ -14,7 +14,7 @@ from typing import Any, Final
 from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
 
-__all__ = ["bare_id", "beside", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
+__all__ = ["bare_id", "beside", "check_bare_id", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
 """Maximum length of an id, in characters."""
@@ -39,6 +39,19 @@ def check_id(value: Any) -> str:
     if type(value) is str and _FIT(value):
         return value
     raise BAD_THREAD_ID(problem=_what(value), rule=_RULE, fix=_fix(value))
+
+
+def check_bare_id(value: Any) -> str:
+    """Return *value* if it is a valid thread id without a tenant.
+
+    Raises:
+        InputError: It is not, or names a tenant (`bad-thread`).
+    """
+    if BETWEEN in check_id(value):
+        problem = f"The thread's id {value!r} has {BETWEEN!r}, which stands between a tenant and its threads."
+        fix = "Leave the tenant out: this store gives it to each of its threads."
+        raise BAD_THREAD_ID(problem=problem, rule="an id without a tenant", fix=fix)
+    return str(value)
 
 
 def check_tenant(value: Any) -> str:

@@ -15,9 +15,8 @@ from typing import Any, Final, TypeVar, final
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
-from graphrt.errors._codes.stores import BAD_THREAD_ID
 from graphrt.stores import _refusals
-from graphrt.stores.ids import BETWEEN, check_id, check_tenant
+from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
@@ -97,13 +96,7 @@ class TenantStore(StoreVerbs):
         Raises:
             InputError: *thread* is not a valid id, or names a tenant (`bad-thread`).
         """
-        if BETWEEN in check_id(thread):
-            raise BAD_THREAD_ID(
-                problem=f"The thread's id {thread!r} has {BETWEEN!r}, which stands between a tenant and its threads.",
-                rule="an id without a tenant",
-                fix="Leave the tenant out: this store gives it to each of its threads.",
-            )
-        return self.shared_id(thread)
+        return self._prefix + check_bare_id(thread)
 
     def _own(self, head: Head) -> Head:
         return head._replace(thread=head.thread.removeprefix(self._prefix))
