@@ -27,6 +27,8 @@ from .machines import Machine
 
 CLOCKS_S = (0.0, 1.5, -1.5)
 """Seconds by which the clocks of the machines differ from the true time."""
+NETWORK = "198.18"
+"""First two numbers of their networks. The range is reserved for tests of networks (RFC 2544), so nobody has it."""
 
 
 def obstacle() -> str:
@@ -88,10 +90,12 @@ class LinkedMachine(Machine):
         _ip("-n", space, "addr", "add", own, "dev", "eth0")
         _ip("-n", space, "link", "set", "lo", "up")
         _ip("-n", space, "link", "set", "eth0", "up")
+        self._plugged = True
 
     def _unplug(self) -> None:
         _ip("link", "del", self.name)
         _ip("netns", "del", self._space)
+        self._plugged = False
 
     def begin(self, kind: str, seeds: list[int], plant: str) -> None:
         self._told = kind, seeds, plant
@@ -126,18 +130,17 @@ class LinkedMachine(Machine):
 
     def end(self) -> None:
         super().end()
-        self._unplug()
+        if self._plugged:
+            self._unplug()
 
 
 @contextmanager
 def machines(server: Server, schema: str) -> Iterator[list[Machine]]:
     """Machines for a `with` block that reach *server* by a link each. Restarts the server, which then listens there."""
-    numbers = random.Random()  # networks that no other storm on this machine has
-    first = f"10.{numbers.randint(128, 250)}"
-    start = numbers.randint(0, 250)
-    networks = [f"{first}.{start + number}" for number in range(len(CLOCKS_S))]
+    start = random.randint(0, 250)  # networks that hardly any other storm on this computer has
+    networks = [f"{NETWORK}.{start + number}" for number in range(len(CLOCKS_S))]
     hba = server.data / "pg_hba.conf"
-    hba.write_text(f"{hba.read_text()}host all all {first}.0.0/16 trust\n")
+    hba.write_text(f"{hba.read_text()}host all all {NETWORK}.0.0/16 trust\n")
     made: list[Machine] = []
     for number, (network, clock_s) in enumerate(zip(networks, CLOCKS_S, strict=True)):
         url = with_options(server.url, host=f"{network}.1")
@@ -147,4 +150,8 @@ def machines(server: Server, schema: str) -> Iterator[list[Machine]]:
     # Sessions of machines that were lost stay for a while.
     server.set(listen_addresses=", ".join(f"{network}.1" for network in networks), max_connections="200")
     server.restart("fast")
-    yield made
+    try:
+        yield made
+    finally:
+        for machine in made:
+            machine.end()
