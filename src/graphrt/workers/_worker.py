@@ -21,7 +21,7 @@ from graphrt.workers._delivery import deliver
 from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._retention import Retention, Sweeper
-from graphrt.workers._serving import serve
+from graphrt.workers._serving import drain, serve
 
 _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
@@ -149,15 +149,8 @@ class Worker:
             self._state = "draining"
             number = len(self._driving)
             self._lock.notify_all()
-        # All at once: each runtime waits for its own runs.
-        drains = [
-            threading.Thread(target=runtime.hand_over, args=("the worker stops",), kwargs={"grace_s": grace_s})
-            for runtime in self._runtimes.values()
-        ]
-        for drain in drains:
-            drain.start()
-        for drain in drains:
-            drain.join()
+        for one in drain(self._runtimes.values(), "the worker stops", grace_s, lambda: len(self._driving)):
+            one.join()
         self._sweeper.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
