@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.postgres import PostgresStore
+from graphrt.stores.postgres import PostgresStore, _claims, _connection
 from graphrt.stores.protocol import Commit
 
 from . import postgres_server, postgres_support
@@ -114,6 +114,26 @@ def test_an_owner_that_stands_still_loses_the_thread_when_its_lease_runs_out(own
     assert seqs(store) == [1, 2]
 
 
+def test_a_process_that_hangs_inside_a_transaction_stops_no_other(url, store, monkeypatch):
+    """Its session ends, and its row locks with it; when it goes on, it repeats the call in another session."""
+    claim, hung, look = started(store), [], _claims.Taking._look
+    monkeypatch.setattr(_connection, "_IDLE_S", 0.3)
+
+    def hangs(taking, connection, no):
+        if not hung:
+            hung.append(no)
+            store.commit(claim, Commit(1, AT, [entry(2)]))
+        return look(taking, connection, no)
+
+    monkeypatch.setattr(_claims.Taking, "_look", hangs)
+    with PostgresStore(url) as other, pytest.raises(ConflictError) as caught:
+        other.claim("t", create=False, lease_s=LONG_S, at=AT)
+
+    assert hung
+    assert caught.value.code == "conflict"
+    assert seqs(store) == [1, 2]
+
+
 def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its_threads(url, store):
     claim = started(store)
     before = sql(url, "SELECT backend_pid, backend_start FROM {s}.thread")
@@ -153,8 +173,6 @@ def test_a_backend_with_the_number_of_a_dead_one_is_not_taken_for_it(url, store)
 
 def test_behind_a_pooler_no_backend_is_named_and_the_lease_has_to_run_out(url, monkeypatch):
     """A pooler gives a session a number that is not its backend's: then the backend's life says nothing of ours."""
-    from graphrt.stores.postgres import _connection
-
     pooled = _connection._SETTINGS.replace(b"pg_backend_pid()", b"-1")
     monkeypatch.setattr(_connection, "_SETTINGS", pooled)
     with PostgresStore(url) as store, PostgresStore(url) as other:

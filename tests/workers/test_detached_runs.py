@@ -214,6 +214,27 @@ def test_without_more_time_the_open_tasks_run_again_elsewhere(store: Store, tmp_
     assert len(done) == len(set(done)) == 8  # each effect once, whoever ran its task
 
 
+def test_a_run_that_is_opened_meanwhile_is_handed_over_too(store: Store) -> None:
+    """It was not asked at first. A run that is only cancelled would end for good, and its work be lost."""
+    runtime = Runtime(fan(), store=store)
+    runtime.start({"most": 1, "pause_s": 0.2}, thread="early")
+    runtime.start({"most": 50, "pause_s": 0.2}, thread="late")
+    runs = [threading.Thread(target=runtime.drive, args=(thread,)) for thread in ("early", "late")]
+    runs[0].start()
+    while "early" not in runtime._config.active:
+        time.sleep(0.001)
+    handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 0.4})
+    handing.start()
+    while not any(control.ends for control in runtime._config.active._controls.values()):
+        time.sleep(0.001)
+    runs[1].start()
+    for one in (handing, *runs):
+        one.join()
+
+    assert {info.thread: info.status for info in runtime.threads()} == {"early": "running", "late": "running"}
+    assert isinstance(list(runtime.entries("late"))[-1].event, RunHandedOver)
+
+
 def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     results: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,6 +88,24 @@ def test_each_graph_has_its_turn(store: Store) -> None:
         left = sum(info.status == "running" for info in one.threads())
         assert left >= len(many) - 3
         one.hand_over("enough", grace_s=1)
+
+
+def test_a_worker_that_stops_gives_back_a_thread_that_it_is_just_opening(store: Store) -> None:
+    opens = threading.Event()
+    slow = FlakyStore(store, [Fault("claim", stall=opens)])
+    thread = Runtime(loop(), store=store).start({"most": 10**6, "pause_s": 0.001})
+    worker = Worker(Runtime(loop(), store=slow), poll_s=0.01).start()
+    eventually(lambda: slow.calls["claim"] > 0)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    eventually(lambda: worker.health().state == "draining")
+    opens.set()
+    stopping.join(20)
+
+    assert not stopping.is_alive()
+    assert worker.health().state == "stopped"
+    (info,) = Runtime(loop(), store=store).threads()
+    assert (info.thread, info.status, info.owned) == (thread, "running", False)
 
 
 def test_a_stopped_worker_gives_back_what_it_drives(store: Store) -> None:

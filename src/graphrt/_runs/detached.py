@@ -9,6 +9,7 @@ Everything here reads or writes the store only, so that it works the same whiche
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
@@ -259,35 +260,38 @@ def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
 def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """End all runs of the runtime, with their threads still due; see `Runtime.hand_over`."""
     number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    _idle(config, until)
-    config.active.cancel_all(reason)
-    _idle(config, monotonic() + _stopping_s(config))
+    _idle(config, until, partial(config.active.hand_over_all, reason))
+    _idle(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
     return number
 
 
 async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """Do the same without blocking the event loop, which may drive these runs."""
     number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    await _aidle(config, until)
-    config.active.cancel_all(reason)
-    await _aidle(config, monotonic() + _stopping_s(config))
+    await _aidle(config, until, partial(config.active.hand_over_all, reason))
+    await _aidle(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
     return number
 
 
-def _idle(config: RunConfig, until: float) -> None:
-    """Wait until no run goes on, or until the monotonic time *until*."""
+def _idle(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
+    """Wait until no run goes on, or until the monotonic time *until*; *ask* them at each look.
+
+    A run that is being opened by another worker thread is not among them at first.
+    """
     pauses = Pauses()
     while config.active.going_on and (left_s := until - monotonic()) > 0:
+        ask()
         sleep(min(pauses.next_s(), left_s))
 
 
-async def _aidle(config: RunConfig, until: float) -> None:
+async def _aidle(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
     """Do the same without blocking the event loop."""
     from asyncio import sleep as asleep
 
     pauses = Pauses()
     # Runs end in other threads too, which cannot set an event of this loop.
-    while config.active.going_on and (left_s := until - monotonic()) > 0:  # noqa: ASYNC110
+    while config.active.going_on and (left_s := until - monotonic()) > 0:
+        ask()
         await asleep(min(pauses.next_s(), left_s))
 
 

@@ -106,6 +106,12 @@ class ActiveRuns:
         for control in list(self._controls.values()):
             control.hand_over(reason)
 
+    def interrupt_all(self, reason: str) -> None:
+        """Ask every run to give its thread back now: the tasks of its open superstep are cancelled, and stay due."""
+        for control in list(self._controls.values()):
+            control.hand_over(reason)  # first: a run that is only cancelled ends for good
+            control.cancel(reason)
+
     def cancel_all(self, reason: str) -> None:
         """Cancel every run."""
         for control in list(self._controls.values()):

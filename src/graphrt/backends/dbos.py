@@ -43,7 +43,7 @@ from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import Delivery, deliver
 from graphrt.workers._due import due_threads
 from graphrt.workers._queues import checked_queues
-from graphrt.workers._serving import serve
+from graphrt.workers._serving import drain, serve
 
 __all__ = ["DbosHost"]
 
@@ -247,17 +247,12 @@ class DbosHost:
             first, self._state = self._state == "working", "draining"
             number = len(self._driving)
         self._stopping.set()
-        drains = [
-            threading.Thread(target=runtime.hand_over, args=("the host stops",), kwargs={"grace_s": grace_s})
-            for runtime in self._runtimes.values()
-        ]
-        for drain in drains:
-            drain.start()
+        drains = drain(self._runtimes.values(), "the host stops", grace_s, lambda: len(self._driving))
         if first and self._owns_dbos:
             # Beside the drains: it takes no more messages from its first moment on, and waits for those that run.
             DBOS.destroy(workflow_completion_timeout_sec=math.ceil(grace_s) + 5)
-        for drain in drains:
-            drain.join()
+        for one in drains:
+            one.join()
         if first:
             self._sweeper.join(timeout=5.0)
             self._state = "stopped"

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
+from graphrt.runtime import Runtime
 from graphrt.workers._host import Host
+
+_OPENING_S: Final = 60.0
+"""Seconds for which a run may be opening: it waits for locks, and for a server that does not answer."""
 
 
 def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
@@ -40,3 +46,31 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def drain(
+    runtimes: Iterable[Runtime[Any]], reason: str, grace_s: float, driving: Callable[[], int]
+) -> list[threading.Thread]:
+    """Hand over the runs of *runtimes*, all at once, and return the threads that do it.
+
+    Args:
+        runtimes: Each waits for its own runs.
+        reason: As for `Runtime.hand_over`.
+        grace_s: As for `Host.stop`.
+        driving: Returns how many threads the host drives. A run that it opens is not among those of its runtime until
+            it is open, so they are handed over until nothing is driven.
+    """
+    until = time.monotonic() + grace_s
+
+    def hand_over(runtime: Runtime[Any]) -> None:
+        while True:
+            left_s = until - time.monotonic()
+            runtime.hand_over(reason, grace_s=max(0.0, left_s))
+            if not driving() or left_s < -_OPENING_S:
+                return
+            time.sleep(0.01)
+
+    drains = [threading.Thread(target=hand_over, args=(runtime,)) for runtime in runtimes]
+    for one in drains:
+        one.start()
+    return drains

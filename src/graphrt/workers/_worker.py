@@ -23,7 +23,7 @@ from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._queues import checked_queues
 from graphrt.workers._retention import Retention, Sweeper
-from graphrt.workers._serving import serve
+from graphrt.workers._serving import drain, serve
 from graphrt.workers._tasks import QueueRunner
 
 _LOOK_AGAIN_S: Final = 60.0
@@ -161,16 +161,10 @@ class Worker:
             self._state = "draining"
             number = len(self._driving)
             self._lock.notify_all()
-        # All at once: each runtime waits for its own runs.
-        drains = [
-            threading.Thread(target=runtime.hand_over, args=("the worker stops",), kwargs={"grace_s": grace_s})
-            for runtime in self._runtimes.values()
-        ]
+        drains = drain(self._runtimes.values(), "the worker stops", grace_s, lambda: len(self._driving))
         self._tasks.stop()
-        for drain in drains:
-            drain.start()
-        for drain in drains:
-            drain.join()
+        for one in drains:
+            one.join()
         self._tasks.join()
         self._sweeper.stop()
         if self._thread is not None and self._thread is not threading.current_thread():

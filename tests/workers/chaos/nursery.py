@@ -1,4 +1,4 @@
-"""A process that forks hosts: `python -m tests.workers.chaos.nursery KIND STORE SYSTEM SEEDS LEASE PLANT`. No test.
+"""A process that forks hosts: `python -m tests.workers.chaos.nursery KIND STORE SYSTEM SEEDS LEASE CLOCK PLANT`. No test.
 
 All is imported once, so that a host works a moment after it was asked for, and kills meet it at work. For each line
 that it reads it forks one host and prints its pid; it ends with its input.
@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from graphrt import Runtime
@@ -21,11 +22,15 @@ from . import planted
 from .graphs import graph
 
 
-def host(kind: str, store: str, system: str, seeds: list[int], lease_s: float) -> None:
+def host(kind: str, store: str, system: str, seeds: list[int], lease_s: float, clock_s: float) -> None:
     """Work until a signal."""
     logging.disable(logging.CRITICAL)  # the storm makes a log of its own
+
+    def clock() -> float:
+        return time.time() + clock_s
+
     with open_store(store) as opened:
-        runtimes: list[Any] = [Runtime(graph(seed), store=opened, lease_s=lease_s) for seed in seeds]
+        runtimes: list[Any] = [Runtime(graph(seed), store=opened, lease_s=lease_s, clock=clock) for seed in seeds]
         if kind == "dbos":
             from graphrt.backends.dbos import DbosHost
 
@@ -38,11 +43,13 @@ def host(kind: str, store: str, system: str, seeds: list[int], lease_s: float) -
             runtime.close()
 
 
-def main(kind: str, store: str, system: str, seeds: list[int], lease_s: float, plant: str) -> None:
+def main(kind: str, store: str, system: str, seeds: list[int], lease_s: float, clock_s: float, plant: str) -> None:
     if kind == "dbos":
         import graphrt.backends.dbos  # noqa: F401
+    for seed in seeds:
+        graph(seed)  # built once
     if plant:
-        planted.PLANTS[plant]()
+        getattr(planted, plant)()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended hosts leave no zombies
     for _ in sys.stdin:
         child = os.fork()
@@ -50,7 +57,7 @@ def main(kind: str, store: str, system: str, seeds: list[int], lease_s: float, p
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             status = 1
             try:
-                host(kind, store, system, seeds, lease_s)
+                host(kind, store, system, seeds, lease_s, clock_s)
                 status = 0
             finally:
                 os._exit(status)
@@ -58,4 +65,4 @@ def main(kind: str, store: str, system: str, seeds: list[int], lease_s: float, p
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], json.loads(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
+    main(*sys.argv[1:4], json.loads(sys.argv[4]), float(sys.argv[5]), float(sys.argv[6]), sys.argv[7])

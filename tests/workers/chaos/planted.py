@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphrt._runs import results
-from graphrt.stores.postgres import _statements
-from graphrt.stores.sqlite import _ownership
+from graphrt._drivers import context as node_context
+from graphrt._engine import pausing
+from graphrt._engine.open_interrupt import EXPIRED, TIMER
+from graphrt._runs import due_threads, results
+from graphrt.stores.postgres import PostgresStore, _statements
+from graphrt.stores.sqlite import SqliteStore, _ownership
 from graphrt.workers import _worker
 
 
@@ -42,4 +45,74 @@ def new_ones_only() -> None:
     wrong.due_threads = started
 
 
-PLANTS = {"no_claims": no_claims, "new_ones_only": new_ones_only}
+def timers_in_memory() -> None:
+    """That a timer fired is known only to the process that set it: in others the node sleeps once more."""
+    real, mine = node_context.answered, set[str]()
+
+    def answered(task: Any, name: str, *rest: Any, kind: str, **options: Any) -> Any:
+        extra = task.more()
+        if kind == TIMER:
+            extra.interrupts = [one for one in extra.interrupts if one.key != name or one.id in mine or one.open]
+        found = real(task, name, *rest, kind=kind, **options)
+        mine.update(one.id for one in extra.interrupts if one.kind == TIMER)
+        return found
+
+    wrong: Any = node_context
+    wrong.answered = answered
+
+
+def moments_anew() -> None:
+    """A timer begins anew when something else in its superstep is answered."""
+    real = pausing.answer
+
+    def answer(engine: Any, answers: Any, **options: Any) -> None:
+        real(engine, answers, **options)
+        timers = {one.id for one in engine.open_interrupts() if one.kind == TIMER}
+        pausing.withdraw(engine, timers, EXPIRED)
+
+    wrong: Any = pausing
+    wrong.answer = answer
+
+
+def timers_early() -> None:
+    """Timers fire before their time."""
+    ahead_s = 60.0
+    wrong: Any
+    for wrong in (SqliteStore, PostgresStore):
+        wrong.due = _ahead(wrong.due, ahead_s)
+    real = due_threads.elapsed
+    wrong = due_threads
+    wrong.elapsed = lambda engine, now_s: real(engine, now_s + ahead_s)
+
+
+def _ahead(due: Any, seconds: float) -> Any:
+    return lambda self, *, now, **filters: due(self, now=now + seconds, **filters)
+
+
+def signals_twice() -> None:
+    """The commit that takes a signal leaves its letter, and only the next one deletes it."""
+    wrong: Any
+    for wrong in (SqliteStore, PostgresStore):
+        wrong.commit = _leaving(wrong.commit)
+
+
+def _leaving(commit: Any) -> Any:
+    seen = set[tuple[str, int]]()
+
+    def committed(self: Any, claim: Any, what: Any) -> None:
+        letters = [(claim.thread, place) for place in what.taken]
+        commit(self, claim, what._replace(taken=[letter[1] for letter in letters if letter in seen]))
+        seen.update(letters)
+
+    return committed
+
+
+PLANTS = {
+    no_claims: "taken too often",
+    new_ones_only: "lost",
+    timers_in_memory: "applied twice",
+    moments_anew: "applied twice",
+    timers_early: "early",
+    signals_twice: "applied twice",
+}
+"""Wrong builds, and how the first words of what the storm notices have to begin."""

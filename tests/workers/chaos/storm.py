@@ -1,37 +1,57 @@
 """The storm: threads are started and answered, and the processes that drive them killed, until enough was killed.
 
-`Storm.run` disturbs; `Storm.check` says what is wrong afterwards. No tests.
+`Storm.run` disturbs; what is wrong afterwards says `checks`. No tests.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from graphrt import Runtime
-from graphrt.errors import ConflictError, StoreError
-from graphrt.events import RunResumed, TaskSucceeded
+from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.events import RunCompleted, RunStarted
 from graphrt.stores import open_store
 
-from .graphs import State, answer_to, graph, twin
+from .checks import Harm, check
+from .graphs import AGAIN, answer_to, graph, is_for_a_person, signals
+from .machines import LEASE_S, Machine
 
-ROOT = Path(__file__).parents[3]
-LEASE_S = 2.0
-CONCURRENCY = 4
 LONGEST_PAUSE_S = 5.0
 """Seconds after which the next disturbance comes even if nothing was stored: all hosts may be dead or stopped."""
-T = TypeVar("T")
+CONCURRENCY = 4
+"""Threads that one host drives at once."""
+ENDS = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass
+class Guest:
+    """A thread, and what its user does to it.
+
+    Attributes:
+        seed: That of its graph.
+        runs: How many runs it has: after the first one, or during it, comes another input.
+        cancel: Whether the user cancels the run at some time; "retry" if the user then goes on with it.
+        signals: Those that were not sent yet, as name and value.
+    """
+
+    seed: int
+    runs: int
+    cancel: str
+    signals: list[tuple[str, str]]
+    inputs: int = 0
+    unsure: bool = False
+    """Whether the last input may have been stored, although the store said that it failed."""
+    asked: bool = False
+    """Whether the run was cancelled."""
 
 
 @dataclass(kw_only=True)
@@ -42,15 +62,17 @@ class Storm:
         kind: `worker` or `dbos`.
         store: URL of the store.
         folder: Where effects leave their notes.
-        kills: How many processes are killed at least.
+        kills: How many processes are killed at least; several machines are also cut off and lost, once at least.
         seed: Decides what happens when, as far as that can be decided.
         system: URL of DBOS's database.
         restart: Restarts the database server at once; None if it cannot be.
+        machines: Where the hosts work; None for one machine, which is this one.
         processes: Hosts at a time.
         active: Threads that are under way at a time.
         pace_s: Longest pause between two disturbances.
         plant: Name of a wrong build.
-        patience_s: Seconds for which everything may take to end after the last disturbance.
+        patience_s: Seconds for which nothing may be stored after the last disturbance, while threads have not ended;
+            four times as long for all of them to end.
     """
 
     kind: str
@@ -60,15 +82,17 @@ class Storm:
     seed: int = 20261126
     system: str = "-"
     restart: Callable[[], None] | None = None
+    machines: list[Machine] | None = None
     processes: int = 3
     active: int = 12
     pace_s: float = 0.4
     plant: str = ""
-    patience_s: float = 90.0
+    patience_s: float = 60.0
     done: Counter[str] = field(default_factory=Counter)
-    """What the storm did: kills, stops, terms, restarts, starts, answers."""
-    threads: dict[str, int] = field(default_factory=dict)
-    """Thread to the seed of its graph."""
+    """What the storm did: kills, stops, terms, restarts, cuts, losses, starts, answers, signals, inputs, cancels."""
+    guests: dict[str, Guest] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    """What the storm noticed while it went on."""
 
     # -- the disturbances ------------------------------------------------------------------------------------------
 
@@ -78,50 +102,60 @@ class Storm:
         self.seeds = [self.chance.randrange(10**6) for _ in range(6)]
         self.open: set[str] = set()
         self.stored = 0
-        self.pids: list[int] = []
         with ExitStack() as stack:
             opened = stack.enter_context(open_store(self.store))
             self.runtimes = {seed: Runtime(graph(seed), store=opened) for seed in self.seeds}
             for runtime in self.runtimes.values():
                 stack.callback(runtime.close)
-            arguments = [self.kind, self.store, self.system, json.dumps(self.seeds), str(LEASE_S), self.plant]
-            self.nursery = subprocess.Popen(
-                [sys.executable, "-m", "tests.workers.chaos.nursery", *arguments],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
+            self.hosts = self.machines or [Machine(self.store, self.system)]
+            for machine in self.hosts:
+                stack.callback(machine.end)
+                machine.begin(self.kind, self.seeds, self.plant)
+            self._disturb()
+            self._settle()
+            for machine in self.hosts:
+                machine.kill_all()
+            harm = Harm(
+                # A restart of the server disturbs all processes; a machine has several.
+                disturbed=sum(self.done[name] for name in ("kills", "stops", "terms", "cuts"))
+                + (self.done["restarts"] + self.done["losses"]) * self.processes,
+                at_once=min(self.active, CONCURRENCY * (len(self.seeds) if self.kind == "dbos" else 1)),
             )
-            try:
-                self._disturb()
-                self._settle()
-            finally:
-                for pid in self.pids:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                self.nursery.communicate()
-            return self.check()
+            return self.wrong + check(self.runtimes, self.guests, self.open, self.folder, harm, self.done)
 
     def _disturb(self) -> None:
-        for _ in range(self.processes):
-            self._spawn()
-        while self.done["kills"] < self.kills:
+        self._spawn()
+        while (killing := self.done["kills"] < self.kills) or self._lacks("cuts") or self._lacks("losses"):
             self._pause()
             what = self.chance.random()
+            machine = self.chance.choice(self.hosts)
             if self.restart is not None and what < 0.02:
                 self.done["restarts"] += 1
                 self.restart()
-                continue
-            pid = self.pids.pop(self.chance.randrange(len(self.pids)))
-            if what < 0.07:
-                self._stop_past_the_lease(pid)
+            elif machine.can_be_cut and (what < 0.12 or not killing):
+                if what < 0.04 or not (killing or self._lacks("cuts")):
+                    machine.lose()
+                    self.done["losses"] += 1
+                else:
+                    self.done["cuts"] += machine.cut(self.chance.uniform(0.5, LEASE_S + 2.0))
             else:
-                number, name = (signal.SIGTERM, "terms") if what < 0.12 else (signal.SIGKILL, "kills")
-                with suppress(ProcessLookupError):  # a host that could not start: its place is taken all the same
-                    os.kill(pid, number)
-                self.done[name] += 1
+                self._disturb_process(self.chance.random())
             self._spawn()
+
+    def _lacks(self, what: str) -> bool:
+        """Whether a machine still has to be cut off, or lost."""
+        return self.machines is not None and not self.done[what]
+
+    def _disturb_process(self, what: float) -> None:
+        machine = self.chance.choice([machine for machine in self.hosts if machine.pids])
+        pid = machine.pids.pop(self.chance.randrange(len(machine.pids)))
+        if what < 0.05:
+            self._stop_past_the_lease(machine, pid)
+            return
+        number, name = (signal.SIGTERM, "terms") if what < 0.10 else (signal.SIGKILL, "kills")
+        with suppress(ProcessLookupError):  # a host that could not start: its place is taken all the same
+            os.kill(pid, number)
+        self.done[name] += 1
 
     def _pause(self) -> None:
         """Let the hosts work for a random time, and until they stored something: a kill is to meet them at work."""
@@ -131,7 +165,7 @@ class Storm:
             self.attend(refill=True)
             time.sleep(0.02)
 
-    def _stop_past_the_lease(self, pid: int) -> None:
+    def _stop_past_the_lease(self, machine: Machine, pid: int) -> None:
         """Let a process sleep until others have taken its threads, and wake it."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -141,108 +175,120 @@ class Storm:
                 self.attend(refill=True)
                 time.sleep(0.1)
             os.kill(pid, signal.SIGCONT)
-            self.pids.append(pid)
+            machine.pids.append(pid)
 
     def _spawn(self) -> None:
-        while len(self.pids) < self.processes:
-            assert self.nursery.stdin is not None
-            assert self.nursery.stdout is not None
-            self.nursery.stdin.write("\n")
-            self.nursery.stdin.flush()
-            self.pids.append(int(self.nursery.stdout.readline()))
+        while sum(len(machine.pids) for machine in self.hosts) < self.processes:
+            min(self.hosts, key=lambda machine: len(machine.pids)).spawn()
 
     def _settle(self) -> None:
-        until = time.monotonic() + self.patience_s
-        while self.open and time.monotonic() < until:
+        """Wait until all has ended, while something is stored now and then."""
+        for machine in self.hosts:
+            machine.mend()
+        began = moved = time.monotonic()
+        while self.open and (now := time.monotonic()) < min(began + 4 * self.patience_s, moved + self.patience_s):
+            seen = self.stored
             self.attend(refill=False)
-            self.pids = [pid for pid in self.pids if _lives(pid)]
+            moved = now if self.stored != seen else moved
+            for machine in self.hosts:
+                machine.forget_the_dead()
             self._spawn()
             time.sleep(0.05)
 
     # -- the world outside -----------------------------------------------------------------------------------------
 
     def attend(self, *, refill: bool) -> None:
-        """Do what users do: start threads while there is room, and answer questions."""
-        with suppress(StoreError, ConflictError):  # the server restarts: the next time
-            infos = next(iter(self.runtimes.values())).threads()
-            # Entries that users wrote are in it too: two of each start, three of each answer.
+        """Do what users do: start threads while there is room, answer, send signals and more input, and cancel."""
+        for machine in self.hosts:
+            machine.mend_when_it_is_time()
+        with suppress(StoreError):  # the server restarts: the next time
+            any_runtime = next(iter(self.runtimes.values()))
+            infos = any_runtime.threads()
+            asked = {
+                one.thread: one.interrupt for one in any_runtime.inbox(limit=None) if is_for_a_person(one.interrupt)
+            }
+            # Entries that users wrote are in it too: two of each start, about three of each answer.
             self.stored = sum(info.seq for info in infos) - 2 * self.done["starts"] - 3 * self.done["answers"]
             for info in infos:
-                if info.thread not in self.open:
-                    continue
-                if info.status in {"completed", "failed", "cancelled"}:
-                    self.open.discard(info.thread)
-                elif info.status == "interrupted" and not info.owned:
-                    self._answer(self.runtimes[self.threads[info.thread]], info.thread)
+                if info.thread in self.open:
+                    with suppress(ConflictError):  # a host has it at the moment
+                        self._attend_to(info, asked.get(info.thread))
             while refill and len(self.open) < self.active:
-                number = self.done["starts"]
-                thread, seed = f"t-{number}", self.seeds[number % len(self.seeds)]
-                given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01}
-                # If the answer is lost, the same start is tried again.
-                self.runtimes[seed].start(given, thread=thread, only_if_new=True)
-                self.threads[thread] = seed
-                self.open.add(thread)
-                self.done["starts"] += 1
+                self._start()
 
-    def _answer(self, runtime: Runtime[Any], thread: str) -> None:
-        state = runtime.state(thread)
-        if state.status == "interrupted":
-            runtime.start(thread=thread, answer=answer_to(state.interrupts[0].payload))
+    def _start(self) -> None:
+        number = self.done["starts"]
+        thread, seed = f"t-{number}", self.seeds[number % len(self.seeds)]
+        given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01}
+        # If the answer is lost, the same start is tried again.
+        self.runtimes[seed].start(given, thread=thread, only_if_new=True)
+        runs, cancel = self.chance.choices([(1, ""), (2, ""), (1, "end"), (1, "retry")], [6, 2, 1, 1])[0]
+        self.guests[thread] = Guest(seed, runs, cancel, signals(seed, runs))
+        self.open.add(thread)
+        self.done["starts"] += 1
+
+    def _attend_to(self, info: Any, question: Any) -> None:
+        thread, guest = info.thread, self.guests[info.thread]
+        runtime = self.runtimes[guest.seed]
+        if guest.signals and self.chance.random() < 0.2:
+            self._signal(runtime, thread, guest)
+        if info.status in ENDS and not info.owned:
+            self._ended(runtime, thread, guest, info.status)
+        elif guest.inputs + 1 < guest.runs and info.status == "running" and self.chance.random() < 0.05:
+            self._give_input(runtime, thread, guest)
+        elif guest.cancel and not guest.asked and self.chance.random() < 0.02:
+            if runtime.cancel(thread):
+                guest.asked = True
+                self.done["cancels"] += 1
+        elif question is not None and info.status == "interrupted" and not info.owned:
+            self._answer(runtime, thread, question)
+
+    def _signal(self, runtime: Runtime[Any], thread: str, guest: Guest) -> None:
+        """Send the next signal; a sender that does not know whether it was kept sends it again."""
+        name, value = guest.signals[0]
+        runtime.signal(thread, name, value, id=value)
+        guest.signals.pop(0)
+        self.done["signals"] += 1
+        if self.chance.random() < 0.2 and runtime.signal(thread, name, value, id=value):
+            self.wrong.append(f"applied twice: the signal {value!r} of {thread} was kept twice")
+
+    def _give_input(self, runtime: Runtime[Any], thread: str, guest: Guest) -> None:
+        """Leave an input for the next run. It has no id: if its fate is not known, it is not given again."""
+        guest.inputs, guest.unsure = guest.inputs + 1, True
+        try:
+            runtime.start(AGAIN, thread=thread, while_running="queue")
+        except ConflictError:
+            guest.inputs -= 1
+        except InputError as error:
+            if error.code != "wrong-verb":
+                raise
+            guest.inputs -= 1  # it has paused meanwhile
+        else:
+            self.done["inputs"] += 1
+        guest.unsure = False
+
+    def _ended(self, runtime: Runtime[Any], thread: str, guest: Guest, status: str) -> None:
+        if status == "cancelled" and guest.cancel == "retry":
+            runtime.start(thread=thread)
+            self.done["retries"] += 1
+        elif status != "completed" or guest.runs == 1:
+            self.open.discard(thread)
+        elif guest.inputs + 1 < guest.runs:
+            self._give_input(runtime, thread, guest)
+        else:
+            events = [entry.event for entry in runtime.entries(thread) if not entry.path]
+            begun = sum(isinstance(event, RunStarted) for event in events)
+            ended = sum(isinstance(event, RunCompleted) for event in events)
+            # An input that waits makes the thread due. One whose fate is not known may not be there.
+            if ended == guest.runs or (
+                guest.unsure and begun == ended and all(info.thread != thread for info in runtime.due())
+            ):
+                self.open.discard(thread)
+
+    def _answer(self, runtime: Runtime[Any], thread: str, question: Any) -> None:
+        try:
+            runtime.start(thread=thread, answers={question.id: answer_to(question.payload)})
+        except InputError:  # a host takes an earlier answer; if nothing has, the thread never ends, which is noticed
+            self.done["late"] += 1
+        else:
             self.done["answers"] += 1
-
-    # -- afterwards ------------------------------------------------------------------------------------------------
-
-    def check(self) -> list[str]:
-        """What is wrong: lost, forked or repeated work, or an end that differs from that of the twin."""
-        wrong = [f"lost: {thread} has not ended" for thread in sorted(self.open)]
-        twins = {seed: twin(seed) for seed in set(self.threads.values())}
-        notes = Counter((self.folder / "outside.txt").read_text().splitlines())
-        takings = 0
-        for thread, seed in self.threads.items():
-            if thread in self.open:
-                continue
-            entries = list(self.runtimes[seed].entries(thread))
-            taken = sum(isinstance(entry.event, RunResumed) for entry in entries)
-            takings += taken
-            wrong += self._of_thread(thread, twins[seed], entries, taken, notes)
-        # A run is taken once after its start, once by its answer and once after that, and by the next process if the
-        # process that had it was disturbed. A restart of the server disturbs all processes.
-        harmed = self.done["kills"] + self.done["stops"] + self.done["terms"] + self.done["restarts"] * self.processes
-        at_once = min(self.active, CONCURRENCY * (len(self.seeds) if self.kind == "dbos" else 1))
-        most = self.done["starts"] + 2 * self.done["answers"] + harmed * at_once
-        if takings > most:
-            wrong.append(f"taken too often: {takings} times, and {most} can be explained")
-        for runtime in self.runtimes.values():
-            report = runtime.verify(replay=True)
-            if not report.ok:
-                wrong.append(f"forked or damaged: {report}")
-        self.done["takings"], self.done["repeated"] = takings, sum(notes.values()) - len(notes)
-        return wrong
-
-    def _of_thread(self, thread: str, wanted: State, entries: list[Any], taken: int, notes: Counter[str]) -> list[str]:
-        wrong: list[str] = []
-        found = self.runtimes[self.threads[thread]].state(thread)
-        if (found.status, found.values.log, found.values.total) != ("completed", wanted.log, wanted.total):
-            wrong.append(f"differs: {thread} is {found.status} with {found.values}, not {wanted}")
-        if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
-            wrong.append(f"forked: {thread} has entries {[entry.seq for entry in entries]}")
-        ended = Counter(entry.event.task for entry in entries if isinstance(entry.event, TaskSucceeded))
-        twice = [task for task, number in ended.items() if number > 1]
-        if twice:
-            wrong.append(f"applied twice: {thread} has two ends of {twice}")
-        for line in (line for line in wanted.log if line.startswith("effect") or "-part " in line):
-            number = notes[f"{thread} {line}"]
-            if number == 0:
-                wrong.append(f"lost: the effect {line!r} of {thread}")
-            # A kill between an effect and its record repeats it: at most once for each time the thread was taken.
-            if number > 1 + taken:
-                wrong.append(f"applied twice: the effect {line!r} of {thread}, {number} times in {taken} runs")
-        return wrong
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -37,6 +37,16 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "60000",
 }
 """Options of libpq that are set unless the URL sets them."""
+_IDLE_S: Final = 10.0
+"""Seconds that a process may pause inside a transaction. All of ours are a few statements in a row, so one that pauses
+for longer hangs, or its machine is gone, and its row locks would stop whoever takes its threads."""
+_SESSION: Final = (
+    b"SELECT set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),"
+    # So that the server notices a vanished client too, and not after two hours as by default.
+    b" set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
+    b" set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '60000', false)"
+)
+"""Settings of each session. They are none of the options above, which a pooler would refuse."""
 _OLDEST: Final = 130000
 """Oldest supported version of the server, as libpq reports it: 13."""
 _LEFT: Final[list[Any]] = []
@@ -143,7 +153,7 @@ class Link:
             if self.pooled:  # the next statement may run in another session, which has not prepared it
                 connection.prepare_threshold = None
             else:
-                connection.execute(b"SELECT set_config('lock_timeout', %s, false)", [f"{self._busy_timeout_s:g}s"])
+                connection.execute(_SESSION, [f"{self._busy_timeout_s:g}s", f"{_IDLE_S:g}s"])
             self._refuse_unsafe(connection, settings)
         except driver().Error as error:
             connection.close()

@@ -1,0 +1,171 @@
+"""What is wrong after a storm: lost, forked or repeated work, or an end that differs from that of the twin. No tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from graphrt import Runtime
+from graphrt.events import (
+    Entry,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunHandedOver,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+    SignalReceived,
+    SignalTaken,
+    TaskSucceeded,
+)
+
+from .graphs import DID, answered, twin
+
+if TYPE_CHECKING:
+    from .storm import Guest
+
+
+class Harm(NamedTuple):
+    """What was done to the hosts.
+
+    Attributes:
+        disturbed: How many processes were killed, stopped, ended or cut off.
+        at_once: How many threads one process drives at once at most.
+    """
+
+    disturbed: int
+    at_once: int
+
+
+def check(
+    runtimes: Mapping[int, Runtime[Any]],
+    guests: Mapping[str, Guest],
+    open_: Collection[str],
+    folder: Path,
+    harm: Harm,
+    done: Counter[str],
+) -> list[str]:
+    """What is wrong with the threads of *guests*; adds figures to *done*."""
+    wrong = [f"lost: {thread} has not ended" for thread in sorted(open_)]
+    outside = folder / "outside.txt"
+    notes = Counter(outside.read_text().splitlines() if outside.exists() else ())
+    robbed = takings = 0
+    for thread, guest in guests.items():
+        runtime = runtimes[guest.seed]
+        seen = Journal(thread, list(runtime.entries(thread)))
+        takings += seen.taken
+        robbed += seen.robbed
+        wrong += seen.repeated()
+        wrong += seen.early()
+        if thread not in open_:
+            wrong += of_end(runtime, seen, guest, notes)
+        done["timers"] += seen.timers
+    if robbed > (most := harm.disturbed * harm.at_once):
+        wrong.append(f"taken too often: {robbed} runs had not ended, and at most {most} were disturbed")
+    for runtime in runtimes.values():
+        report = runtime.verify(replay=True)
+        if not report.ok:
+            wrong.append(f"forked or damaged: {report}")
+    done["takings"], done["taken over"], done["repeated"] = takings, robbed, sum(notes.values()) - len(notes)
+    return wrong
+
+
+class Journal:
+    """The entries of one thread, and what can be seen in them alone."""
+
+    def __init__(self, thread: str, entries: list[Entry]) -> None:
+        self.thread = thread
+        self.entries = entries
+        self.top = [entry for entry in entries if not entry.path]
+        self.runs = self._count(RunStarted)
+        self.taken = self._count(RunResumed)
+        self.robbed = self._robbed()
+        self.timers = sum(by == "timer" for _, by in answered(entries).elements())
+
+    def _count(self, kind: type) -> int:
+        return sum(isinstance(entry.event, kind) for entry in self.top)
+
+    def _robbed(self) -> int:
+        """Return how many runs were taken over before they ended, as those of a process that died are."""
+        found, goes_on = 0, False
+        for entry in self.top:
+            match entry.event:
+                case RunResumed():
+                    found, goes_on = found + goes_on, True
+                case RunStarted():
+                    goes_on = True
+                case RunHandedOver() | RunInterrupted() | RunCancelled() | RunCompleted() | RunFailed():
+                    goes_on = False
+                case _:
+                    pass
+        return found
+
+    def repeated(self) -> list[str]:
+        """Return what happened twice, or out of order."""
+        wrong: list[str] = []
+        if [entry.seq for entry in self.entries] != list(range(1, len(self.entries) + 1)):
+            wrong.append(f"forked: {self.thread} has entries {[entry.seq for entry in self.entries]}")
+        once: Counter[str] = Counter()
+        for entry in self.entries:
+            match entry.event:
+                case TaskSucceeded(task=task):
+                    once[f"end of {entry.path}/{task}"] += 1
+                case SignalReceived(id=id_):
+                    once[f"signal {id_} received"] += 1
+                case SignalTaken(id=id_):
+                    once[f"signal {id_} taken"] += 1
+                case InterruptAnswered(id=id_, by=by) if by:
+                    once[f"{by} of {entry.path} {id_}"] += 1
+                case InterruptRaised(id=id_, kind="timer"):
+                    once[f"moment of {entry.path} {id_}"] += 1
+                case _:
+                    pass
+        wrong += [f"applied twice: {self.thread}, {what}" for what, number in once.items() if number > 1]
+        return wrong
+
+    def early(self) -> list[str]:
+        """Return timers that fired before their time, by the clock of the process that let them fire."""
+        due: dict[str, float] = {}
+        wrong: list[str] = []
+        for entry in self.top:
+            match entry.event:
+                case InterruptRaised(id=id_, expires_at=float(moment)):
+                    due[id_] = moment
+                case InterruptAnswered(id=id_, by=by) if by and not due[id_] <= entry.at:
+                    wrong.append(f"early: {self.thread}, {id_} by {due[id_] - entry.at:.3f} s")
+                case _:
+                    pass
+        return wrong
+
+
+def of_end(runtime: Runtime[Any], seen: Journal, guest: Guest, notes: Counter[str]) -> list[str]:
+    """Return how the end of a thread, and what its effects left outside, differ from what its twin has."""
+    thread, wrong = seen.thread, list[str]()
+    least = guest.runs - 1 if guest.unsure else guest.runs
+    if not least <= seen.runs <= guest.runs:
+        wrong.append(f"lost or applied twice: {thread} has {seen.runs} runs, and {guest.inputs} inputs after the first")
+    wanted = twin(guest.seed, max(1, seen.runs))
+    found = runtime.state(thread)
+    log: list[str] = found.values.log
+    if found.status == "cancelled" and guest.cancel == "end":
+        # What is committed of a run is the beginning of what its twin has.
+        if log != wanted.log[: len(log)]:
+            wrong.append(f"differs: {thread} was cancelled with {log}, which is no beginning of {wanted.log}")
+    elif (found.status, log, found.values.total) != ("completed", wanted.log, wanted.total):
+        wrong.append(f"differs: {thread} is {found.status} with {log} and {found.values.total}, not {wanted}")
+    elif not guest.asked and answered(seen.entries) != wanted.answered:
+        less, more = wanted.answered - answered(seen.entries), answered(seen.entries) - wanted.answered
+        wrong.append(f"lost or applied twice: {thread} lacks {less}, and has {more} more")
+    for line in (line for line in log if line.startswith(DID)):
+        number = notes[f"{thread} {line}"]
+        if number == 0:
+            wrong.append(f"lost: the effect {line!r} of {thread}")
+        # A kill between an effect and its record repeats it: at most once for each time the thread was taken.
+        if number > 1 + seen.taken:
+            wrong.append(f"applied twice: the effect {line!r} of {thread}, {number} times in {seen.taken} runs")
+    return wrong

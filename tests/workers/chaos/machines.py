@@ -1,0 +1,99 @@
+"""Machines: where hosts of a storm work. One is a nursery of processes, perhaps in a network namespace. No tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+LEASE_S = 2.0
+
+
+@dataclass
+class Machine:
+    """A nursery of hosts, and the pids of those that live.
+
+    Attributes:
+        store: URL of the store, as it is reached from there.
+        system: URL of DBOS's database.
+        clock_s: Seconds that its clock is ahead of the true one.
+        enter: The command that runs a program there.
+    """
+
+    store: str
+    system: str = "-"
+    clock_s: float = 0.0
+    enter: tuple[str, ...] = ()
+    pids: list[int] = field(default_factory=list)
+    can_be_cut = False
+
+    def begin(self, kind: str, seeds: list[int], plant: str) -> None:
+        """Start the nursery."""
+        arguments = [kind, self.store, self.system, json.dumps(seeds), str(LEASE_S), str(self.clock_s), plant]
+        self._command = [*self.enter, sys.executable, "-m", "tests.workers.chaos.nursery", *arguments]
+        self._start()
+
+    def _start(self) -> None:
+        self.nursery = subprocess.Popen(
+            self._command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def spawn(self) -> None:
+        """Start one host."""
+        assert self.nursery.stdin is not None
+        assert self.nursery.stdout is not None
+        self.nursery.stdin.write("\n")
+        self.nursery.stdin.flush()
+        self.pids.append(int(self.nursery.stdout.readline()))
+
+    def forget_the_dead(self) -> None:
+        """Leave out hosts that have ended by themselves."""
+        self.pids = [pid for pid in self.pids if _lives(pid)]
+
+    def kill_all(self) -> None:
+        """Kill all hosts."""
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.pids.clear()
+
+    def end(self) -> None:
+        """Kill all hosts, and end the nursery."""
+        self.kill_all()
+        if hasattr(self, "nursery"):
+            self.nursery.communicate()
+
+    # -- its link, if it has one -----------------------------------------------------------------------------------
+
+    def cut(self, seconds: float) -> int:
+        """Cut the link to the database for so long; return how many hosts this disturbs."""
+        raise NotImplementedError
+
+    def mend_when_it_is_time(self) -> None:
+        """Mend the link if it was cut for long enough."""
+
+    def mend(self) -> None:
+        """Mend the link."""
+
+    def lose(self) -> None:
+        """Lose the machine: its hosts, and its end of all connections, are gone without a word."""
+        raise NotImplementedError
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
