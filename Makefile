@@ -35,7 +35,7 @@ demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-l
 
 # Bytecode is kept even where it is switched off: many tests start programs, and each would compile all of graphrt anew.
 test: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses=4 $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto $(ARGS)
 
 # While you work. Two processes: each imports all tests anew, so that more of them pay little.
 quick: $(VENV)/.has-test
@@ -44,7 +44,7 @@ quick: $(VENV)/.has-test
 # Route coverage of the examples. No other tests run their graphs, so these are enough.
 ROUTES := --graphrt-cov=examples --graphrt-cov-fail-under=100
 routes: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q -n auto --maxprocesses=4 tests/examples examples $(ROUTES) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q -n auto tests/examples examples $(ROUTES) $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)

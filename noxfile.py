@@ -13,7 +13,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.reuse_venv = "yes"
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-PARALLEL = ["-n", "auto", "--maxprocesses=4"]
+PARALLEL = ["-n", "auto"]
 
 
 @nox.session(python=PYTHONS)

@@ -29,6 +29,15 @@ settings.register_profile("dev", max_examples=50, deadline=None, suppress_health
 settings.register_profile("thorough", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
+MEMORY: Final = Path("/dev/shm")
+ROOM_BYTES: Final = 2 * 1024**3
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+    # A commit waits for the disk: 2 ms here, 20 beside other work, 0.002 in memory. What a disk loses with the power is
+    # tested by models of disks (tests/faults). pytest and tests/stores/postgres_server.py read this variable.
+    _there = os.statvfs(MEMORY)
+    if _there.f_bavail * _there.f_frsize > ROOM_BYTES and not _there.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

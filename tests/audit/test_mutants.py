@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,9 +23,13 @@ from graphrt._journal.log_keys import KeyRing
 from graphrt.audit import offline
 
 SOURCE = Path(offline.__file__).read_text(encoding="utf-8")
-LOG = log()
-BARE = log(key=None)
-ANCHOR = b"".join(heads_of(LOG))
+
+
+@functools.cache
+def anchor() -> bytes:
+    """The heads of the log. Logs are made by the first test that needs them: every process collects all tests."""
+    return b"".join(heads_of(log()))
+
 
 Case = tuple[bytes, dict[str, Any]]
 """A changed log, and what the verifier is given with it."""
@@ -35,13 +40,14 @@ def joined(lines: Iterable[bytes]) -> bytes:
 
 
 def changes(make: Callable[..., Iterable[matrix.Change]], *more: Any) -> Iterator[Case]:
-    for change in make(LOG, *more):
+    for change in make(log(), *more):
         if not change.verdicts & {"sound", "redacted"}:
-            yield joined(change.lines), {"key": KEY, "anchor": ANCHOR}
+            yield joined(change.lines), {"key": KEY, "anchor": anchor()}
 
 
-def flips(kind: bytes, step: int = 1, lines: tuple[bytes, ...] = LOG, **given: Any) -> Iterator[Case]:
-    """A flip of each byte of the lines of a kind."""
+def flips(kind: bytes, step: int = 1, lines: tuple[bytes, ...] = (), **given: Any) -> Iterator[Case]:
+    """A flip of each byte of the lines of a kind, in *lines* or in the log."""
+    lines = lines or log()
     for at, _, changed in matrix.flips(lines, bits=1, step=step):
         if lines[at].startswith(b'{"%b"' % kind):
             yield joined([*lines[:at], changed, *lines[at + 1 :]]), given
@@ -49,26 +55,26 @@ def flips(kind: bytes, step: int = 1, lines: tuple[bytes, ...] = LOG, **given: A
 
 def doubled(kind: bytes) -> Iterator[Case]:
     """Each line of a kind once more, directly behind itself."""
-    for at, line in enumerate(LOG):
+    for at, line in enumerate(log()):
         if line.startswith(b'{"%b"' % kind):
-            yield joined([*LOG[:at], line, *LOG[at:]]), {"key": KEY, "anchor": ANCHOR}
+            yield joined([*log()[:at], line, *log()[at:]]), {"key": KEY, "anchor": anchor()}
 
 
 def neighbours() -> Iterator[Case]:
     """Each line before the one that it follows."""
-    for at in range(2, len(LOG)):
-        yield joined([*LOG[: at - 1], LOG[at], LOG[at - 1], *LOG[at + 1 :]]), {"key": KEY, "anchor": ANCHOR}
+    for at in range(2, len(log())):
+        yield joined([*log()[: at - 1], log()[at], log()[at - 1], *log()[at + 1 :]]), {"key": KEY, "anchor": anchor()}
 
 
 def loose_base64() -> Iterator[Case]:
     """Bits that the last character of base64 has and the bytes have not."""
-    for at, line in enumerate(LOG):
+    for at, line in enumerate(log()):
         if is_record(line):
             seal = json.loads(line)["seal"]
             last = seal.rstrip("=")[-1]
             other = seal.rstrip("=")[:-1] + chr(ord(last) + 1) + "=" * seal.count("=")
             if base64.b64decode(other) == base64.b64decode(seal):
-                yield joined(matrix.with_value(LOG, at, seal=other)), {"key": KEY, "anchor": ANCHOR}
+                yield joined(matrix.with_value(log(), at, seal=other)), {"key": KEY, "anchor": anchor()}
 
 
 def other_key() -> Iterator[Case]:
@@ -120,11 +126,11 @@ def miscounted() -> Iterator[Case]:
 
 
 def erased() -> Iterator[Case]:
-    at = next(at for at, line in enumerate(LOG) if is_record(line) and len(json.loads(line)["lines"]) > 1)
-    lines = with_gone(LOG, at, [1])
+    at = next(at for at, line in enumerate(log()) if is_record(line) and len(json.loads(line)["lines"]) > 1)
+    lines = with_gone(log(), at, [1])
     value = json.loads(lines[at])
     changed = matrix.with_value(lines, at, lines=[value["lines"][0], '"forged"', *value["lines"][2:]])
-    yield joined(changed), {"key": KEY, "anchor": ANCHOR}
+    yield joined(changed), {"key": KEY, "anchor": anchor()}
 
 
 def untold_prune() -> Iterator[Case]:
@@ -135,7 +141,7 @@ def untold_prune() -> Iterator[Case]:
 
 def claimed_erasure() -> Iterator[Case]:
     told = canonical({"erased": {"by": "x", "lines": [1], "reason": "y", "seq": 1}})
-    yield joined([*LOG[:3], told, *LOG[3:]]), {"key": KEY, "anchor": ANCHOR}
+    yield joined([*log()[:3], told, *log()[3:]]), {"key": KEY, "anchor": anchor()}
 
 
 def newer() -> Iterator[Case]:
@@ -146,10 +152,10 @@ def newer() -> Iterator[Case]:
 
 
 def versions() -> Iterator[Case]:
-    seal = base64.b64decode(json.loads(LOG[2])["seal"])
+    seal = base64.b64decode(json.loads(log()[2])["seal"])
     for version in (0, 3, 7):
         changed = base64.b64encode(bytes([version]) + seal[1:]).decode()
-        yield joined(matrix.with_value(LOG, 2, seal=changed)), {"key": KEY, "anchor": ANCHOR}
+        yield joined(matrix.with_value(log(), 2, seal=changed)), {"key": KEY, "anchor": anchor()}
 
 
 def newer_or_changed() -> Iterator[Case]:
@@ -158,7 +164,7 @@ def newer_or_changed() -> Iterator[Case]:
 
 
 def bare_without_key() -> Iterator[Case]:
-    yield joined(BARE), {"key": KEY, "anchor": joined(heads_of(BARE))}
+    yield joined(log(key=None)), {"key": KEY, "anchor": joined(heads_of(log(key=None)))}
 
 
 def weak() -> Iterator[Case]:
@@ -168,17 +174,17 @@ def weak() -> Iterator[Case]:
 
 
 def no_key() -> Iterator[Case]:
-    yield joined(LOG), {"anchor": ANCHOR}
+    yield joined(log()), {"anchor": anchor()}
 
 
 def forked_anchor() -> Iterator[Case]:
     other = b"".join(heads_of(log(key=None, records=40)))
-    yield joined(BARE), {"anchor": other}
+    yield joined(log(key=None)), {"anchor": other}
 
 
 def only_anchor() -> Iterator[Case]:
-    head = json.loads(heads_of(LOG)[0])["head"]
-    yield joined(LOG), {"key": KEY, "anchor": ANCHOR + canonical({"head": {**head, "at": 7}})}
+    head = json.loads(heads_of(log())[0])["head"]
+    yield joined(log()), {"key": KEY, "anchor": anchor() + canonical({"head": {**head, "at": 7}})}
 
 
 def open_run() -> Iterator[Case]:
@@ -199,7 +205,7 @@ def open_run() -> Iterator[Case]:
 MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
     "canonical form": ("if same.encode() != line:", "if False:", lambda: changes(matrix.rewritings)),
     "canonical base64": ("if b2a_base64(data, newline=False).decode() != value:", "if False:", loose_base64),
-    "links and contents": ("one.header_leaf(seq, count, self._leaf, one.state) == one.leaf", "True", lambda: flips(b"count", 7, BARE)),
+    "links and contents": ("one.header_leaf(seq, count, self._leaf, one.state) == one.leaf", "True", lambda: flips(b"count", 7, log(key=None))),
     "numbers": ("if first != self.seq:", "if False:", lambda: changes(matrix.deletions)),
     "gaps": ("            self._gap(self.seq + 1, first)\n", "            pass\n", lambda: changes(matrix.deletions)),
     "state": ("if self._fold(one) != one.state:", "if self._fold(one) is None:", wrong_state),
@@ -207,15 +213,15 @@ MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
     "MACs": ('return hmac.compare_digest(hmac.digest(key, data, "sha256"), mac)\n\n    def any', "return True\n\n    def any", other_key),
     "MACs of records": ("        if False in fits:\n", "        if False:\n", other_key),
     "key that goes": ("if one.macs or before not in (None, _UNKEYED):", "if False:", shed_key),
-    "name of the key of a head": ("if fits is None and self._keys.any_fits(head.signed(), head.mac):", "if False:", lambda: flips(b"head", key=KEY, anchor=ANCHOR)),
-    "MACs of heads": ("if fits is False or (same and", "if (same and", lambda: flips(b"head", key=KEY, anchor=ANCHOR)),
-    "roots of heads": ("elif self._tree is not None and (head.seq == self.seq or head.size == self._size):", "elif False:", lambda: flips(b"head", 1, BARE)),
+    "name of the key of a head": ("if fits is None and self._keys.any_fits(head.signed(), head.mac):", "if False:", lambda: flips(b"head", key=KEY, anchor=anchor())),
+    "MACs of heads": ("if fits is False or (same and", "if (same and", lambda: flips(b"head", key=KEY, anchor=anchor())),
+    "roots of heads": ("elif self._tree is not None and (head.seq == self.seq or head.size == self._size):", "elif False:", lambda: flips(b"head", 1, log(key=None))),
     "place of heads": ("elif head.seq < self.seq:", "elif False:", neighbours),
-    "log of heads": ("if (head.log, head.thread) != (self.log, self.thread):\n            self._break", "if False:\n            self._break", lambda: flips(b"head", 1, BARE)),
+    "log of heads": ("if (head.log, head.thread) != (self.log, self.thread):\n            self._break", "if False:\n            self._break", lambda: flips(b"head", 1, log(key=None))),
     "heads twice": ("if digest in self._head_lines:", "if False:", lambda: doubled(b"head")),
-    "names": ("if len(known) != self._told or _sha(_dumps(known).encode()).hex() != digest:", "if False:", lambda: flips(b"names", key=KEY, anchor=ANCHOR)),
+    "names": ("if len(known) != self._told or _sha(_dumps(known).encode()).hex() != digest:", "if False:", lambda: flips(b"names", key=KEY, anchor=anchor())),
     "prune that nobody tells": ("if self._pruned and self._exact:", "if False:", untold_prune),
-    "hash of large values": ("elif _sha(data).hex() != name:", "elif data is None:", lambda: flips(b"blob", key=KEY, anchor=ANCHOR)),
+    "hash of large values": ("elif _sha(data).hex() != name:", "elif data is None:", lambda: flips(b"blob", key=KEY, anchor=anchor())),
     "large values twice": ("if name in self._blobs and not (name in self._fresh and self._recovering):", "if False:", lambda: doubled(b"blob")),
     "large values of nothing": ("for name in fresh.keys() - named if", "for name in () if", neighbours),
     "records twice": ("if at < len(self._seqs) and self._seqs[at] == one.seq:", "if True:\n            pass\n        elif False:", lambda: doubled(b"count")),
@@ -225,12 +231,12 @@ MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
     "anchored roots": ("            elif self._exact:\n                self._contradicted(number, head)\n", "", forked_anchor),
     "anchored end": ("if head.seq > self.seq:\n                self.find(", "if False:\n                self.find(", lambda: changes(matrix.truncations)),
     "MACs of anchors": ("if self._head_mac(head) is False:", "if False:", only_anchor),
-    "no anchor": ("if not self.anchored_seq:", "if False:", lambda: iter([(joined(LOG), {"key": KEY})])),
-    "tail behind the anchor": ("elif self.anchored_seq < self.seq:", "elif False:", lambda: iter([(joined(LOG), {"key": KEY, "anchor": heads_of(LOG)[0]})])),
+    "no anchor": ("if not self.anchored_seq:", "if False:", lambda: iter([(joined(log()), {"key": KEY})])),
+    "tail behind the anchor": ("elif self.anchored_seq < self.seq:", "elif False:", lambda: iter([(joined(log()), {"key": KEY, "anchor": heads_of(log())[0]})])),
     "log without MACs": ("if wrong and not self._unknown and self.records:", "if False:", bare_without_key),
     "missing keys": ("for kid, (line, record, seq) in self._unknown.items():", "for kid, (line, record, seq) in ():", no_key),
     "weak keys": ("        if why is not None:\n", "        if False:\n", weak),
-    "torn lines": ("verdict = Verdict.TORN if self.line > 1 else", "return True\n                verdict = Verdict.TORN if self.line > 1 else", lambda: iter([(joined(LOG) + b"{", {"key": KEY, "anchor": ANCHOR})])),
+    "torn lines": ("verdict = Verdict.TORN if self.line > 1 else", "return True\n                verdict = Verdict.TORN if self.line > 1 else", lambda: iter([(joined(log()) + b"{", {"key": KEY, "anchor": anchor()})])),
     "open runs": ("        if self._open:\n", "        if False:\n", open_run),
 }  # fmt: skip
 

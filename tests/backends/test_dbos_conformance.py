@@ -29,4 +29,4 @@ def test_dbos_keeps_the_clause(clause: HostClause, url: str, request: pytest.Fix
     def make(*runtimes: Any, **options: Any) -> Host:
         return DbosHost(*runtimes, **options, system_database_url=system, sweep_s=0.2)
 
-    clause(make, lambda: open_store(url))
+    clause(make, lambda: open_store(url), look_s=0.3)

@@ -17,6 +17,8 @@ from graphrt.workers import Host, Worker
 from . import planted
 
 pytestmark = pytest.mark.slow
+LOOK_S = 0.2
+"""All hosts here look more often, at least every 0.1 s. Half of the default halves the tests: most of them wait for it."""
 
 
 def in_process(*runtimes: Any, **options: Any) -> Host:
@@ -34,7 +36,7 @@ def worker(*runtimes: Any, **options: Any) -> Host:
 @pytest.mark.parametrize("make", [in_process, disturbed, worker])
 @pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_hosts_of_this_process_keep_the_clause(clause: HostClause, make: Callable[..., Host], tmp_path: Path) -> None:
-    clause(make, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"))
+    clause(make, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"), look_s=LOOK_S)
 
 
 @pytest.fixture
@@ -45,13 +47,13 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.needs("psycopg")
 @pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_workers_on_postgresql_keep_the_clause(clause: HostClause, url: str) -> None:
-    clause(worker, lambda: open_store(url))
+    clause(worker, lambda: open_store(url), look_s=LOOK_S)
 
 
 @pytest.mark.parametrize("wrong", planted.HOSTS, ids=lambda wrong: wrong.__name__)
 def test_a_wrong_host_breaks_the_clause_that_is_about_it(wrong: type[planted.Planted], tmp_path: Path) -> None:
     (clause,) = [clause for clause in CLAUSES if clause.name == wrong.breaks]
-    clause(planted.Planted, lambda: open_store(f"sqlite:///{tmp_path}/right.db"))
+    clause(planted.Planted, lambda: open_store(f"sqlite:///{tmp_path}/right.db"), look_s=LOOK_S)
 
     with pytest.raises(BrokenClauseError):
-        clause(wrong, lambda: open_store(f"sqlite:///{tmp_path}/wrong.db"), patience_s=3.0)
+        clause(wrong, lambda: open_store(f"sqlite:///{tmp_path}/wrong.db"), look_s=LOOK_S, patience_s=1.5)

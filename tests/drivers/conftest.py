@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from graphrt._journal import mail_watch
+
 
 @pytest.fixture(params=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> str:
@@ -22,8 +24,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _no_worker_thread_is_left() -> Iterator[None]:
+def _no_worker_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a run started has ended, at once; abandoned sync nodes get a moment to see that they are."""
+    # The thread that looks for mail ends half a second after the last run. 240 tests would wait for that.
+    monkeypatch.setattr(mail_watch, "IDLE_S", 0.0)
+    monkeypatch.setattr(mail_watch, "POLL_S", 0.01)
     before = set(threading.enumerate())
     yield
     until = time.monotonic() + 2

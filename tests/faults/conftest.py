@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from graphrt._journal import mail_watch
+
 from .scenario import reference
+
+
+@pytest.fixture(autouse=True)
+def _mail_is_not_waited_for(monkeypatch):
+    """Each of many runs waits until its threads have ended; the one that looks for mail ends half a second after it."""
+    monkeypatch.setattr(mail_watch, "IDLE_S", 0.0)
+    monkeypatch.setattr(mail_watch, "POLL_S", 0.01)
 
 
 @pytest.fixture(scope="session")

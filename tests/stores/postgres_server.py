@@ -77,8 +77,11 @@ class Server:
     def __init__(self, tools: Path) -> None:
         self._tools = tools
         self._user = _runner()
-        # not pytest's own folder: nobody but its owner may enter that, and a socket's path must be short
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp" if Path("/tmp").is_dir() else None))
+        # Not pytest's own folder: nobody but its owner may enter that, and a socket's path must be short. In memory where
+        # there is room (tests/conftest.py): on a disk the conformance suite takes two to three times as long.
+        places = [os.environ.get("PYTEST_DEBUG_TEMPROOT"), "/tmp"]
+        place = next((place for place in places if place and Path(place).is_dir()), None)
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=place))
         self.data = self.folder / "data"
         if self._user:
             shutil.chown(self.folder, self._user)

@@ -196,16 +196,16 @@ def test_entering_that_is_cancelled_leaves_nothing_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "said", "timeout_s"),
     [
-        (["no-such-program-at-all"], "No such file"),
-        ([sys.executable, "-c", "pass"], "Connection closed"),
-        ([sys.executable, "-c", "print('hello'); import time; time.sleep(60)"], "did not answer within"),
+        (["no-such-program-at-all"], "No such file", 30.0),
+        ([sys.executable, "-c", "pass"], "Connection closed", 30.0),
+        ([sys.executable, "-c", "print('hello'); import time; time.sleep(60)"], "did not answer within", 0.5),
     ],
     ids=["absent", "ends at once", "no mcp"],
 )
-def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], said: str) -> None:
-    server = McpServer.stdio(command[0], command[1:], connect_timeout_s=3.0, env={"TOKEN": SECRET})
+def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], said: str, timeout_s: float) -> None:
+    server = McpServer.stdio(command[0], command[1:], connect_timeout_s=timeout_s, env={"TOKEN": SECRET})
 
     async def main() -> None:
         async with server:
