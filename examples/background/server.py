@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,11 @@ from graphrt import ConflictError, GraphrtError, InputError, Runtime
 from graphrt.events import Entry, InterruptRaised, TaskSucceeded
 
 from .graph import State, runtime
+
+CHECKED_S = 2.0
+"""Seconds after which a stream begins, if it has shown nothing and refused nothing."""
+KEEP_ALIVE_S = 15.0
+"""Seconds without an entry after which the stream sends a comment."""
 
 
 class Order(BaseModel):
@@ -68,18 +74,33 @@ def app() -> FastAPI:
         if not last_event_id.isdecimal():
             raise HTTPException(400, "Last-Event-ID is the id of an event, a number")
         entries = reports.afollow(thread, after=int(last_event_id))
-        first = await anext(entries, None)  # refuses an unknown thread or position while a status can still be sent
+        first = asyncio.ensure_future(anext(entries, None))
+        # An unknown thread or position is refused while a status can still be sent. If nothing has come by then, the
+        # answer begins all the same: a thread that sleeps may show its next entry in days.
+        await asyncio.wait([first], timeout=CHECKED_S)
+        if first.done():
+            first.result()
         return StreamingResponse(_lines(first, entries), media_type="text/event-stream")
 
     return server
 
 
-async def _lines(first: Entry | None, entries: AsyncIterator[Entry]) -> AsyncIterator[str]:
-    if first is not None:
-        yield _line(first)
-    async for entry in entries:
-        yield _line(entry)
-    yield "event: end\ndata: {}\n\n"  # the run has ended or paused: the browser need not connect again
+async def _lines(following: asyncio.Future[Entry | None], entries: AsyncIterator[Entry]) -> AsyncIterator[str]:
+    try:
+        while True:
+            await asyncio.wait([following], timeout=KEEP_ALIVE_S)
+            if not following.done():
+                yield ": nothing new\n\n"  # a comment, which keeps proxies from closing the connection
+                continue
+            entry = following.result()
+            if entry is None:
+                break
+            yield _line(entry)
+            following = asyncio.ensure_future(anext(entries, None))
+        yield "event: end\ndata: {}\n\n"  # the run has ended or paused: the browser need not connect again
+    finally:  # the client left
+        following.cancel()
+        await asyncio.wait([following])
 
 
 def _line(entry: Entry) -> str:

@@ -30,6 +30,7 @@ def free_port() -> int:
 class Service:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -58,9 +59,7 @@ class Service:
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> tuple[int, Any]:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", data, {"content-type": "application/json"}
-        )
+        request = urllib.request.Request(f"{self.url}{path}", data, {"content-type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=30) as reply:
                 return reply.status, json.load(reply)
@@ -70,7 +69,7 @@ class Service:
     def events(self, thread: str, after: int = 0) -> Iterator[tuple[int, Any]]:
         """Pairs of id and data, as a browser would see them, until the stream ends or breaks."""
         headers = {"Last-Event-ID": str(after)} if after else {}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/runs/{thread}/events", headers=headers)
+        request = urllib.request.Request(f"{self.url}/runs/{thread}/events", headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=30) as reply:
                 seen = 0
@@ -135,3 +134,12 @@ def test_what_does_not_exist_is_refused_before_the_stream_begins(service: Servic
     service.ask("/runs", {"id": "r1", "topic": "tea"})
     assert list(service.events("r1", after=1_000)) == []
     assert service.ask("/runs", {"id": "", "topic": "tea"})[0] == 400
+
+
+def test_a_stream_begins_although_nothing_happens(service: Service) -> None:
+    """Nobody drives the thread: the browser gets its status all the same, and no entry."""
+    service.server()
+    service.ask("/runs", {"id": "r1", "topic": "tea"})
+    request = urllib.request.Request(f"{service.url}/runs/r1/events", headers={"Last-Event-ID": "2"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        assert reply.status == 200
