@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeVar, final, overload
-
-import typing_extensions as te
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, Unpack, final, overload
 
 from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.steps import Diff, Step
@@ -41,7 +39,7 @@ from graphrt._runs import (
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
-from graphrt._runs.labels import Begin, Tags, new_labels
+from graphrt._runs.labels import Begin, GoOn, Tags, new_labels
 from graphrt._runs.live_items import LiveItem
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import (
@@ -81,6 +79,8 @@ __all__ = [
 # fmt: on
 
 S = TypeVar("S")
+Given: TypeAlias = S | Mapping[str, Any]
+"""An input: a whole state, or some of its fields."""
 T = TypeVar("T")
 
 
@@ -492,9 +492,9 @@ class Runtime(Generic[S]):
     # -- one run, watched ----------------------------------------------------------------------------------------------
 
     @overload
-    def steps(self, input: S | Mapping[str, Any], **begin: te.Unpack[Begin]) -> Stream[Step[S], S]: ...
+    def steps(self, input: Given[S], **begin: Unpack[Begin]) -> Stream[Step[S], S]: ...
     @overload
-    def steps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> Stream[Step[S], S]: ...
+    def steps(self, **on: Unpack[GoOn]) -> Stream[Step[S], S]: ...
     def steps(
         self,
         input: Any = UNSET,
@@ -536,73 +536,42 @@ class Runtime(Generic[S]):
 
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["updates"] = ..., **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
     ) -> Stream[dict[str, Any], S]: ...
     @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **begin: te.Unpack[Begin]
-    ) -> Stream[S, S]: ...
+    def stream(self, input: Given[S], *, modes: Literal["values"], **begin: Unpack[Begin]) -> Stream[S, S]: ...
+    @overload
+    def stream(self, input: Given[S], *, modes: Literal["events"], **begin: Unpack[Begin]) -> Stream[Entry, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **begin: te.Unpack[Begin]
-    ) -> Stream[Entry, S]: ...
-    @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["messages"], **begin: Unpack[Begin]
     ) -> Stream[MessageItem, S]: ...
     @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **begin: te.Unpack[Begin]
-    ) -> Stream[Live, S]: ...
+    def stream(self, input: Given[S], *, modes: Literal["live"], **begin: Unpack[Begin]) -> Stream[Live, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["result"], **begin: Unpack[Begin]
     ) -> Stream[RunResult[S], S]: ...
     @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **begin: te.Unpack[Begin]
-    ) -> Stream[Any, S]: ...
+    def stream(self, input: Given[S], *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> Stream[Any, S]: ...
     @overload
-    def stream(
-        self, input: S | Mapping[str, Any], *, modes: Modes, **begin: te.Unpack[Begin]
-    ) -> Stream[tuple[str, Any], S]: ...
+    def stream(self, input: Given[S], *, modes: Modes, **begin: Unpack[Begin]) -> Stream[tuple[str, Any], S]: ...
     @overload
-    def stream(
-        self,
-        *,
-        thread: str,
-        answers: Any = ...,
-        answer: Any = ...,
-        modes: Literal["updates"] = ...,
-    ) -> Stream[dict[str, Any], S]: ...
+    def stream(self, *, modes: Literal["updates"] = ..., **on: Unpack[GoOn]) -> Stream[dict[str, Any], S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
-    ) -> Stream[S, S]: ...
+    def stream(self, *, modes: Literal["values"], **on: Unpack[GoOn]) -> Stream[S, S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["events"]
-    ) -> Stream[Entry, S]: ...
+    def stream(self, *, modes: Literal["events"], **on: Unpack[GoOn]) -> Stream[Entry, S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["messages"]
-    ) -> Stream[MessageItem, S]: ...
+    def stream(self, *, modes: Literal["messages"], **on: Unpack[GoOn]) -> Stream[MessageItem, S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["live"]
-    ) -> Stream[Live, S]: ...
+    def stream(self, *, modes: Literal["live"], **on: Unpack[GoOn]) -> Stream[Live, S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["result"]
-    ) -> Stream[RunResult[S], S]: ...
+    def stream(self, *, modes: Literal["result"], **on: Unpack[GoOn]) -> Stream[RunResult[S], S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | tuple[Mode]
-    ) -> Stream[Any, S]: ...
+    def stream(self, *, modes: Mode | tuple[Mode], **on: Unpack[GoOn]) -> Stream[Any, S]: ...
     @overload
-    def stream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Modes
-    ) -> Stream[tuple[str, Any], S]: ...
+    def stream(self, *, modes: Modes, **on: Unpack[GoOn]) -> Stream[tuple[str, Any], S]: ...
     def stream(
         self,
         input: Any = UNSET,
@@ -648,9 +617,9 @@ class Runtime(Generic[S]):
         )
 
     @overload
-    def asteps(self, input: S | Mapping[str, Any], **begin: te.Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
+    def asteps(self, input: Given[S], **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
     @overload
-    def asteps(self, *, thread: str, answers: Any = ..., answer: Any = ...) -> AsyncStream[Step[S], S]: ...
+    def asteps(self, **on: Unpack[GoOn]) -> AsyncStream[Step[S], S]: ...
     def asteps(
         self,
         input: Any = UNSET,
@@ -676,73 +645,44 @@ class Runtime(Generic[S]):
 
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["updates"] = ..., **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
     ) -> AsyncStream[dict[str, Any], S]: ...
     @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **begin: te.Unpack[Begin]
-    ) -> AsyncStream[S, S]: ...
+    def astream(self, input: Given[S], *, modes: Literal["values"], **begin: Unpack[Begin]) -> AsyncStream[S, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["events"], **begin: Unpack[Begin]
     ) -> AsyncStream[Entry, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["messages"], **begin: Unpack[Begin]
     ) -> AsyncStream[MessageItem, S]: ...
     @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **begin: te.Unpack[Begin]
-    ) -> AsyncStream[Live, S]: ...
+    def astream(self, input: Given[S], *, modes: Literal["live"], **begin: Unpack[Begin]) -> AsyncStream[Live, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **begin: te.Unpack[Begin]
+        self, input: Given[S], *, modes: Literal["result"], **begin: Unpack[Begin]
     ) -> AsyncStream[RunResult[S], S]: ...
     @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **begin: te.Unpack[Begin]
-    ) -> AsyncStream[Any, S]: ...
+    def astream(self, input: Given[S], *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> AsyncStream[Any, S]: ...
     @overload
-    def astream(
-        self, input: S | Mapping[str, Any], *, modes: Modes, **begin: te.Unpack[Begin]
-    ) -> AsyncStream[tuple[str, Any], S]: ...
+    def astream(self, input: Given[S], *, modes: Modes, **begin: Unpack[Begin]) -> AsyncStream[tuple[str, Any], S]: ...
     @overload
-    def astream(
-        self,
-        *,
-        thread: str,
-        answers: Any = ...,
-        answer: Any = ...,
-        modes: Literal["updates"] = ...,
-    ) -> AsyncStream[dict[str, Any], S]: ...
+    def astream(self, *, modes: Literal["updates"] = ..., **on: Unpack[GoOn]) -> AsyncStream[dict[str, Any], S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["values"]
-    ) -> AsyncStream[S, S]: ...
+    def astream(self, *, modes: Literal["values"], **on: Unpack[GoOn]) -> AsyncStream[S, S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["events"]
-    ) -> AsyncStream[Entry, S]: ...
+    def astream(self, *, modes: Literal["events"], **on: Unpack[GoOn]) -> AsyncStream[Entry, S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["messages"]
-    ) -> AsyncStream[MessageItem, S]: ...
+    def astream(self, *, modes: Literal["messages"], **on: Unpack[GoOn]) -> AsyncStream[MessageItem, S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["live"]
-    ) -> AsyncStream[Live, S]: ...
+    def astream(self, *, modes: Literal["live"], **on: Unpack[GoOn]) -> AsyncStream[Live, S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Literal["result"]
-    ) -> AsyncStream[RunResult[S], S]: ...
+    def astream(self, *, modes: Literal["result"], **on: Unpack[GoOn]) -> AsyncStream[RunResult[S], S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Mode | tuple[Mode]
-    ) -> AsyncStream[Any, S]: ...
+    def astream(self, *, modes: Mode | tuple[Mode], **on: Unpack[GoOn]) -> AsyncStream[Any, S]: ...
     @overload
-    def astream(
-        self, *, thread: str, answers: Any = ..., answer: Any = ..., modes: Modes
-    ) -> AsyncStream[tuple[str, Any], S]: ...
+    def astream(self, *, modes: Modes, **on: Unpack[GoOn]) -> AsyncStream[tuple[str, Any], S]: ...
     def astream(
         self,
         input: Any = UNSET,
@@ -1183,11 +1123,11 @@ class Runtime(Generic[S]):
 
     @overload
     def sweep(
-        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: te.Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[maintenance.Which]
     ) -> int: ...
     @overload
     def sweep(
-        self, *, older_than_s: float, dry_run: Literal[True], **which: te.Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[maintenance.Which]
     ) -> tuple[ThreadInfo, ...]: ...
     def sweep(
         self,
@@ -1226,11 +1166,11 @@ class Runtime(Generic[S]):
 
     @overload
     async def asweep(
-        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: te.Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[maintenance.Which]
     ) -> int: ...
     @overload
     async def asweep(
-        self, *, older_than_s: float, dry_run: Literal[True], **which: te.Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[maintenance.Which]
     ) -> tuple[ThreadInfo, ...]: ...
     async def asweep(self, *, older_than_s: float, dry_run: bool = False, **which: Any) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that were not written for *older_than_s* seconds; see `sweep`."""

@@ -31,6 +31,14 @@ class Begin(te.TypedDict, total=False):
     tags: Tags
 
 
+class GoOn(te.TypedDict, total=False):
+    """Keyword arguments of a run that goes on, besides what is watched of it; see `Runtime.resume` and `retry`."""
+
+    thread: te.Required[str]
+    answers: Any
+    answer: Any
+
+
 LONGEST_TITLE: Final = 200
 LONGEST_TAG: Final = 64
 MOST_TAGS: Final = 50
