@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
-from graphrt._drivers.ctx_effects import Asking, perform, perform_async
+from graphrt._drivers.ctx_effects import perform, perform_async
 from graphrt._engine.child_ids import child_id
 from graphrt._engine.child_threads import outcome_key
 from graphrt._engine.open_interrupt import THREAD
@@ -69,7 +69,7 @@ class ChildThread(Generic[S]):
 
 
 class Starting(ABC):
-    """The base class of `Context` with the methods about child threads."""
+    """The base class of `Context` with the methods about child threads. For effects it is a `ctx_effects.Asking`."""
 
     __slots__ = ()
     _scope: RunServices
@@ -146,7 +146,7 @@ class Starting(ABC):
                 _check_own(self._task, children, child)
                 self._ask(asked, thread, kind=THREAD)
             key = outcome_key(thread, self._task.more().retried)
-            told = perform(_asking(self), self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
+            told = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
         state: S = _state(self._scope, self._task, child, told)
         return state
 
@@ -167,16 +167,12 @@ class Starting(ABC):
                 return _data(ended)
 
             key = outcome_key(thread, self._task.more().retried)
-            told = await perform_async(_asking(self), self._scope, self._task, key, found, (), "idempotent")
+            told = await perform_async(self, self._scope, self._task, key, found, (), "idempotent")
         state: S = _state(self._scope, self._task, child, told)
         return state
 
 
 LONGEST_NAME: Final = 100
-
-
-def _asking(context: Starting) -> Asking:
-    return context
 
 
 def _begun(
@@ -204,9 +200,8 @@ def _begun(
     known = extra.threads.get(key)
     thread = child_id(mine, task.id, key)
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
-        return ChildThread(
-            graph, beside(mine, known.thread)
-        ), None  # a copy or fork: its source has waited for that one
+        # This thread is a copy or fork, and its source has waited for that child.
+        return ChildThread(graph, beside(mine, known.thread)), None
     child = ChildThread(graph, beside(mine, thread))
     if known is not None and known.thread == thread and known.made:
         return child, None

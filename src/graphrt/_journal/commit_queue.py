@@ -112,6 +112,8 @@ class CommitQueue:
         """Delete letters that change nothing, and release the thread. No entry is written, and no time changes."""
         self._store.commit(self._claim, Commit(seq, self._claim.head.updated_at, release=True, taken=taken))
         self._released = True
+        if self.recorder is not None:
+            self.recorder.close()
 
     def put(self, commit: Commit) -> None:
         """Store *commit*, or queue it.
