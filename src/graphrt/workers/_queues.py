@@ -9,7 +9,6 @@ from graphrt.errors._codes.queues import BAD_QUEUE_LIMIT, UNKNOWN_QUEUE
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime
 
-
 _PAIR: Final = ("tasks", "seconds")
 """What a limiter has."""
 
