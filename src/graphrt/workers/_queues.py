@@ -9,6 +9,9 @@ from graphrt.errors._codes.queues import BAD_QUEUE_LIMIT, UNKNOWN_QUEUE
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime
 
+_PAIR: Final = ("tasks", "seconds")
+"""What a limiter has."""
+
 
 def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) -> dict[str, Queue]:
     """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
@@ -29,10 +32,10 @@ def _named(given: Any) -> Mapping[Any, Any]:
     """Return what was given as a mapping of names to limits; names alone have none."""
     if isinstance(given, str):
         return {given: Queue()}
-    return given if is_mapping(given) else dict.fromkeys(given, Queue())
+    return given if _is_mapping(given) else dict.fromkeys(given, Queue())
 
 
-def is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
+def _is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
     """Return whether *given* is a mapping."""
     return isinstance(given, Mapping)
 
@@ -48,14 +51,10 @@ def _check(name: str, queue: Any) -> None:
     limiter: Any = queue.limiter
     if limiter is None:
         return
-    pair = isinstance(limiter, tuple) and len(limiter) == 2
-    if not pair or not _is_count(limiter[0]) or not _is_period(limiter[1]):
+    pair: list[Any] = [*limiter] if type(limiter) in (tuple, list) else []
+    if len(pair) != len(_PAIR) or not _is_count(pair[0]) or not _is_period(pair[1]):
         wanted = "a number of tasks from 1 and seconds above 0, such as (100, 60.0)"
         raise BAD_QUEUE_LIMIT(name=name, option="limiter", given=limiter, wanted=wanted)
-
-
-_PAIR: Final = ("tasks", "seconds")
-"""What a limiter has."""
 
 
 def _is_count(given: Any) -> bool:
