@@ -107,3 +107,21 @@ def test_a_closed_store_carries_nothing(store):
     with pytest.raises(StoreError) as error:
         store.followed(["t"])
     assert error.value.code == "store-closed"
+
+
+def test_where_no_file_can_be_made_followers_are_refused_and_drivers_are_not(store, tmp_path):
+    live(store).mkdir()  # root may write everywhere, but not into a folder as if it were a file
+    with pytest.raises(StoreError):
+        store.follow_live("t", for_s=1)
+    store.release(claimed(store))
+    assert store.head("t").seq == 1
+
+
+def test_a_folder_that_is_gone_is_told(store, tmp_path, monkeypatch):
+    def refuse(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StoreError) as error:
+        store.follow_live("t", for_s=1)
+    assert "Permission denied" in str(error.value)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, Runtime
-from graphrt.audit import AuditLog, Redaction
+from graphrt.audit import AuditLog, Redaction, Secret
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.graph import CompiledGraph
@@ -290,3 +290,24 @@ def test_what_a_node_emits_is_redacted(open_: Open, tmp_path: Path) -> None:
     (shown,) = [one.item for one in reader if isinstance(one, LiveItem) and one.mode == "custom"]
 
     assert "ann" not in shown["mail"]
+
+
+def test_a_secret_is_shown_to_nobody(open_: Open) -> None:
+    g = GraphBuilder(State, name="secretive")
+
+    @g.node
+    def tell(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"key": Secret("needle"), "at": 1})
+        return {"n": 1}
+
+    g.add_sequence([START, tell, END])
+    graph = g.compile()
+    follower = open_(graph)
+    thread = follower.start({})
+    reader = follower.follow(thread, live=True)
+    follower.drive(thread)
+    store: Any = follower.store
+    bodies = b"".join(one.body for one in store.relayed(thread, after=0, limit=100))
+
+    assert b"needle" not in bodies
+    assert "needle" not in repr([one.item for one in reader if isinstance(one, LiveItem)])

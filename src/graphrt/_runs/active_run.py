@@ -24,6 +24,7 @@ from graphrt._engine.mail import Letter as Mail
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, Watch, run
+from graphrt._forks import FreshLock
 from graphrt._journal import commit_queue, leases, letters, mail_watch, name_table, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from graphrt.events import Entry
     from graphrt.stores.mail import Letter
 
-
+_following = FreshLock()
+"""Guards the change between a run that is followed and one that is not. One for all runs: it is taken rarely."""
 _OVER = frozenset({"completed", "failed", "cancelled"})
 """Statuses of a thread whose last run has ended."""
 
@@ -247,19 +249,22 @@ class ActiveRun:
     def follow(self, *, wanted: bool) -> bool:
         """Begin or end to collect live items for followers in other processes; return whether they are collected now."""
         store, claim, commits = self.config.store, self.claim, self._commits
-        if claim is None or commits is None or wanted == (commits.before is not None):
-            return wanted
-        if not wanted:
-            self.services.relay(None)
-            self.flush()
-            commits.before = None
+        if claim is None or commits is None:
             return False
-        if self._relay is None:
-            codec = self.engine.plan.codec
-            self._relay = LiveRelay(relaying(store), claim.thread, self.services.run_id, codec, lambda: self.seq)
-        commits.before = self._relay.flush
-        self.services.relay(self._relay.put)
-        return True
+        with _following:  # the driver and the worker thread that looks for mail may find a follower at once
+            if wanted == (commits.before is not None):
+                return wanted
+            if not wanted:
+                self.services.relay(None)
+                self.flush()
+                commits.before = None
+                return False
+            if self._relay is None:
+                codec = self.engine.plan.codec
+                self._relay = LiveRelay(relaying(store), claim.thread, self.services.run_id, codec, lambda: self.seq)
+            commits.before = self._relay.flush
+            self.services.relay(self._relay.put)
+            return True
 
     def flush(self) -> None:
         """Hand over the live items that were collected."""

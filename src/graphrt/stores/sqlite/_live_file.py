@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import SQLITE_CANNOT_MAKE
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
@@ -188,8 +189,12 @@ class LiveFile:
         if there is None:
             if not making:
                 return None
-            with suppress(FileExistsError):  # another process was faster
+            try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            except FileExistsError:  # another process was faster
+                pass
+            except OSError as error:
+                raise SQLITE_CANNOT_MAKE(database=self.path, reason=error.strerror) from error
         db = files.connect(self.path, 0.0)
         try:
             modes.distrust(db)
