@@ -31,7 +31,7 @@ from typing import Any, Final, Literal, final
 
 import typing_extensions as te
 
-from graphrt.backends._liveness import Liveness
+from graphrt.backends._liveness import Liveness, with_timeouts
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
 from graphrt.runtime import Runtime, ThreadInfo
@@ -125,7 +125,7 @@ class DbosHost:
         if not str(system_database_url).startswith("postgresql://"):
             raise BAD_DBOS_URL(given=system_database_url)
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}
-        self._url = system_database_url
+        self._url = with_timeouts(system_database_url)
         self._drives = drives
         most = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
         self._limits: dict[str, Any] = {
