@@ -13,6 +13,7 @@ from tests.stores import postgres_server, postgres_support
 from tests.workers.graphs import State, asking, loop
 
 from graphrt import Runtime
+from graphrt.backends._liveness import Liveness, with_timeouts
 from graphrt.errors import InputError
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("psycopg", "dbos")]
@@ -188,9 +189,24 @@ def test_the_dbos_of_the_application_is_used_and_left_running(store: str, system
         DBOS.destroy()
 
 
-def test_a_process_without_a_session_or_without_signs_of_life_is_dead(system: str) -> None:
-    from graphrt.backends._liveness import Liveness
+@pytest.mark.parametrize("url", ["postgresql://a@b/c", "postgresql://a@b/c?", "postgresql://a@/c?host=%2Ftmp%2Fpg-1"])
+def test_a_vanished_server_is_noticed_unless_the_url_says_when(url: str) -> None:
+    from psycopg.conninfo import conninfo_to_dict
 
+    given = conninfo_to_dict(url)
+    assert conninfo_to_dict(with_timeouts(url)) == {
+        **given,
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "60000",
+    }
+    own = f"{url}{'&' if '=' in url else '' if url.endswith('?') else '?'}tcp_user_timeout=5&keepalives_idle=7"
+    assert conninfo_to_dict(with_timeouts(own))["tcp_user_timeout"] == "5"
+    assert with_timeouts(with_timeouts(own)) == with_timeouts(own)
+
+
+def test_a_process_without_a_session_or_without_signs_of_life_is_dead(system: str) -> None:
     me, hung, gone = (Liveness(system, name, 0.5) for name in ("me", "hung", "gone"))
     for each in (me, hung, gone):
         each.beat()

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
+_OPTIONS: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""Options of libpq, as graphrt's store sets them. Without them, threads of DBOS wait for a quarter of an hour for a
+server that vanished, and a process does not even end meanwhile."""
 _PREFIX: Final = "graphrt "
 _ALIVE: Final = """
 SELECT application_name FROM pg_stat_activity
@@ -18,6 +27,14 @@ WHERE application_name = ANY(%s)
   -- Sessions of other roles show no time; they are taken to be alive as long as they last.
   AND coalesce(state_change, now()) > now() - make_interval(secs => %s)
 """
+
+
+def with_timeouts(url: str) -> str:
+    """Return *url* with options by which a vanished server is noticed within a minute, unless it has them."""
+    query = urlsplit(url).query
+    given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+    more = "&".join(f"{name}={value}" for name, value in _OPTIONS.items() if name not in given)
+    return f"{url}{'&' if query else '' if url.endswith('?') else '?'}{more}" if more else url
 
 
 class Liveness:

@@ -34,7 +34,7 @@ import typing_extensions as te
 from graphrt.backends._dbos_records import Records
 from graphrt.backends._dbos_tasks import WORKFLOW as TASK_WORKFLOW
 from graphrt.backends._dbos_tasks import TaskMessages
-from graphrt.backends._liveness import Liveness
+from graphrt.backends._liveness import Liveness, with_timeouts
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
@@ -135,7 +135,7 @@ class DbosHost:
         self._tasks = TaskMessages(
             DBOS, dbos_errors.DBOSQueueDeduplicatedError, _FORM, self._runtimes, served, self.drive, self._works
         )
-        self._url = system_database_url
+        self._url = with_timeouts(system_database_url)
         self._drives = drives
         most = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
         self._limits: dict[str, Any] = {

@@ -31,6 +31,7 @@ class Machine:
     clock_s: float = 0.0
     enter: tuple[str, ...] = ()
     pids: list[int] = field(default_factory=list)
+    nursery: subprocess.Popen[str] | None = None
     can_be_cut = False
 
     def begin(self, kind: str, seeds: list[int], plant: str) -> None:
@@ -47,10 +48,12 @@ class Machine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # a group of processes, which ends together
         )
 
     def spawn(self) -> None:
         """Start one host."""
+        assert self.nursery is not None
         assert self.nursery.stdin is not None
         assert self.nursery.stdout is not None
         self.nursery.stdin.write("\n")
@@ -61,18 +64,14 @@ class Machine:
         """Leave out hosts that have ended by themselves."""
         self.pids = [pid for pid in self.pids if _lives(pid)]
 
-    def kill_all(self) -> None:
-        """Kill all hosts."""
-        for pid in self.pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.pids.clear()
-
     def end(self) -> None:
-        """Kill all hosts, and end the nursery."""
-        self.kill_all()
-        if hasattr(self, "nursery"):
+        """Kill all processes: the nursery, its hosts, and those that were asked to end and have not yet."""
+        self.pids.clear()
+        if self.nursery is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.nursery.pid, signal.SIGKILL)
             self.nursery.communicate()
+            self.nursery = None
 
     # -- its link, if it has one -----------------------------------------------------------------------------------
 

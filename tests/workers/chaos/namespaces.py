@@ -13,12 +13,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.stores.postgres_server import Server, with_options
@@ -121,8 +120,6 @@ class LinkedMachine(Machine):
         if self._mend_at is None:
             _ip("-n", self._space, "link", "set", "eth0", "down")  # so that no connection is closed
         self._mend_at = None
-        with suppress(ProcessLookupError):
-            os.kill(self.nursery.pid, signal.SIGKILL)
         super().end()
         self._unplug()
         self._plug_in()

@@ -114,7 +114,7 @@ class Storm:
             self._disturb()
             self._settle()
             for machine in self.hosts:
-                machine.kill_all()
+                machine.end()
             harm = Harm(
                 # A restart of the server disturbs all processes; a machine has several.
                 disturbed=sum(self.done[name] for name in ("kills", "stops", "terms", "cuts"))
