@@ -25,7 +25,7 @@ from graphrt.harness import AgentReply, AgentRequest, FunctionModel, Prompt, Run
 from graphrt.testing import explore_crashes, explore_forks, explore_schedules
 
 pytestmark = pytest.mark.slow
-SEEDS = 60 if os.environ.get("GRAPHRT_FULL") == "1" else 20
+SEEDS = 60 if os.environ.get("GRAPHRT_FULL") == "1" else 10
 """Orders of a graph; that a planted one is found within a few is shown in `test_schedules.py`."""
 
 
