@@ -14,7 +14,8 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_o
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import input_of
 from graphrt.cli.targets import load
-from graphrt.errors._codes.command_line import NO_PROVIDER
+from graphrt.errors._codes.command_line import NO_PROVIDER, WORKER_IN_MEMORY
+from graphrt.stores import MemoryStore
 
 
 @click.command("start", cls=Command)
@@ -63,6 +64,9 @@ def worker(
     rules = [] if age is None else [Retention(older_than=seconds(age))]
     with ExitStack() as stack:
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
+        for target, runtime in zip(targets, runtimes, strict=True):
+            if isinstance(runtime.store, MemoryStore):
+                raise WORKER_IN_MEMORY(target=target)
         working = Worker(
             *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules
         )
