@@ -18,10 +18,11 @@ from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._checks import checked_number, checked_runtimes
-from graphrt.workers._delivery import deliver
+from graphrt.workers._delivery import LEFT_TO_OTHERS, WAS_LEFT, deliver, log_end
 from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._queues import checked_queues
+from graphrt.workers._repeated_log import RepeatedLog
 from graphrt.workers._retention import Retention, Sweeper
 from graphrt.workers._serving import serve
 from graphrt.workers._tasks import QueueRunner
@@ -95,6 +96,8 @@ class Worker:
         tasks = (
             self._most if task_concurrency is None else checked_number("task_concurrency", task_concurrency, whole=True)
         )
+        self._repeated = RepeatedLog(log)
+        self._say = self._repeated.say
         self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say, self._wake)
         every_s = checked_number("retention_every_s", retention_every_s, whole=False)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
@@ -105,8 +108,6 @@ class Worker:
         self._refused: dict[str, tuple[int, float]] = {}
         """Thread that cannot be driven here to its `seq` then, and the monotonic time at which it is tried again."""
         self._unknown: tuple[str, ...] = ()
-        self._told: set[str] = set()
-        """What was said in the log once already."""
         self._look_around_at = self._schedules_at = 0.0
         self._waiting = self._ended = self._failed = self._parked = 0
         self._looked_at: float | None = None
@@ -244,6 +245,7 @@ class Worker:
                         pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
                         self._say(f"store {error.code}", logging.WARNING, "Cannot look for threads: %s", error.what)
                         self._trouble = error.what
+                    self._repeated.tell_more()
                     self._pause(pause_s)
             finally:
                 with self._lock:
@@ -335,16 +337,19 @@ class Worker:
                 case "ended":
                     self._count("_ended")
                     self._refused.pop(thread, None)
-                case "parked" | "failed":  # the journal and its sinks tell of it
+                case "parked" | "failed":
                     self._count(f"_{told.outcome}")
+                    log_end(log, info.graph, thread, told)
                 case "refused":
+                    again = thread in self._refused  # looked at each minute, and counted once
                     self._refuse(info)
-                    self._say(
-                        f"{thread} {told.code}", logging.WARNING, "Thread %s is left to others: %s", thread, told.what
-                    )
+                    if not again:
+                        self._say(
+                            f"refused {info.graph} {told.code}", logging.WARNING, LEFT_TO_OTHERS, thread, told.what
+                        )
                 case "unreachable":
                     self._trouble = told.what
-                    self._say(f"{thread} {told.code}", logging.WARNING, "Thread %s was left: %s", thread, told.what)
+                    self._say(f"left {info.graph} {told.code}", logging.WARNING, WAS_LEFT, thread, told.what)
                 case "broken":  # the thread is tried again later
                     self._refuse(info)
                     log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
@@ -362,7 +367,8 @@ class Worker:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
         now = time.monotonic()
         self._look_around_at = now + _LOOK_AGAIN_S
-        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now}
+        # Kept for a while after their time, so that one that is refused again is known.
+        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
         runtime = next(iter(self._runtimes.values()))
         found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))
@@ -384,9 +390,3 @@ class Worker:
             self._driving.pop(thread, None)
             self._lock.notify_all()
         self._tasks.wake()  # perhaps it left tasks to a queue that is served here
-
-    def _say(self, key: str, level: int, text: str, *args: object) -> None:
-        """Log *text*, once for each *key*."""
-        if key not in self._told:
-            self._told.add(key)
-            log.log(level, text, *args)
