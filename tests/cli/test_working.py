@@ -154,3 +154,9 @@ def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:
         until = time.monotonic() + 10
         while worker.health().ended + worker.health().failed == 0 and time.monotonic() < until:
             time.sleep(0.01)
+
+
+def test_a_time_is_refused_by_the_name_of_its_option(call, work: Path) -> None:
+    refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", "x")
+    assert refused.code == 2
+    assert "--delete-older-than cannot be read as a time" in refused.err

@@ -39,7 +39,7 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
-from graphrt.workers._checks import checked_number, checked_runtimes
+from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
 from graphrt.workers._delivery import WAS_LEFT, Delivery, deliver, log_end
 from graphrt.workers._due import due_threads
 from graphrt.workers._queues import checked_queues
@@ -143,9 +143,9 @@ class DbosHost:
             "worker_concurrency": checked_number("worker_concurrency", worker_concurrency, whole=True),
             "global_concurrency": most,
             "limiter": None if limiter is None else {"limit": limiter[0], "period": limiter[1]},
-            "polling_interval_sec": checked_number("polling_interval_s", polling_interval_s, whole=False),
+            "polling_interval_sec": checked_pause("polling_interval_s", polling_interval_s),
         }
-        self._sweep_s = checked_number("sweep_s", sweep_s, whole=False)
+        self._sweep_s = checked_pause("sweep_s", sweep_s)
         self._dead_after_s = checked_number("dead_after_s", dead_after_s, whole=False)
         self._recover = recover
         self._keep_s = checked_number("keep_s", keep_s, whole=False)
@@ -239,7 +239,11 @@ class DbosHost:
         Each is given *grace_s* seconds to finish its open superstep; then its unfinished tasks are interrupted, and run
         again where the thread is driven next. Takes a second at least, which is how often DBOS looks whether its
         workflows have ended. May be called again.
+
+        Raises:
+            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
         """
+        checked_number("grace_s", grace_s, whole=False)
         with self._lock:
             if self._state in ("new", "stopped"):
                 self._state = "stopped"

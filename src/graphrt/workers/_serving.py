@@ -6,6 +6,8 @@ import signal
 import threading
 from collections.abc import Callable
 
+from graphrt.errors._codes.workers import SERVE_OUTSIDE_MAIN_THREAD
+from graphrt.workers._checks import checked_number
 from graphrt.workers._host import Host
 
 
@@ -16,7 +18,13 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
         host: A host that was not started yet.
         grace_s: As for `Host.stop`.
         stopped: Whether another thread has stopped the host meanwhile.
+
+    Raises:
+        InputError: *grace_s* is not seconds from 0, or this is not the main thread. Nothing was started.
     """
+    checked_number("grace_s", grace_s, whole=False)  # here, since `stop` runs where nobody catches its error
+    if threading.current_thread() is not threading.main_thread():
+        raise SERVE_OUTSIDE_MAIN_THREAD(thread=threading.current_thread().name)
     asked = threading.Event()
     hurried: list[int] = []
 

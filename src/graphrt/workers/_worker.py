@@ -17,7 +17,7 @@ from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_AL
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.stores.schedules import keeps_schedules
-from graphrt.workers._checks import checked_number, checked_runtimes
+from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
 from graphrt.workers._delivery import LEFT_TO_OTHERS, WAS_LEFT, deliver, log_end
 from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
@@ -90,7 +90,7 @@ class Worker:
         unknown = sorted(self._per_graph.keys() - self._runtimes.keys())
         if unknown:
             raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
-        self._poll_s = checked_number("poll_s", poll_s, whole=False)
+        self._poll_s = checked_pause("poll_s", poll_s)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
         served = checked_queues("queues=", queues, self._runtimes.values())
         tasks = (
@@ -99,7 +99,7 @@ class Worker:
         self._repeated = RepeatedLog(log)
         self._say = self._repeated.say
         self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say, self._wake)
-        every_s = checked_number("retention_every_s", retention_every_s, whole=False)
+        every_s = checked_pause("retention_every_s", retention_every_s)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
         self._state = "new"
@@ -154,7 +154,11 @@ class Worker:
         Each is given *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the superstep
         are interrupted, and run again where the thread is driven next. Nothing that was stored is lost.
         May be called again, and from a signal handler's thread.
+
+        Raises:
+            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
         """
+        checked_number("grace_s", grace_s, whole=False)
         with self._lock:
             if self._state in ("new", "stopped"):
                 self._state = "stopped"
