@@ -8,6 +8,7 @@ so that it never waits for a store on the event loop.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from os import PathLike
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, Unpack, final, overload
@@ -167,6 +168,24 @@ class Runtime(Generic[S]):
             check_state=check_state,
         )
         self._owns_store = isinstance(store, str)
+
+    def with_store(self, store: Store | str) -> Runtime[S]:
+        """Return a runtime like this one that keeps its threads in *store*: for a program that is told the store last.
+
+        Args:
+            store: A store, or a URL. `close` of the new runtime closes what a URL opened. It has runs and worker threads
+                of its own.
+
+        Raises:
+            InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
+            StoreError: The store cannot be opened.
+
+        Added in 0.2.
+        """
+        made = copy(self)
+        made._config = self._config.with_store(store)
+        made._owns_store = isinstance(store, str)
+        return made
 
     # -- one run -------------------------------------------------------------------------------------------------
 

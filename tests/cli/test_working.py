@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from graphrt.cli import main
+from graphrt.workers import Worker
 
 GRAPH = """
 from pydantic import BaseModel
@@ -100,3 +101,62 @@ def test_a_trace_goes_to_any_provider_of_the_api_and_to_nothing_else(call, work:
     wrong = call(*words, "tracers.py:number")
     assert (wrong.code, wrong.document["error"]["code"]) == (2, "bad-target")
     assert "does not name a tracer provider" in wrong.err
+
+
+RUNTIMES = """
+from graphrt import Runtime
+from working_graph import graph
+
+def without():
+    return Runtime(graph, deps="mine")
+
+with_own = Runtime(graph, store="sqlite:///own.db")
+"""
+
+
+def test_a_runtime_without_a_store_takes_that_of_the_command(call, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "runtimes.py").write_text(RUNTIMES)
+    monkeypatch.setattr("graphrt.workers.Worker.serve", _serve_until_idle)
+
+    call("start", "runtimes.py:without", "--thread", "a", "--store", "runs.db")
+    worked = call("worker", "runtimes.py:without", "--store", "runs.db", "--poll", "0.01")
+    assert (worked.code, worked.result["ended"]) == (0, 1)
+    monkeypatch.setenv("GRAPHRT_STORE", "runs.db")
+    call("start", "runtimes.py:without", "--thread", "b")
+    assert call("worker", "runtimes.py:without", "--poll", "0.01").result["ended"] == 1
+    assert call("show", "working_graph.py:graph", "b").result["status"] == "completed"
+
+
+def test_a_runtime_with_a_store_keeps_it(call, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "runtimes.py").write_text(RUNTIMES)
+
+    refused = call("worker", "runtimes.py:with_own", "--store", "runs.db")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "runtime-and-options")
+    assert "a store of its own, a SqliteStore" in refused.err
+    assert not (work / "runs.db").exists()
+    monkeypatch.setenv("GRAPHRT_STORE", "runs.db")
+    call("start", "runtimes.py:with_own", "--thread", "t")
+    assert (work / "own.db").exists()
+    assert not (work / "runs.db").exists()
+
+
+def test_a_worker_refuses_a_store_in_memory(call, work: Path) -> None:
+    (work / "runtimes.py").write_text(RUNTIMES)
+    for target in ("working_graph.py:graph", "runtimes.py:without"):
+        refused = call("worker", target, "--store", "memory:")
+        assert (refused.code, refused.document["error"]["code"]) == (2, "no-such-database")
+        assert "no other process can leave it any" in refused.err
+
+
+def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:
+    """Work as `serve` does, until no thread is due, in place of a signal."""
+    with worker:
+        until = time.monotonic() + 10
+        while worker.health().ended + worker.health().failed == 0 and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+def test_a_time_is_refused_by_the_name_of_its_option(call, work: Path) -> None:
+    refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", "x")
+    assert refused.code == 2
+    assert "--delete-older-than cannot be read as a time" in refused.err

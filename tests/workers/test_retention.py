@@ -119,9 +119,9 @@ def test_an_age_that_is_none_is_refused(age: Any) -> None:
 def test_rules_are_checked_when_the_worker_begins(store: Store) -> None:
     with pytest.raises(InputError, match="retention"):
         Worker(Runtime(loop(), store=store), retention=[{"older_than": 3}])  # type: ignore[list-item]
-    wrong: Any = Retention(older_than=1, status="done")  # type: ignore[arg-type]
+    wrong = Retention(older_than=1, tags={""})
     worker = Worker(Runtime(loop(), store=store), retention=[wrong])
     with pytest.raises(InputError) as caught:
         worker.start()
-    assert caught.value.code == "bad-status"
+    assert caught.value.code == "bad-label"
     assert worker.health().state == "stopped"

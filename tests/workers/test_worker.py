@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ import pytest
 from graphrt import Runtime
 from graphrt.errors import InputError, RunFailedError
 from graphrt.stores import Store, open_store
-from graphrt.testing import Fault, FlakyStore
-from graphrt.workers import Worker
+from graphrt.testing import Fault, FlakyStore, drive_due
+from graphrt.workers import Retention, Worker
 
 from .graphs import State, asking, deadly, loop
 
@@ -193,12 +195,69 @@ def test_a_store_that_fails_is_tried_again(store: Store) -> None:
         (["one"], {"concurrency": 0}, "bad-worker-option"),
         (["one"], {"concurrency": True}, "bad-worker-option"),
         (["one"], {"poll_s": -1}, "bad-worker-option"),
+        (["one"], {"poll_s": 0}, "bad-worker-option"),
+        (["one"], {"retention_every_s": 0.0}, "bad-worker-option"),
+        (["one"], {"retention": Retention(older_than=5)}, "bad-worker-option"),
+        (["one"], {"retention": ["30d"]}, "bad-worker-option"),
+        (["one", "in memory"], {}, "two-stores"),
+        (["one", "other file"], {}, "two-stores"),
+        (["in memory", "other memory"], {}, "two-stores"),
         (["one"], {"max_tries": "3"}, "bad-worker-option"),
         (["one"], {"per_graph": {"lop": 3}}, "unknown-graph"),
     ],
 )
-def test_arguments_that_do_not_fit(store: Store, arguments: list[str], options: dict[str, Any], code: str) -> None:
-    made: dict[str, Any] = {"one": Runtime(loop(), store=store), "without": Runtime(loop()), "runs.db": "runs.db"}
-    with pytest.raises(InputError) as error:
-        Worker(*(made[name] for name in arguments), **options)
+def test_arguments_that_do_not_fit(
+    store: Store, tmp_path: Path, arguments: list[str], options: dict[str, Any], code: str
+) -> None:
+    with open_store(f"sqlite:///{tmp_path}/other.db") as other:
+        made: dict[str, Any] = {
+            "one": Runtime(loop(), store=store),
+            "without": Runtime(loop()),
+            "runs.db": "runs.db",
+            "in memory": Runtime(loop("two"), store="memory:"),
+            "other memory": Runtime(loop("three"), store="memory:"),
+            "other file": Runtime(loop("two"), store=other),
+        }
+        with pytest.raises(InputError) as error:
+            Worker(*(made[name] for name in arguments), **options)
     assert error.value.code == code
+
+
+def test_two_stores_of_one_database_are_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with Runtime(loop(), store=url) as one, Runtime(loop("two"), store=url) as two, Worker(one, two) as worker:
+        assert two.wait(two.start({}), timeout_s=10).status == "completed"
+        eventually(lambda: worker.health().ended == 1)
+
+
+@pytest.mark.parametrize("grace_s", [timedelta(seconds=5), -1, "5", None, float("nan")])
+def test_a_time_of_grace_that_is_none_is_refused_before_anything_happens(store: Store, grace_s: Any) -> None:
+    worker = Worker(Runtime(loop(), store=store), poll_s=0.01)
+    with pytest.raises(InputError, match="grace_s=") as error:
+        worker.serve(grace_s=grace_s)
+    assert (error.value.code, worker.health().state) == ("bad-worker-option", "new")
+    assert "Fix: Pass seconds from 0" in str(error.value)
+    with worker:
+        with pytest.raises(InputError, match="grace_s="):
+            worker.stop(grace_s=grace_s)
+        assert worker.health().state == "working"
+
+
+def test_serve_needs_the_main_thread(store: Store) -> None:
+    worker = Worker(Runtime(loop(), store=store))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InputError) as error:
+        pool.submit(worker.serve).result()
+    assert (error.value.code, worker.health().state) == ("serve-outside-main", "new")
+
+
+@pytest.mark.parametrize("status", ["done", "Completed", ("completed", "failed"), True])
+def test_a_retention_of_no_status_is_refused_when_it_is_made(status: Any) -> None:
+    with pytest.raises(InputError, match="is not the status of a thread") as error:
+        Retention(older_than=5, status=status)
+    assert error.value.code == "bad-worker-option"
+
+
+def test_a_graph_is_not_driven(store: Store) -> None:
+    graph: Any = loop()
+    with pytest.raises(InputError, match="is not a Runtime"):
+        drive_due(graph)

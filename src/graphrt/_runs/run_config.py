@@ -192,6 +192,19 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             recorded=None,
         )
 
+    def with_store(self, store: Store | str) -> RunConfig:
+        """Return this configuration with another store, and with runs and worker threads of its own.
+
+        Raises:
+            InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
+        """
+        return self._replace(
+            threads=SharedThreads(self.threads.most),
+            active=ActiveRuns(),
+            secrets=KnownSecrets(),
+            store=arguments.opened_store(arguments.audited_store(store, self.audit)),
+        )
+
     @property
     def keys(self) -> KeyRing | None:
         """Keys that commits are authenticated with; None authenticates none."""

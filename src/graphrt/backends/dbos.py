@@ -39,10 +39,11 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
-from graphrt.workers._checks import checked_number, checked_runtimes
-from graphrt.workers._delivery import Delivery, deliver
+from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
+from graphrt.workers._delivery import WAS_LEFT, Delivery, deliver, log_end
 from graphrt.workers._due import due_threads
 from graphrt.workers._queues import checked_queues
+from graphrt.workers._repeated_log import RepeatedLog
 from graphrt.workers._serving import drain, serve
 
 __all__ = ["DbosHost"]
@@ -142,9 +143,9 @@ class DbosHost:
             "worker_concurrency": checked_number("worker_concurrency", worker_concurrency, whole=True),
             "global_concurrency": most,
             "limiter": None if limiter is None else {"limit": limiter[0], "period": limiter[1]},
-            "polling_interval_sec": checked_number("polling_interval_s", polling_interval_s, whole=False),
+            "polling_interval_sec": checked_pause("polling_interval_s", polling_interval_s),
         }
-        self._sweep_s = checked_number("sweep_s", sweep_s, whole=False)
+        self._sweep_s = checked_pause("sweep_s", sweep_s)
         self._dead_after_s = checked_number("dead_after_s", dead_after_s, whole=False)
         self._recover = recover
         self._keep_s = checked_number("keep_s", keep_s, whole=False)
@@ -157,8 +158,7 @@ class DbosHost:
         self._liveness: Liveness | None = None
         self._suspects: set[str] = set()
         """Executors without a sign of life at the last look: they are dead if the next look finds none either."""
-        self._told: set[str] = set()
-        """What was said in the log, and is not said again."""
+        self._repeated = RepeatedLog(log)
         self._sent: dict[str, tuple[int, float, float]] = {}
         """Thread to its `seq` at the last message, the time of that, and the pause before it is repeated."""
         names, all_queues = [_WORKFLOW, TASK_WORKFLOW], [*self._queues, *self._tasks.known]
@@ -239,7 +239,11 @@ class DbosHost:
         Each is given *grace_s* seconds to finish its open superstep; then its unfinished tasks are interrupted, and run
         again where the thread is driven next. Takes a second at least, which is how often DBOS looks whether its
         workflows have ended. May be called again.
+
+        Raises:
+            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
         """
+        checked_number("grace_s", grace_s, whole=False)
         with self._lock:
             if self._state in ("new", "stopped"):
                 self._state = "stopped"
@@ -315,7 +319,9 @@ class DbosHost:
                 self._driving.discard(thread)
         Context().run(self._tasks.send_for, graph, thread)
         if told.outcome in {"refused", "unreachable"}:
-            self._say(f"{thread} {told.code}", "Thread %s was left: %s", thread, told.what)
+            self._repeated.say(f"{graph} {told.code}", logging.WARNING, WAS_LEFT, thread, told.what)
+        elif told.outcome in {"failed", "parked"}:
+            log_end(log, graph, thread, told)
         elif told.outcome == "broken":
             log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
         return told.outcome
@@ -327,7 +333,9 @@ class DbosHost:
             try:
                 self._sweep()
             except Exception as error:  # noqa: BLE001 - a database that is away: the next look is a new attempt
-                self._say(type(error).__name__, "Cannot look for threads, and will try again: %s", error)
+                text = "Cannot look for threads, and will try again: %s"
+                self._repeated.say(type(error).__name__, logging.WARNING, text, error)
+            self._repeated.tell_more()
         if self._liveness is not None:
             self._liveness.close()
 
@@ -379,11 +387,6 @@ class DbosHost:
 
     def _works(self) -> bool:
         return self._state == "working"
-
-    def _say(self, key: str, text: str, *args: object) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            log.warning(text, *args)
 
 
 def _key(version: str, thread: str, seq: int) -> str:

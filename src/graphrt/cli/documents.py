@@ -80,8 +80,8 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
     return found
 
 
-def seconds(text: str) -> float:
-    """Return the seconds of a text such as `90`, `15m`, `12h` or `30d`.
+def seconds(text: str, option: str) -> float:
+    """Return the seconds of a text such as `90`, `15m`, `12h` or `30d`, the value of *option*.
 
     Raises:
         InputError: It is none.
@@ -90,9 +90,9 @@ def seconds(text: str) -> float:
     try:
         found = float(number) * _UNITS[unit]
     except ValueError as error:
-        raise BAD_DOCUMENT(source="--older-than", form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.") from error  # fmt: skip
+        raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.") from error  # fmt: skip
     if not 0 <= found < float("inf"):
-        raise BAD_DOCUMENT(source="--older-than", form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.")
+        raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.")
     return found
 
 

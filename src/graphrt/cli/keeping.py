@@ -73,7 +73,7 @@ def _verbs(store: Any) -> StoreVerbs:
 @click.pass_obj
 def sweep(output: Output, store: str | None, older_than: str, status: Any, limit: int | None, dry_run: bool) -> Answer:
     """Delete threads that were not written for a while. Threads that a run has are kept."""
-    age_s = seconds(older_than)
+    age_s = seconds(older_than, "--older-than")
     with threads_of(store) as runtime:
         output.busy("looking for old threads")
         old = runtime.sweep(older_than_s=age_s, status=status, limit=limit, dry_run=True)

@@ -17,7 +17,13 @@ from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
 from graphrt.commands import END, START
 from graphrt.errors import InputError, names
-from graphrt.errors._codes.command_line import NO_STORE_GIVEN, NO_SUCH_DATABASE, RUNTIME_AND_OPTIONS, UNKNOWN_AMOUNT
+from graphrt.errors._codes.command_line import (
+    NO_STORE_GIVEN,
+    NO_SUCH_DATABASE,
+    RUNTIME_AND_OPTIONS,
+    RUNTIME_HAS_A_STORE,
+    UNKNOWN_AMOUNT,
+)
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
@@ -147,6 +153,9 @@ def opened_runtime(
         creates: Whether the command may create the database.
         in_memory: Whether a runtime without a store keeps its thread in memory, instead of being refused.
 
+    A target that is a Runtime without a store gets the one of the option or the environment. One with a store keeps it,
+    also where the environment names another.
+
     Raises:
         InputError: The target or an option is wrong, or no store was given.
         DefinitionError: The graph is wrong.
@@ -163,11 +172,12 @@ def opened_runtime(
     }
     named = [name for name, value in given.items() if value]
     if runtime is not None:
-        named += ["store"] if store and _on_the_line("store") else []
         if named:
             raise RUNTIME_AND_OPTIONS(given=target, options=[f"--{name}" for name in named])
-        if runtime.store is None and not in_memory:
-            raise NO_STORE_GIVEN()
+        if runtime.store is not None and store and _on_the_line("store"):
+            raise RUNTIME_HAS_A_STORE(given=target, store=type(runtime.store).__name__)
+        if runtime.store is None and (store or not in_memory):
+            runtime = runtime.with_store(url_of(store, creates=creates))
         with runtime, _similar_named(runtime.store):
             yield runtime
         return

@@ -14,7 +14,8 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_o
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import input_of
 from graphrt.cli.targets import load
-from graphrt.errors._codes.command_line import NO_PROVIDER
+from graphrt.errors._codes.command_line import NO_PROVIDER, WORKER_IN_MEMORY
+from graphrt.stores import MemoryStore
 
 
 @click.command("start", cls=Command)
@@ -46,7 +47,9 @@ def start(
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @runtime_options
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads at once.")
-@click.option("--poll", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--poll", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True, help="Seconds between two looks."
+)
 @click.option("--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths that park a thread.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue whose tasks it runs; may be repeated.")
 @click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
@@ -60,9 +63,12 @@ def worker(
     """Drive the threads of a store that are due, until SIGTERM or Ctrl-C. Then hand them over."""
     from graphrt.workers import Retention, Worker
 
-    rules = [] if age is None else [Retention(older_than=seconds(age))]
+    rules = [] if age is None else [Retention(older_than=seconds(age, "--delete-older-than"))]
     with ExitStack() as stack:
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
+        for target, runtime in zip(targets, runtimes, strict=True):
+            if isinstance(runtime.store, MemoryStore):
+                raise WORKER_IN_MEMORY(target=target)
         working = Worker(
             *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules
         )

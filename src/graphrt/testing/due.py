@@ -6,6 +6,7 @@ from typing import Any
 
 from graphrt.runtime import RunResult, Runtime
 from graphrt.stores.schedules import keeps_schedules
+from graphrt.workers._checks import check_runtime
 from graphrt.workers._due import due_threads
 
 
@@ -27,6 +28,8 @@ def drive_due(*runtimes: Runtime[Any], queues: bool = True) -> dict[str, RunResu
     Raises:
         GraphrtError: A run failed, as `drive` raises it, or a schedule's thread could not be started.
     """
+    for runtime in runtimes:
+        check_runtime(runtime)
     results: dict[str, RunResult[Any]] = {}
     driven = True
     while driven:

@@ -130,19 +130,20 @@ class RecordedRun(Generic[S]):
         """The events of `entries`, without their places."""
         return tuple(entry.event for entry in self.entries)
 
-    def resume(self, answers: Any = None, **words: Any) -> RecordedRun[S]:
+    def resume(self, answers: Any = UNSET, **words: Any) -> RecordedRun[S]:
         """Answer the open questions and record the run to its next end; see `Runtime.resume`.
 
         Args:
-            answers: A mapping is read as interrupt ids to answers. Any other value answers the only open question.
+            answers: A mapping is read as interrupt ids to answers. Any other value answers the only open question. Without
+                it, the thread goes on if a timer has fired or a question has expired.
             words: `answer=`, which answers the only open question with a mapping too.
         """
-        given = words if "answer" in words else {"answers": answers}
+        given = _answers(answers, words)
         return _run(self._runtime, self.thread, self._kept(), **given)
 
-    async def aresume(self, answers: Any = None, **words: Any) -> RecordedRun[S]:
+    async def aresume(self, answers: Any = UNSET, **words: Any) -> RecordedRun[S]:
         """Answer the open questions on the running event loop; see `resume`."""
-        given = words if "answer" in words else {"answers": answers}
+        given = _answers(answers, words)
         return await _arun(self._runtime, self.thread, self._kept(), **given)
 
     def retry(self) -> RecordedRun[S]:
@@ -232,6 +233,14 @@ async def _arun(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) 
     except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
         error = raised
     return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+
+
+def _answers(answers: Any, words: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Runtime.steps` that resume a thread, as `Runtime.resume` reads its own."""
+    if "answer" in words:
+        return words
+    # No answers are an empty mapping, as in `Runtime.resume`: with None, a timer would be asked to take the answer None.
+    return {"answers": {} if answers is UNSET else answers, **words}
 
 
 @dataclass

@@ -10,15 +10,18 @@ from graphrt.errors._codes.workers import (
     NOT_A_RUNTIME,
     RUNTIME_NEEDS_STORE,
     TWO_RUNTIMES_OF_ONE_GRAPH,
+    TWO_STORES_OF_A_WORKER,
 )
 from graphrt.runtime import Runtime
+from graphrt.stores import MemoryStore, Store
 
 
 def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
     """Return the runtimes by the names of their graphs.
 
     Raises:
-        InputError: There is none, one is not a runtime or has no store, or two have graphs of one name.
+        InputError: There is none, one is not a runtime or has no store, two have graphs of one name, or two have
+            different stores.
     """
     if not runtimes:
         raise NO_RUNTIMES()
@@ -32,11 +35,48 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
         if name in found:
             raise TWO_RUNTIMES_OF_ONE_GRAPH(name=name)
         found[name] = runtime
+    first = next(iter(found.values()))
+    for name, runtime in found.items():
+        if not _may_be_one(first.store, runtime.store):
+            raise TWO_STORES_OF_A_WORKER(name=name, store=runtime.store, other=first.graph.name, first=first.store)
     return found
+
+
+def check_runtime(given: Any) -> None:
+    """Check that *given* is a runtime.
+
+    Raises:
+        InputError: It is not.
+    """
+    if not _is_runtime(given):
+        raise NOT_A_RUNTIME(given=given)
+
+
+def _may_be_one(one: Store | None, other: Store | None) -> bool:
+    """Return False if the stores have different databases: of a store that is not of graphrt, that is not known.
+
+    Two stores that a process opened for one database are equal here: the `repr` of graphrt's stores names the database.
+    """
+    own = all(type(store).__module__.startswith("graphrt.stores.") for store in (one, other))
+    if one is other or not own:
+        return True
+    return not isinstance(one, MemoryStore) and repr(one) == repr(other)
 
 
 def _is_runtime(given: Any) -> TypeGuard[Runtime[Any]]:
     return isinstance(given, Runtime)
+
+
+def checked_pause(option: str, given: Any) -> float:
+    """Return *given*, the seconds between two looks, which would take a whole processor if it were 0.
+
+    Raises:
+        InputError: It is not a number above 0.
+    """
+    seconds: float = checked_number(option, given, whole=False)
+    if seconds == 0:
+        raise BAD_WORKER_NUMBER(option=option, given=given, wanted="seconds above 0")
+    return seconds
 
 
 def checked_number(option: str, given: Any, *, whole: bool) -> Any:

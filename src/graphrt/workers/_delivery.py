@@ -6,14 +6,18 @@ that; this module only says in one word what they decided.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final, Literal, NamedTuple
 
-from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors import ConflictError, GraphrtError, InputError, NodeError, StoreError
 from graphrt.runtime import Runtime
 from graphrt.stores import Store
 
 RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "sleeping", "unknown-thread"})
 """Codes that mean: another host, or a caller, was faster. Nothing is wrong with the thread."""
+
+LEFT_TO_OTHERS: Final = "Thread %s is left to others: %s"
+WAS_LEFT: Final = "Thread %s was left: %s"
 
 
 class Delivery(NamedTuple):
@@ -35,6 +39,28 @@ class Delivery(NamedTuple):
     def what(self) -> str:
         """What happened, in one sentence; an empty string for `ended`."""
         return self.error.what if isinstance(self.error, GraphrtError) else str(self.error or "")
+
+    @property
+    def at_node(self) -> str:
+        """Name of the node in which the run failed; an empty string if it failed between nodes, or was parked."""
+        return (self.error.node or "") if isinstance(self.error, GraphrtError) else ""
+
+    @property
+    def kind(self) -> str:
+        """Name of the class of what ended the run: of what the node raised, if a node failed."""
+        error = self.error
+        cause = error.__cause__ if isinstance(error, NodeError) and error.__cause__ is not None else error
+        return str(getattr(cause, "type_name", None) or type(cause).__name__)
+
+
+def log_end(log: logging.Logger, graph: str, thread: str, told: Delivery) -> None:
+    """Log that a run failed or that its thread was parked.
+
+    The line has the class of the error and not its text, which may quote values of the state. The journal has both.
+    """
+    node = f" in node {told.at_node!r}" if told.at_node else ""
+    how = "was parked" if told.outcome == "parked" else "failed"
+    log.warning("Thread %s of graph %r %s%s: %s (%s)", thread, graph, how, node, told.kind, told.code)
 
 
 def deliver(runtime: Runtime[Any], thread: str, max_tries: int | None) -> Delivery:

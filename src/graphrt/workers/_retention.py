@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, final
+from typing import Any, Final, final, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import StoreError
-from graphrt.errors._codes.workers import BAD_RETENTION, BAD_WORKER_NUMBER
+from graphrt.errors._codes.workers import BAD_RETENTION, BAD_RETENTION_STATUS, BAD_WORKER_NUMBER
 from graphrt.runtime import Runtime
 from graphrt.stores.protocol import Status
 
@@ -35,7 +35,7 @@ class Retention:
         tags: Only threads that have all these tags.
 
     Raises:
-        InputError: The age is not a number of seconds, or not above 0.
+        InputError: The age is not a number of seconds, or not above 0, or the status is not one.
     """
 
     older_than: timedelta | float
@@ -47,6 +47,8 @@ class Retention:
     def __post_init__(self) -> None:
         if not 0 < self.seconds < float("inf"):
             raise BAD_RETENTION(given=self.older_than)
+        if self.status is not None and self.status not in get_args(Status):
+            raise BAD_RETENTION_STATUS(given=self.status, statuses=get_args(Status))
 
     @property
     def seconds(self) -> float:
@@ -81,15 +83,14 @@ class Sweeper:
     def __init__(
         self,
         runtime: Runtime[Any],
-        rules: Iterable[Retention],
+        rules: Sequence[Retention],
         every_s: float,
         failed: Callable[[Exception], None],
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
+        if not isinstance(rules, Iterable) or not all(isinstance(rule, Retention) for rule in rules):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BAD_WORKER_NUMBER(option="retention", given=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
-        for rule in self._rules:
-            if not isinstance(rule, Retention):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise BAD_WORKER_NUMBER(option="retention", given=rule, wanted="a sequence of Retention rules")
         self._every_s = every_s
         self._failed = failed
         self._stop = threading.Event()

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from graphrt.errors._codes.workers import SERVE_OUTSIDE_MAIN_THREAD
 from graphrt.runtime import Runtime
+from graphrt.workers._checks import checked_number
 from graphrt.workers._host import Host
 
 _OPENING_S: Final = 60.0
@@ -22,7 +24,13 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
         host: A host that was not started yet.
         grace_s: As for `Host.stop`.
         stopped: Whether another thread has stopped the host meanwhile.
+
+    Raises:
+        InputError: *grace_s* is not seconds from 0, or this is not the main thread. Nothing was started.
     """
+    checked_number("grace_s", grace_s, whole=False)  # here, since `stop` runs where nobody catches its error
+    if threading.current_thread() is not threading.main_thread():
+        raise SERVE_OUTSIDE_MAIN_THREAD(thread=threading.current_thread().name)
     asked = threading.Event()
     hurried: list[int] = []
 

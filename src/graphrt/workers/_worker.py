@@ -17,11 +17,12 @@ from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_AL
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.stores.schedules import keeps_schedules
-from graphrt.workers._checks import checked_number, checked_runtimes
-from graphrt.workers._delivery import deliver
+from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
+from graphrt.workers._delivery import LEFT_TO_OTHERS, WAS_LEFT, deliver, log_end
 from graphrt.workers._due import due_threads
 from graphrt.workers._health import WorkerHealth
 from graphrt.workers._queues import checked_queues
+from graphrt.workers._repeated_log import RepeatedLog
 from graphrt.workers._retention import Retention, Sweeper
 from graphrt.workers._serving import drain, serve
 from graphrt.workers._tasks import QueueRunner
@@ -89,14 +90,16 @@ class Worker:
         unknown = sorted(self._per_graph.keys() - self._runtimes.keys())
         if unknown:
             raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
-        self._poll_s = checked_number("poll_s", poll_s, whole=False)
+        self._poll_s = checked_pause("poll_s", poll_s)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
         served = checked_queues("queues=", queues, self._runtimes.values())
         tasks = (
             self._most if task_concurrency is None else checked_number("task_concurrency", task_concurrency, whole=True)
         )
+        self._repeated = RepeatedLog(log)
+        self._say = self._repeated.say
         self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say, self._wake)
-        every_s = checked_number("retention_every_s", retention_every_s, whole=False)
+        every_s = checked_pause("retention_every_s", retention_every_s)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
         self._state = "new"
@@ -105,8 +108,6 @@ class Worker:
         self._refused: dict[str, tuple[int, float]] = {}
         """Thread that cannot be driven here to its `seq` then, and the monotonic time at which it is tried again."""
         self._unknown: tuple[str, ...] = ()
-        self._told: set[str] = set()
-        """What was said in the log once already."""
         self._look_around_at = self._schedules_at = 0.0
         self._waiting = self._ended = self._failed = self._parked = 0
         self._looked_at: float | None = None
@@ -153,7 +154,11 @@ class Worker:
         Each is given *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the superstep
         are interrupted, and run again where the thread is driven next. Nothing that was stored is lost.
         May be called again, and from a signal handler's thread.
+
+        Raises:
+            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
         """
+        checked_number("grace_s", grace_s, whole=False)
         with self._lock:
             if self._state in ("new", "stopped"):
                 self._state = "stopped"
@@ -238,6 +243,7 @@ class Worker:
                         pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
                         self._say(f"store {error.code}", logging.WARNING, "Cannot look for threads: %s", error.what)
                         self._trouble = error.what
+                    self._repeated.tell_more()
                     self._pause(pause_s)
             finally:
                 with self._lock:
@@ -329,16 +335,19 @@ class Worker:
                 case "ended":
                     self._count("_ended")
                     self._refused.pop(thread, None)
-                case "parked" | "failed":  # the journal and its sinks tell of it
+                case "parked" | "failed":
                     self._count(f"_{told.outcome}")
+                    log_end(log, info.graph, thread, told)
                 case "refused":
+                    again = thread in self._refused  # looked at each minute, and counted once
                     self._refuse(info)
-                    self._say(
-                        f"{thread} {told.code}", logging.WARNING, "Thread %s is left to others: %s", thread, told.what
-                    )
+                    if not again:
+                        self._say(
+                            f"refused {info.graph} {told.code}", logging.WARNING, LEFT_TO_OTHERS, thread, told.what
+                        )
                 case "unreachable":
                     self._trouble = told.what
-                    self._say(f"{thread} {told.code}", logging.WARNING, "Thread %s was left: %s", thread, told.what)
+                    self._say(f"left {info.graph} {told.code}", logging.WARNING, WAS_LEFT, thread, told.what)
                 case "broken":  # the thread is tried again later
                     self._refuse(info)
                     log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
@@ -356,7 +365,8 @@ class Worker:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
         now = time.monotonic()
         self._look_around_at = now + _LOOK_AGAIN_S
-        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now}
+        # Kept for a while after their time, so that one that is refused again is known.
+        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
         runtime = next(iter(self._runtimes.values()))
         found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))
@@ -378,9 +388,3 @@ class Worker:
             self._driving.pop(thread, None)
             self._lock.notify_all()
         self._tasks.wake()  # perhaps it left tasks to a queue that is served here
-
-    def _say(self, key: str, level: int, text: str, *args: object) -> None:
-        """Log *text*, once for each *key*."""
-        if key not in self._told:
-            self._told.add(key)
-            log.log(level, text, *args)

@@ -47,11 +47,20 @@ RUNTIME_AND_OPTIONS = ErrorCode(
     "{given!r} is a Runtime, which has its own {options:names}.",
     fix="Leave the options out, or name the graph instead.",
 )
+RUNTIME_HAS_A_STORE = RUNTIME_AND_OPTIONS.variant(
+    "{given!r} is a Runtime with a store of its own, a {store}, so --store cannot name another one.",
+    known="the store of the Runtime is used, whatever GRAPHRT_STORE says",
+    fix="Leave out --store, or make the Runtime without store= to have it take the one of --store.",
+)
 BAD_DOCUMENT = ErrorCode(
     "bad-document",
     InputError,
     "{source} cannot be read as {form}: {problem}.",
     fix="Give a file with one JSON document in UTF-8, or - for standard input.",
+)
+WORKER_IN_MEMORY = NO_SUCH_DATABASE.variant(
+    "The worker of {target!r} has its threads in the memory of its own process, so no other process can leave it any.",
+    fix="Give --store sqlite:///runs.db or --store postgresql://..., and start the threads in the same store.",
 )
 NOT_WRITTEN = BAD_DOCUMENT.variant(
     "{path!r} cannot be written: {problem}.",

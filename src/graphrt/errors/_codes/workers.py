@@ -28,6 +28,13 @@ TWO_RUNTIMES_OF_ONE_GRAPH = ErrorCode(
     known="a thread names its graph, and the worker finds the runtime by this name",
     fix="Give the graphs different names, or pass one of the runtimes.",
 )
+TWO_STORES_OF_A_WORKER = ErrorCode(
+    "two-stores",
+    InputError,
+    "The runtime of graph {name!r} has the store {store}, and the runtime of graph {other!r} has {first}.",
+    known="a worker looks for threads, schedules and old threads in one store",
+    fix="Pass one store to all runtimes of a worker, and make another worker for the other store.",
+)
 UNKNOWN_GRAPH_OF_LIMIT = ErrorCode(
     "unknown-graph",
     InputError,
@@ -44,6 +51,18 @@ BAD_WORKER_NUMBER = ErrorCode(
 BAD_RETENTION = BAD_WORKER_NUMBER.variant(
     "Retention(older_than={given!r}) is not a time above 0.",
     fix="Pass a timedelta, such as timedelta(days=30), or seconds.",
+)
+BAD_RETENTION_STATUS = BAD_WORKER_NUMBER.variant(
+    "Retention(status={given!r}) is not the status of a thread.",
+    known="{statuses:names}",
+    fix="Name one status. For several, pass one Retention for each; None is for all that ended.",
+)
+SERVE_OUTSIDE_MAIN_THREAD = ErrorCode(
+    "serve-outside-main",
+    InputError,
+    "serve() was called in the worker thread {thread!r}, where Python runs no signal handlers.",
+    known="only the main thread gets SIGTERM and SIGINT",
+    fix="Call serve() in the main thread; elsewhere, call start(), and stop() when the process is to end.",
 )
 WORKER_RUNS_ALREADY = ErrorCode(
     "worker-began",

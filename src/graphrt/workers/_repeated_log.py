@@ -1,0 +1,73 @@
+"""`RepeatedLog`: lines of a host's log that would come again and again, each written once and then counted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+EVERY_S: Final = 60.0
+"""Seconds between two lines about the same cause."""
+MOST: Final = 1_000
+"""Causes that are remembered. The one that was written longest ago is forgotten first, and written again if it comes back."""
+
+
+@dataclass(slots=True)
+class _Cause:
+    """What came for one key: when it was written, and the last message of those that were not."""
+
+    level: int
+    written_at: float
+    more: int = 0
+    text: str = ""
+    args: tuple[object, ...] = ()
+
+
+@final
+class RepeatedLog:
+    """Writes the first message of a cause, and at most once a minute how many more came.
+
+    The key of a cause names no thread: ten thousand threads of a graph that is not deployed are one cause.
+
+    Args:
+        log: Where the lines go.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._causes: dict[str, _Cause] = {}
+        self._lock = threading.Lock()
+
+    def say(self, key: str, level: int, text: str, *args: object) -> None:
+        """Write *text* if it is the first message of the cause *key*; else count it for `tell_more`."""
+        with self._lock:
+            cause = self._causes.get(key)
+            if cause is not None:
+                cause.more, cause.text, cause.args = cause.more + 1, text, args
+                return
+            if len(self._causes) >= MOST:
+                del self._causes[next(iter(self._causes))]  # the order is that of `written_at`
+            self._causes[key] = _Cause(level, time.monotonic())
+        self._log.log(level, text, *args)
+
+    def tell_more(self) -> None:
+        """Write the last message of each cause that came again, with the count, if its last line is old enough.
+
+        A host calls it at its looks.
+        """
+        now = time.monotonic()
+        lines: list[tuple[int, str, tuple[Any, ...]]] = []
+        with self._lock:
+            for key, cause in list(self._causes.items()):
+                if now - cause.written_at < EVERY_S:
+                    break
+                if cause.more:
+                    lines.append(
+                        (cause.level, f"{cause.text} (%d such since the last line)", (*cause.args, cause.more))
+                    )
+                    cause.more, cause.written_at, cause.args = 0, now, ()
+                    self._causes[key] = self._causes.pop(key)
+        for level, text, args in lines:
+            self._log.log(level, text, *args)
