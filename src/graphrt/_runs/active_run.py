@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._agents.of_run import RunAgents
-from graphrt._ambient import PARENT_AGENT, SLEEP
+from graphrt._ambient import PARENT_AGENT
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
@@ -31,6 +30,7 @@ from graphrt._runs.error_frames import prepare
 from graphrt._runs.live_relay import LiveRelay
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.task_services import services_of
 from graphrt.errors import StoreError
 from graphrt.stores.ids import shared_id
 from graphrt.stores.labels import finds
@@ -54,32 +54,6 @@ def reason_of(cancel: Mail) -> str:
     """Return why a run ends that is cancelled by a letter."""
     parent = cancel.told.get("parent")
     return "cancel() was called in another process" if parent is None else f"its parent {parent!r} was cancelled"
-
-
-def services_of(config: RunConfig, engine: Engine, control: Control, seed: int | None) -> RunServices:
-    """Return what the tasks of a run share, without a journal.
-
-    Args:
-        seed: Seed of the run if the runtime has none; None draws one at first need.
-    """
-    services = RunServices(
-        control,
-        thread=engine.thread,
-        deps=config.deps,
-        harness=config.harness,
-        clock=config.clock,
-        make_run_id=config.ids,
-        seed=config.seed if config.seed is not None else seed,
-        loop_source=config.threads.loop_source,
-    )
-    services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
-    services.models, services.recorded = config.models, config.recorded
-    if engine.thread is not None:
-        services.known_as = shared_id(config.store, engine.thread)
-    services.agents = RunAgents()
-    # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
-    services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
-    return services
 
 
 @final

@@ -23,13 +23,13 @@ from graphrt._flows.effects import Control
 from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
-from graphrt._runs.active_run import services_of
 from graphrt._runs.loading import folded, the_store, top_task
 from graphrt._runs.open_run import check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks
+from graphrt._runs.task_services import services_of
 from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar, final
 
-from graphrt.commands import END, START, Send
+from graphrt.commands import END, START, UNSET, Send
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.recorded_runs import BAD_RECORD_OPTIONS, RECORD_OF_A_RUNTIME
 from graphrt.events import (

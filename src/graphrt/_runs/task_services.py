@@ -1,0 +1,37 @@
+"""What the tasks of a run share, made from the configuration of its runtime; also for one task that runs for its queue."""
+
+from __future__ import annotations
+
+from graphrt._agents.of_run import RunAgents
+from graphrt._ambient import SLEEP
+from graphrt._drivers.run_services import RunServices
+from graphrt._engine.engine import Engine
+from graphrt._flows.effects import Control
+from graphrt._runs.run_config import RunConfig
+from graphrt.stores.ids import shared_id
+
+
+def services_of(config: RunConfig, engine: Engine, control: Control, seed: int | None) -> RunServices:
+    """Return what the tasks of a run share, without a journal.
+
+    Args:
+        seed: Seed of the run if the runtime has none; None draws one at first need.
+    """
+    services = RunServices(
+        control,
+        thread=engine.thread,
+        deps=config.deps,
+        harness=config.harness,
+        clock=config.clock,
+        make_run_id=config.ids,
+        seed=config.seed if config.seed is not None else seed,
+        loop_source=config.threads.loop_source,
+    )
+    services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
+    services.models, services.recorded = config.models, config.recorded
+    if engine.thread is not None:
+        services.known_as = shared_id(config.store, engine.thread)
+    services.agents = RunAgents()
+    # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
+    services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+    return services
