@@ -42,10 +42,13 @@ def graph() -> Any:
         ctx.emit(time.time())
         return {"n": state["n"] + 1}
 
+    def again(state: Any) -> bool:
+        return bool(state["n"] < state["most"])
+
     g: Any = GraphBuilder(State, name="ticks")
     g.add_node("step", step)
     g.set_entry("step")
-    g.add_conditional_edges("step", lambda state: state["n"] < state["most"], {True: "step", False: END})
+    g.add_conditional_edges("step", again, {True: "step", False: END})
     return g.compile(limits=Limits(max_steps=10_000, max_visits=None))
 
 

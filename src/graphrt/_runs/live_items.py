@@ -84,7 +84,7 @@ def items(codec: Codec, body: bytes) -> Iterator[Sent]:
 
 
 def _form(item: Any) -> list[Any]:
-    cls: Any = type(item)
+    cls: Any = item.__class__
     if cls not in _classes().values():
         return ["", item]
     told = {one.name: getattr(item, one.name) for one in fields(item)}
