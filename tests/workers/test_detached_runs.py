@@ -217,13 +217,13 @@ def test_without_more_time_the_open_tasks_run_again_elsewhere(store: Store, tmp_
 def test_a_run_that_is_opened_meanwhile_is_handed_over_too(store: Store) -> None:
     """It was not asked at first. A run that is only cancelled would end for good, and its work be lost."""
     runtime = Runtime(fan(), store=store)
-    runtime.start({"most": 1, "pause_s": 0.2}, thread="early")
+    runtime.start({"most": 1, "pause_s": 3.0}, thread="early")  # it goes on until the other one is open
     runtime.start({"most": 50, "pause_s": 0.2}, thread="late")
     runs = [threading.Thread(target=runtime.drive, args=(thread,)) for thread in ("early", "late")]
     runs[0].start()
     while "early" not in runtime._config.active:
         time.sleep(0.001)
-    handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 0.4})
+    handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 2.0})
     handing.start()
     while not any(control.ends for control in runtime._config.active._controls.values()):
         time.sleep(0.001)
