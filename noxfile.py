@@ -54,7 +54,7 @@ def crash(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Kill, stop and cut off the processes of each kind of host, 300 kills each, and plant six wrong builds."""
+    """Kill, stop and cut off the processes of each kind of host, 300 kills each, and plant seven wrong builds."""
     session.install("--editable", ".[dev]")
     session.run("pytest", "-n", "0", "tests/workers/chaos", env={"CI": "true", "GRAPHRT_FULL": "1"})
     for host, database in (("worker", "sqlite"), ("worker", "postgres"), ("dbos", "postgres")):

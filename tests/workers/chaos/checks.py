@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from graphrt import Runtime
 from graphrt.events import (
@@ -24,10 +24,8 @@ from graphrt.events import (
     TaskSucceeded,
 )
 
-from .graphs import DID, answered, twin
-
-if TYPE_CHECKING:
-    from .storm import Guest
+from .graphs import CHILD, DID, TIMED, answered, twin
+from .guests import Guest
 
 
 class Harm(NamedTuple):
@@ -65,6 +63,7 @@ def check(
         if thread not in open_:
             wrong += of_end(runtime, seen, guest, notes)
         done["timers"] += seen.timers
+    wrong += of_children(runtimes[CHILD], guests, open_, notes, done)
     if robbed > (most := harm.disturbed * harm.at_once):
         wrong.append(f"taken too often: {robbed} runs had not ended, and at most {most} were disturbed")
     for runtime in runtimes.values():
@@ -72,6 +71,43 @@ def check(
         if not report.ok:
             wrong.append(f"forked or damaged: {report}")
     done["takings"], done["taken over"], done["repeated"] = takings, robbed, sum(notes.values()) - len(notes)
+    return wrong
+
+
+def of_children(
+    runtime: Runtime[Any],
+    guests: Mapping[str, Guest],
+    open_: Collection[str],
+    notes: Counter[str],
+    done: Counter[str],
+) -> list[str]:
+    """Return what is wrong with the child threads; adds their number to *done*."""
+    wrong: list[str] = []
+    found: Counter[str] = Counter()
+    for info in runtime.threads():
+        parent, dot, _ = info.thread.partition(".")
+        if not dot:
+            continue
+        done["children"] += 1
+        found[parent] += 1
+        seen = Journal(info.thread, list(runtime.entries(info.thread)))
+        wrong += seen.repeated()
+        wrong += seen.early()
+        if info.status == "cancelled" and guests[parent].asked:
+            done["cancelled children"] += 1
+        elif parent not in open_:
+            about = Guest(CHILD, 1, "", [])
+            label = runtime.state(info.thread).values.thread
+            wrong += of_end(runtime, seen, about, notes, label)
+    for parent, guest in guests.items():
+        wanted = twin(guest.seed, guest.runs).children
+        if found[parent] > wanted:
+            wrong.append(f"applied twice: {parent} has {found[parent]} child threads, not {wanted}")
+        # One that was cancelled, or whose second input may have been lost, has fewer.
+        elif found[parent] < wanted and not (
+            parent in open_ or guest.unsure or (guest.asked and guest.cancel == "end")
+        ):
+            wrong.append(f"lost: {parent} has {found[parent]} child threads, not {wanted}")
     return wrong
 
 
@@ -119,7 +155,7 @@ class Journal:
                     once[f"signal {id_} received"] += 1
                 case SignalTaken(id=id_):
                     once[f"signal {id_} taken"] += 1
-                case InterruptAnswered(id=id_, by=by) if by:
+                case InterruptAnswered(id=id_, by=by) if by in TIMED:
                     once[f"{by} of {entry.path} {id_}"] += 1
                 case InterruptRaised(id=id_, kind="timer"):
                     once[f"moment of {entry.path} {id_}"] += 1
@@ -136,15 +172,20 @@ class Journal:
             match entry.event:
                 case InterruptRaised(id=id_, expires_at=float(moment)):
                     due[id_] = moment
-                case InterruptAnswered(id=id_, by=by) if by and not due[id_] <= entry.at:
+                case InterruptAnswered(id=id_, by=by) if by in TIMED and not due[id_] <= entry.at:
                     wrong.append(f"early: {self.thread}, {id_} by {due[id_] - entry.at:.3f} s")
                 case _:
                     pass
         return wrong
 
 
-def of_end(runtime: Runtime[Any], seen: Journal, guest: Guest, notes: Counter[str]) -> list[str]:
-    """Return how the end of a thread, and what its effects left outside, differ from what its twin has."""
+def of_end(
+    runtime: Runtime[Any], seen: Journal, guest: Guest, notes: Counter[str], label: str | None = None
+) -> list[str]:
+    """Return how the end of a thread, and what its effects left outside, differ from what its twin has.
+
+    Its effects know it as *label*, or by its id.
+    """
     thread, wrong = seen.thread, list[str]()
     least = guest.runs - 1 if guest.unsure else guest.runs
     if not least <= seen.runs <= guest.runs:
@@ -162,7 +203,7 @@ def of_end(runtime: Runtime[Any], seen: Journal, guest: Guest, notes: Counter[st
         less, more = wanted.answered - answered(seen.entries), answered(seen.entries) - wanted.answered
         wrong.append(f"lost or applied twice: {thread} lacks {less}, and has {more} more")
     for line in (line for line in log if line.startswith(DID)):
-        number = notes[f"{thread} {line}"]
+        number = notes[f"{label or thread} {line}"]
         if number == 0:
             wrong.append(f"lost: the effect {line!r} of {thread}")
         # A kill between an effect and its record repeats it: at most once for each time the thread was taken.

@@ -22,6 +22,7 @@ from graphrt.errors import QuestionExpiredError
 from graphrt.events import Entry, InterruptAnswered, SignalTaken
 from graphrt.graph import CompiledGraph
 from graphrt.reducers import add, append
+from graphrt.stores import MemoryStore
 from graphrt.testing import VirtualClock, drive_due
 
 WIDTH = 4
@@ -36,6 +37,7 @@ class State(BaseModel):
     thread: str = ""
     folder: str = ""
     pause_s: float = 0.0
+    detached: bool = False
     log: Annotated[list[str], append] = []
     total: Annotated[int, add] = 0
 
@@ -216,8 +218,32 @@ def nested(site: Site, name: str) -> Block:
     return name, name
 
 
+CHILD = -1
+"""The seed that stands for the graph of child threads."""
+
+
+def child(site: Site, name: str) -> Block:
+    """A node that starts some child threads, and waits for some of them."""
+    number = site.chance.randint(1, 3)
+    awaited = site.chance.randint(1, number)
+
+    def work(state: State, ctx: Context) -> dict[str, Any]:
+        about = {"folder": state.folder, "pause_s": state.pause_s}
+        children = [
+            ctx.start(
+                graph(CHILD), {"thread": f"{state.thread}/{name}.{n}.{state.total}", **about}, detached=state.detached
+            )
+            for n in range(number)
+        ]
+        ends = [ctx.wait(one) for one in children[:awaited]]
+        return {"log": [f"{name} {[(end.total, len(end.log)) for end in ends]}"], "total": 1}
+
+    site.g.add_node(name, work)
+    return name, name
+
+
 Kind = Callable[[Site, str], Block]
-BLOCKS: tuple[Kind, ...] = (step, effect, fan, join, ask, nap, expire, receive, together, nested)
+BLOCKS: tuple[Kind, ...] = (step, effect, fan, join, ask, nap, expire, receive, together, nested, child)
 
 
 def chain(site: Site, kinds: Sequence[Kind], prefix: str = "") -> None:
@@ -241,9 +267,9 @@ class Made(NamedTuple):
 def made(seed: int) -> Made:
     """The graph of *seed*: one block of each kind, and another one, in random order."""
     chance = random.Random(seed)
-    kinds = [*BLOCKS, chance.choice(BLOCKS)]
+    kinds: list[Kind] = [effect, nap, fan] if seed == CHILD else [*BLOCKS, chance.choice(BLOCKS)]
     chance.shuffle(kinds)
-    site = Site(GraphBuilder(State, name=f"chaos-{seed}"), chance)
+    site = Site(GraphBuilder(State, name="chaos-child" if seed == CHILD else f"chaos-{seed}"), chance)
     chain(site, kinds)
     return Made(site.g.compile(limits=Limits(max_visits=None)), tuple(site.signals))
 
@@ -270,13 +296,18 @@ class Twin(NamedTuple):
     total: int
     answered: Counter[tuple[str, str]]
     """Each question that no person answered, without its thread, and what answered it: how often."""
+    children: int
+    """How many child threads it has."""
 
 
 @cache
 def twin(seed: int, runs: int) -> Twin:
     """The end of a thread that nothing disturbs, after *runs* runs."""
-    clock = VirtualClock()
-    with Runtime(graph(seed), store="memory:", clock=clock) as runtime:
+    clock, store = VirtualClock(), MemoryStore()
+    with (
+        Runtime(graph(seed), store=store, clock=clock) as runtime,
+        Runtime(graph(CHILD), store=store, clock=clock) as children,
+    ):
         for number in range(runs):
             result: Any = runtime.run(AGAIN if number else {}, thread="twin")
             if number == 0:
@@ -284,16 +315,21 @@ def twin(seed: int, runs: int) -> Twin:
                     runtime.signal("twin", name, value, id=value)
             while result.status == "interrupted":
                 clock.advance(2 * NAP_S)
-                result = drive_due(runtime).get("twin", result)
+                result = drive_due(*([runtime, children] if seed != CHILD else [runtime])).get("twin", result)
                 for question in result.interrupts:
                     if is_for_a_person(question):
                         result = runtime.resume("twin", {question.id: answer_to(question.payload)})
-        return Twin(result.state.log, result.state.total, answered(runtime.entries("twin")))
+        started = len(runtime.threads()) - 1
+        return Twin(result.state.log, result.state.total, answered(runtime.entries("twin")), started)
 
 
 def is_for_a_person(question: Any) -> bool:
     """Whether the storm answers the question: nobody answers those that expire."""
     return question.kind == "question" and question.expires_at is None
+
+
+TIMED = frozenset({"timer", "default", "expiry"})
+"""What answers a question when its time has come."""
 
 
 def answered(entries: Any) -> Counter[tuple[str, str]]:
@@ -304,7 +340,7 @@ def answered(entries: Any) -> Counter[tuple[str, str]]:
         event = entry.event
         if isinstance(event, SignalTaken):
             found[_place(event.interrupt), f"signal {event.id}"] += 1
-        elif isinstance(event, InterruptAnswered) and event.by and not entry.path:
+        elif isinstance(event, InterruptAnswered) and event.by in TIMED and not entry.path:
             found[_place(event.id), event.by] += 1
     return found
 

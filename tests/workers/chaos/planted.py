@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from graphrt._drivers import context as node_context
+from graphrt._drivers import ctx_threads
 from graphrt._engine import pausing
 from graphrt._engine.open_interrupt import EXPIRED, TIMER
 from graphrt._runs import due_threads, results
@@ -107,6 +109,13 @@ def _leaving(commit: Any) -> Any:
     return committed
 
 
+def children_of_processes() -> None:
+    """A child thread belongs to the process that started it: where its parent's node runs again, it is started again."""
+    real = ctx_threads.child_id
+    wrong: Any = ctx_threads
+    wrong.child_id = lambda parent, task, key: real(parent, task, f"{key} {os.getpid()}")
+
+
 PLANTS = {
     no_claims: "taken too often",
     new_ones_only: "lost",
@@ -114,5 +123,6 @@ PLANTS = {
     moments_anew: "applied twice",
     timers_early: "early",
     signals_twice: "applied twice",
+    children_of_processes: "applied twice",
 }
 """Wrong builds, and how the first words of what the storm notices have to begin."""

@@ -22,7 +22,8 @@ from graphrt.events import RunCompleted, RunStarted
 from graphrt.stores import open_store
 
 from .checks import Harm, check
-from .graphs import AGAIN, answer_to, graph, is_for_a_person, signals
+from .graphs import AGAIN, CHILD, answer_to, graph, is_for_a_person, signals
+from .guests import Guest
 from .machines import LEASE_S, Machine
 
 LONGEST_PAUSE_S = 5.0
@@ -30,28 +31,6 @@ LONGEST_PAUSE_S = 5.0
 CONCURRENCY = 4
 """Threads that one host drives at once."""
 ENDS = frozenset({"completed", "failed", "cancelled"})
-
-
-@dataclass
-class Guest:
-    """A thread, and what its user does to it.
-
-    Attributes:
-        seed: That of its graph.
-        runs: How many runs it has: after the first one, or during it, comes another input.
-        cancel: Whether the user cancels the run at some time; "retry" if the user then goes on with it.
-        signals: Those that were not sent yet, as name and value.
-    """
-
-    seed: int
-    runs: int
-    cancel: str
-    signals: list[tuple[str, str]]
-    inputs: int = 0
-    unsure: bool = False
-    """Whether the last input may have been stored, although the store said that it failed."""
-    asked: bool = False
-    """Whether the run was cancelled."""
 
 
 @dataclass(kw_only=True)
@@ -102,15 +81,17 @@ class Storm:
         self.seeds = [self.chance.randrange(10**6) for _ in range(6)]
         self.open: set[str] = set()
         self.stored = 0
+        self.children_go_on = False
         with ExitStack() as stack:
             opened = stack.enter_context(open_store(self.store))
-            self.runtimes = {seed: Runtime(graph(seed), store=opened) for seed in self.seeds}
+            hosted = [*self.seeds, CHILD]
+            self.runtimes = {seed: Runtime(graph(seed), store=opened) for seed in hosted}
             for runtime in self.runtimes.values():
                 stack.callback(runtime.close)
             self.hosts = self.machines or [Machine(self.store, self.system)]
             for machine in self.hosts:
                 stack.callback(machine.end)
-                machine.begin(self.kind, self.seeds, self.plant)
+                machine.begin(self.kind, hosted, self.plant)
             self._disturb()
             self._settle()
             for machine in self.hosts:
@@ -119,7 +100,7 @@ class Storm:
                 # A restart of the server disturbs all processes; a machine has several.
                 disturbed=sum(self.done[name] for name in ("kills", "stops", "terms", "cuts"))
                 + (self.done["restarts"] + self.done["losses"]) * self.processes,
-                at_once=min(self.active, CONCURRENCY * (len(self.seeds) if self.kind == "dbos" else 1)),
+                at_once=min(3 * self.active, CONCURRENCY * (len(hosted) if self.kind == "dbos" else 1)),
             )
             return self.wrong + check(self.runtimes, self.guests, self.open, self.folder, harm, self.done)
 
@@ -186,7 +167,9 @@ class Storm:
         for machine in self.hosts:
             machine.mend()
         began = moved = time.monotonic()
-        while self.open and (now := time.monotonic()) < min(began + 4 * self.patience_s, moved + self.patience_s):
+        while (self.open or self.children_go_on) and (now := time.monotonic()) < min(
+            began + 4 * self.patience_s, moved + self.patience_s
+        ):
             seen = self.stored
             self.attend(refill=False)
             moved = now if self.stored != seen else moved
@@ -209,6 +192,7 @@ class Storm:
             }
             # Entries that users wrote are in it too: two of each start, about three of each answer.
             self.stored = sum(info.seq for info in infos) - 2 * self.done["starts"] - 3 * self.done["answers"]
+            self.children_go_on = any(info.thread not in self.guests and info.status not in ENDS for info in infos)
             for info in infos:
                 if info.thread in self.open:
                     with suppress(ConflictError):  # a host has it at the moment
@@ -219,10 +203,13 @@ class Storm:
     def _start(self) -> None:
         number = self.done["starts"]
         thread, seed = f"t-{number}", self.seeds[number % len(self.seeds)]
-        given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01}
-        # If the answer is lost, the same start is tried again.
-        self.runtimes[seed].start(given, thread=thread, only_if_new=True)
         runs, cancel = self.chance.choices([(1, ""), (2, ""), (1, "end"), (1, "retry")], [6, 2, 1, 1])[0]
+        # Children of a thread that goes on after it was cancelled are detached, so that it ends as its twin. If the
+        # answer of the store is lost, the same start is tried again; the first one counts, so this is derived from it.
+        detached = number % 2 == 1
+        cancel = "end" if cancel and not detached else cancel and "retry"
+        given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01, "detached": detached}
+        self.runtimes[seed].start(given, thread=thread, only_if_new=True)
         self.guests[thread] = Guest(seed, runs, cancel, signals(seed, runs))
         self.open.add(thread)
         self.done["starts"] += 1
