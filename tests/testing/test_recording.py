@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.testing.support import State, answer, asking, mapped, research, search
 
-from graphrt import END, START, Command, GraphBuilder, InputError, Limits, MockHarness, NodeError, Runtime
+from graphrt import END, START, Command, Context, GraphBuilder, InputError, Limits, MockHarness, NodeError, Runtime
 from graphrt.events import RunCompleted, RunStarted
-from graphrt.testing import Route, arecord, noop, record, scripted
+from graphrt.testing import Route, VirtualClock, arecord, noop, record, scripted
 
 
 def test_run_is_recorded_with_its_states_routes_and_events():
@@ -158,3 +158,45 @@ def test_limit_is_an_outcome_and_a_bad_call_is_not():
         record(research(), {}, harnes=None)
     with pytest.raises(InputError, match="takes a compiled graph"):
         record(Runtime(research()), {})  # type: ignore[arg-type]
+
+
+def test_a_recording_goes_on_after_a_timer_without_an_answer():
+    clock = VirtualClock()
+    run = record(napping(), {"question": "tea"}, clock=clock)
+    assert [one.kind for one in run.interrupts] == ["timer"]
+    with pytest.raises(InputError, match="are left") as early:
+        run.resume()
+    assert early.value.code == "sleeping"
+    clock.advance(5)
+    with pytest.raises(InputError, match=r"is over since .* takes an answer") as answered:
+        run.resume("an answer")
+    assert answered.value.code == "sleeping"
+    assert "0 s" not in str(answered.value)
+    assert run.resume().state.answer == "rested"
+
+
+def test_an_async_recording_goes_on_after_a_timer():
+    async def go() -> str:
+        clock = VirtualClock()
+        run = await arecord(napping(), {"question": "tea"}, clock=clock)
+        clock.advance(5)
+        return (await run.aresume()).state.answer
+
+    assert asyncio.run(go()) == "rested"
+
+
+def test_a_question_is_not_answered_by_a_resume_without_an_answer():
+    run = record(asking(), {})
+    with pytest.raises(InputError):
+        run.resume()
+
+
+def napping() -> Any:
+    def nap(state: State, ctx: Context) -> dict[str, str]:
+        ctx.sleep(2)
+        return {"answer": "rested"}
+
+    g = GraphBuilder(State, name="napping")
+    g.add_node("nap", nap)
+    g.add_sequence([START, "nap", END])
+    return g.compile()

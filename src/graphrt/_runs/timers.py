@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import BY_DEFAULT, TIMER, OpenInterrupt
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.timers import SLEEPING, TIMER_TAKES_NO_ANSWER
+from graphrt.errors._codes.timers import SLEEPING, TIMER_IS_OVER, TIMER_TAKES_NO_ANSWER
 
 
 class Given(NamedTuple):
@@ -35,16 +35,18 @@ def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
 
 
 def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
-    """Return the error for a thread that is to go on while it only sleeps."""
+    """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept."""
     timers = [question for question in questions if question.kind == TIMER]
     due_s = min(timer.expires_at or 0.0 for timer in timers)
-    return SLEEPING(
-        thread=engine.thread,
-        until=moment_text(due_s),
-        left=duration_text(due_s - now_s),
-        interrupts=tuple(timer.id for timer in timers),
-        where=engine.where(),
-    )
+    about: dict[str, Any] = {
+        "thread": engine.thread,
+        "until": moment_text(due_s),
+        "interrupts": tuple(timer.id for timer in timers),
+        "where": engine.where(),
+    }
+    if due_s <= now_s:
+        return TIMER_IS_OVER(**about)
+    return SLEEPING(left=duration_text(due_s - now_s), **about)
 
 
 def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:

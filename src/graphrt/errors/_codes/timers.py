@@ -79,6 +79,12 @@ SLEEPING = ErrorCode(
     fix="A Worker, or drive({thread!r}), goes on with it then. cancel({thread!r}) ends it, update() changes its state.",
     carries=("thread", "interrupts"),
 )
+TIMER_IS_OVER = SLEEPING.variant(
+    "The time of a timer of thread {thread!r} is over since {until}, and no question of the thread takes an answer.",
+    known="timers {interrupts:names}, which no answer ends",
+    fix="Call resume({thread!r}) or drive({thread!r}) without an answer, or leave the thread to a Worker.",
+    carries=("thread", "interrupts"),
+)
 TIMER_TAKES_NO_ANSWER = SLEEPING.variant(
     "{interrupt} is a timer of thread {thread!r} and takes no answer: it fires at {until}.",
     known="timers {interrupts:names}",
