@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,3 +162,54 @@ def test_a_time_is_refused_by_the_name_of_its_option(call, work: Path) -> None:
     refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", "x")
     assert refused.code == 2
     assert "--delete-older-than cannot be read as a time" in refused.err
+
+
+def test_a_worker_process_can_be_watched(call, work: Path) -> None:
+    (work / "failing.py").write_text(GRAPH.replace('{"said": f"about {state.topic}"}', '{"said": 1 // 0}'))
+    call("start", "failing.py:graph", "--thread", "t", "--store", "runs.db")
+    words = ["--poll", "0.02", "--health-file", "health.json", "--lease", "7", "--per-graph", "work=1"]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "graphrt", "worker", "failing.py:graph", "--store", "runs.db", *words],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until = time.monotonic() + 30
+        while not (work / "health.json").exists() or json.loads((work / "health.json").read_text())["failed"] != 1:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        report = json.loads((work / "health.json").read_text())
+        assert (report["ok"], report["state"], report["trouble"]) == (True, "working", None)
+        assert abs(time.time() - report["written_at"]) < 20
+        worker.send_signal(signal.SIGTERM)
+        _, err = worker.communicate(timeout=20)
+    finally:
+        worker.kill()
+    assert json.loads((work / "health.json").read_text())["state"] == "stopped"
+    assert [path.name for path in work.glob("health.json*")] == ["health.json"]
+    line = r"^\d{4}-\d\d-\d\d \S+ WARNING graphrt.workers: Thread t of graph 'work' failed in node 'say': ZeroDivisionError"
+    assert re.search(line, err, re.MULTILINE), err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--health-file", "none/health.json"], "none/health.json"),
+        (["--per-graph", "word=3"], "per_graph= names 'word'"),
+        (["--per-graph", "work"], "--per-graph cannot be read"),
+        (["--per-graph", "work=0"], "is not a whole number from 1"),
+    ],
+)
+def test_options_of_a_worker_that_do_not_fit(call, work: Path, words: list[str], told: str) -> None:
+    refused = call("worker", "working_graph.py:graph", "--store", "runs.db", *words)
+    assert refused.code == 2
+    assert told in refused.err
+
+
+def test_a_lease_is_of_a_runtime_that_the_command_makes(call, work: Path) -> None:
+    (work / "runtimes.py").write_text(RUNTIMES)
+    refused = call("worker", "runtimes.py:without", "--store", "runs.db", "--lease", "7")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "runtime-and-options")
+    assert "--lease" in refused.err

@@ -27,7 +27,7 @@ from graphrt.errors._codes.command_line import (
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
-from graphrt.runtime import Runtime
+from graphrt.runtime import Runtime, RuntimeOptions
 from graphrt.stores import Store, open_store
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def opened_runtime(
     harness: str | None = None,
     models: str | None = None,
     audit_key: str | None = None,
+    lease_s: float | None = None,
 ) -> Generator[Runtime[Any]]:
     """Make the runtime of a command, and close it.
 
@@ -169,6 +170,7 @@ def opened_runtime(
         "harness": harness,
         "models": models,
         "audit-key": audit_key,
+        "lease": lease_s,
     }
     named = [name for name, value in given.items() if value]
     if runtime is not None:
@@ -184,6 +186,8 @@ def opened_runtime(
     url = "memory:" if in_memory and not store else url_of(store, creates=creates)
     from graphrt.harness import Budget
 
+    lease: RuntimeOptions = {} if lease_s is None else {"lease_s": lease_s}
+
     with (
         Runtime(
             graph,
@@ -194,6 +198,7 @@ def opened_runtime(
             harness=load(harness) if harness else None,
             models=load(models) if models else None,
             audit=_audit_log(audit_key) if audit_key else None,
+            **lease,
         ) as made,
         _similar_named(made.store),
     ):

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from graphrt.cli import exits
+from graphrt.cli import exits, watching
 from graphrt.cli.command import Command
-from graphrt.cli.documents import seconds
+from graphrt.cli.documents import assignments, seconds
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import input_of
@@ -55,25 +55,36 @@ def start(
 @click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
 @click.option("--delete-older-than", "age", metavar="TIME",
               help="Delete ended threads that were last written longer ago, such as 90s, 12h or 30d; once an hour.")  # fmt: skip
+@click.option(
+    "--lease", "lease_s", type=click.FloatRange(0, min_open=True), help="Seconds until a hung worker loses a thread."
+)
+@click.option(
+    "--per-graph", "per_graph", multiple=True, metavar="NAME=N", help="Threads of one graph at once; may be repeated."
+)
+@click.option("--health-file", metavar="PATH", help="A JSON file with the worker's health, written every 2 seconds.")
 @click.pass_obj
 def worker(
     output: Output, /, targets: tuple[str, ...], concurrency: int, poll: float, max_tries: int, grace: float,
-    queues: tuple[str, ...], age: str | None, **options: Any,
+    queues: tuple[str, ...], age: str | None, per_graph: tuple[str, ...], health_file: str | None, **options: Any,
 ) -> Answer:  # fmt: skip
     """Drive the threads of a store that are due, until SIGTERM or Ctrl-C. Then hand them over."""
     from graphrt.workers import Retention, Worker
 
     rules = [] if age is None else [Retention(older_than=seconds(age, "--delete-older-than"))]
     with ExitStack() as stack:
+        if not output.quiet:
+            stack.enter_context(watching.logged())
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
             if isinstance(runtime.store, MemoryStore):
                 raise WORKER_IN_MEMORY(target=target)
         working = Worker(
-            *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules
-        )
+            *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules,
+            per_graph=assignments(per_graph, "--per-graph"),
+        )  # fmt: skip
         output.note((f"working on {', '.join(runtime.graph.name for runtime in runtimes)}", "good"))
-        working.serve(grace_s=grace)
+        with watching.health_file(health_file, working.health):
+            working.serve(grace_s=grace)
         health = working.health()
     data = {name: getattr(health, name) for name in ("ended", "failed", "parked", "deleted", "tasks_ended")}
     told = ", ".join(f"{number} {name}" for name, number in data.items())
