@@ -27,7 +27,7 @@ from graphrt.errors._codes.command_line import (
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
-from graphrt.runtime import Runtime, RuntimeOptions
+from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def opened_runtime(
     url = "memory:" if in_memory and not store else url_of(store, creates=creates)
     from graphrt.harness import Budget
 
-    lease: RuntimeOptions = {} if lease_s is None else {"lease_s": lease_s}
+    lease: dict[str, Any] = {} if lease_s is None else {"lease_s": lease_s}
 
     with (
         Runtime(

@@ -88,7 +88,8 @@ class Sweeper:
         failed: Callable[[Exception], None],
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
-        if not isinstance(rules, Iterable) or not all(isinstance(rule, Retention) for rule in rules):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given: Any = rules  # from callers without a type checker
+        if not isinstance(given, Iterable) or not all(isinstance(rule, Retention) for rule in given):
             raise BAD_WORKER_NUMBER(option="retention", given=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
         self._every_s = every_s
