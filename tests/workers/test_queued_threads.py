@@ -130,7 +130,7 @@ def test_wait_waits_for_the_queue_and_says_so(open_: Open) -> None:
     runtime = open_(alone(note))
     thread = str(runtime.run({}).thread)
 
-    with pytest.raises(WaitTimeoutError, match="have not run 1 of its tasks"):
+    with pytest.raises(WaitTimeoutError, match="have not run 1 task of it"):
         runtime.wait(thread, timeout_s=0.05)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import sleep
 from typing import Any, Final, TypeVar
 
@@ -19,9 +20,10 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import StoreError
+from graphrt.errors import InputError, StoreError
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
+from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Status, Store
 from graphrt.stores.verbs import delete_many
 
@@ -91,12 +93,19 @@ def _time_before(config: RunConfig, older_than_s: float) -> float:
     return config.clock() - older_than_s
 
 
-def _goes_on(store: Store, info: ThreadInfo) -> bool:
-    """Return whether a thread that nobody drives is due, or will be: it is not deleted, however old it is."""
-    if info.status == "running":
-        return True
-    head = store.head(info.thread)
-    return moves(store, head) or bool(waits_for(store, head)) or answers_itself(store, head)
+def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
+    """Return the threads of *page* that are due, or will be: they are not deleted, however old they are."""
+    mailed = set(postable(store).mailed([info.thread for info in page])) if posts(store) else set[str]()
+    found: set[str] = set()
+    for info in page:
+        if info.status == "running" or (info.status == "completed" and info.thread in mailed):
+            found.add(info.thread)
+        elif info.status == "interrupted":
+            with suppress(InputError):  # another sweep has deleted it meanwhile
+                head = store.head(info.thread)
+                if waits_for(store, head) or answers_itself(store, head) or moves(store, head):
+                    found.add(info.thread)
+    return found
 
 
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
@@ -118,7 +127,8 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
         after: str | None = None
         while limit is None or len(found) < limit:
             page = threads(config, wanted, after=after, newest_first=False, limit=_PAGE)
-            found += [info for info in page if not info.owned and not _goes_on(store, info)]
+            kept = _going_on(store, page)
+            found += [info for info in page if not info.owned and info.thread not in kept]
             if len(page) < _PAGE:
                 break
             after = page[-1].thread
