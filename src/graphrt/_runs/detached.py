@@ -214,7 +214,8 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
     if left_s <= 0:
         store = the_store(config)
         head = store.head(thread)
-        driver = "a living owner drives it" if head.owned else "nobody drives it: is a Worker running?"
+        nobody = f"nobody drives it: is a Worker with this version of graph {head.graph!r} running?"
+        driver = "a living owner drives it" if head.owned else nobody
         driver = waits_for(store, head) or driver
         raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)

@@ -362,7 +362,8 @@ NOT_DUE = ErrorCode(
     InputError,
     "Thread {thread!r} is {status}, so nothing of it is due.",
     known="a worker drives threads that nobody has: running ones, and those with mail, or with a timer or question that is over",
-    fix="Use run, resume or retry, or start() to leave that to a worker.",
+    fix="An ended thread takes a new input, a paused one an answer, and a failed or cancelled one a retry; start() leaves"
+    " that to a worker.",
     where="thread {thread!r}",
 )
 NOT_ENDED_YET = ErrorCode(
@@ -370,7 +371,7 @@ NOT_ENDED_YET = ErrorCode(
     WaitTimeoutError,
     "The run of thread {thread!r} has not ended after {timeout_s} seconds.",
     known="it has {seq} entries, and {driver}",
-    fix="Wait longer: nothing was changed, and the run goes on.",
+    fix="Wait longer, or look who drives the thread: nothing was changed.",
     where="thread {thread!r}",
 )
 BAD_TIMEOUT = ErrorCode(
