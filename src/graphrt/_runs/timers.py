@@ -38,15 +38,11 @@ def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -
     """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept."""
     timers = [question for question in questions if question.kind == TIMER]
     due_s = min(timer.expires_at or 0.0 for timer in timers)
-    about: dict[str, Any] = {
-        "thread": engine.thread,
-        "until": moment_text(due_s),
-        "interrupts": tuple(timer.id for timer in timers),
-        "where": engine.where(),
-    }
+    until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
     if due_s <= now_s:
-        return TIMER_IS_OVER(**about)
-    return SLEEPING(left=duration_text(due_s - now_s), **about)
+        return TIMER_IS_OVER(thread=engine.thread, until=until, interrupts=ids, where=engine.where())
+    left = duration_text(due_s - now_s)
+    return SLEEPING(thread=engine.thread, until=until, left=left, interrupts=ids, where=engine.where())
 
 
 def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
