@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, final, get_args
 
-from graphrt._arguments import is_number
+from graphrt._arguments import is_list, is_number
 from graphrt.errors import StoreError
 from graphrt.errors._codes.workers import BAD_RETENTION, BAD_RETENTION_STATUS, BAD_WORKER_NUMBER
 from graphrt.runtime import Runtime
@@ -89,7 +89,7 @@ class Sweeper:
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
         given: Any = rules  # from callers without a type checker
-        if not isinstance(given, Iterable) or not all(isinstance(rule, Retention) for rule in given):
+        if not is_list(given) or not all(isinstance(rule, Retention) for rule in given):
             raise BAD_WORKER_NUMBER(option="retention", given=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
         self._every_s = every_s
