@@ -17,6 +17,7 @@ from graphrt.stores import EncryptedStore, open_store
 from graphrt.stores.tenants import TenantStore
 from graphrt.testing import drive_due
 
+from .child_support import double, work_graph
 from .mail_support import Open
 from .queue_support import State, alone, fan, kinds, note, tasks
 
@@ -175,3 +176,23 @@ def test_reports_are_sealed_with_their_thread(tmp_path: Path) -> None:
 
         assert [len(one) for one in runtime.state(thread).values.log] == [7, 200_000, 200_000, 200_000, 5]
         assert runtime.verify(replay=True).ok
+
+
+def test_a_task_of_a_queue_starts_children_and_waits_for_them(open_: Open) -> None:
+    """The child ends while the task is on its way back: its letter is not taken before the task is known to wait."""
+    child = work_graph(double)
+
+    def work(state: State, ctx: Context) -> dict[str, Any]:
+        return {"log": [str(ctx.wait(ctx.start(child, {"n": 21})).out)]}
+
+    runtime, children = open_(alone(work)), open_(child)
+    thread = str(runtime.run({}).thread)
+    assert runtime.run_task(thread, "1.0:work") == "ended"  # it waits, which is reported and not taken yet
+    assert [info.thread.startswith(f"{thread}.") for info in children.due(graph="child")] == [True]
+    drive_due(children)
+    assert [one.thread for one in runtime.due()] == [thread]
+    result = drive_due(runtime, children)[thread]
+
+    assert (result.status, result.state.log) == ("completed", ["42"])
+    assert kinds(runtime, thread).count("ThreadStarted") == 1
+    assert len(children.threads(graph="child")) == 1

@@ -23,8 +23,9 @@ from graphrt._flows.effects import Control
 from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
+from graphrt._runs.child_threads import ThreadsOfRun
 from graphrt._runs.loading import folded, the_store, top_task
-from graphrt._runs.open_run import check_erased
+from graphrt._runs.open_run import begin, check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
@@ -135,6 +136,7 @@ def _run(
     engine = fold.engine
     services = services_of(config, engine, control, fold.seed)
     services._run_id = fold.run
+    services.children = ThreadsOfRun(config, fold.reader.thread, begin)
     services.stage, services.blocking, services.eager = reporter, store.blocking, store.durable
     engine.identify(fold.run)
     engine.listen(engine.plan.codec, staging=True, stamps=store.durable or bool(fold.meta.get("chained")))

@@ -14,6 +14,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.mail import Letter, deliver, drop, take_letters
+from graphrt._engine.open_interrupt import TASK
 from graphrt._flows.run import Watch
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
@@ -129,7 +130,9 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
         reports = [letter for letter in letters if letter.what == "task" and status == "completed"]
         for letter in reports:
             drop(engine, letter, "the run had ended")
-        others = [letter for letter in letters if letter.what != "ended" or status != "running"]
+        # A child's end is taken when it is known who waits for it: a task that is on its way from a queue may.
+        hears = status != "running" and not any(one.kind == TASK for one in engine.open_interrupts())
+        others = [letter for letter in letters if letter.what != "ended" or hears]
         return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, others)]
 
     return _edit(config, store, thread, taken)
