@@ -59,7 +59,7 @@ def is_settled(head: Head) -> bool:
 def is_over(store: Store, head: Head) -> bool:
     """Return whether a thread is settled, and nothing makes it go on by itself.
 
-    That would be mail (R22), a timer (R23), the end of a child (R24), or a worker of a queue (R25).
+    That would be mail (R22), a timer (R23), the end of a child (R24), or a worker of a queue (R27).
     """
     return is_settled(head) and not waits_for(store, head) and not moves(store, head)
 
