@@ -85,8 +85,8 @@ def test_an_older_schema_gets_schedules(request, monkeypatch):
     with monkeypatch.context() as patch:
         # `prepare` has its default from the time of its definition.
         patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
-        with PostgresStore(url) as store:
-            store.claim("t", create=True, lease_s=60, at=AT)
+        with PostgresStore(url) as store, store._link.lend():
+            pass  # the first connection makes the tables
     assert sql(url, "SELECT version FROM {s}.schema_version") == [(3,)]
     with PostgresStore(url) as store:
         assert store.put_schedule(ROW, replaces=None)
