@@ -14,6 +14,8 @@ from tests.otel.support import Seen, State, World, chain, only, tree
 from graphrt import END, START, Context, GraphBuilder, MockHarness, NodeError, RetryPolicy, Runtime, Send
 from graphrt.harness import Agent, FunctionModel, ModelResponse, ToolCall
 from graphrt.otel import trace_id_of
+from graphrt.stores import MemoryStore
+from graphrt.testing import drive_due
 
 CANARY = "canary-4711"
 
@@ -135,6 +137,24 @@ def test_fork_links_to_its_source_and_a_run_to_the_one_before(world: World):
     assert fork.links == ((first.trace, first.span, "forked-from"),)
     assert (third.parent, third.trace) == (fork.span, fork.trace)
     assert fork.trace != first.trace
+
+
+def test_child_thread_links_to_its_parent(world: World):
+    child = chain(lambda state: {"notes": ["made"]}, name="child")
+
+    def work(state, ctx):
+        return {"notes": ctx.wait(ctx.start(child, {})).notes}
+
+    with MemoryStore() as store:
+        runtimes = [Runtime(graph, store=store, sinks=[world.tracing]) for graph in (chain(work), child)]
+        runtimes[0].run({}, thread="p")
+        assert drive_due(*runtimes)["p"].status == "completed"
+
+    spans = world.spans()
+    first = next(span for span in spans if span.name == "invoke_workflow traced" and not span.parent)
+    began = next(span for span in spans if span.name == "invoke_workflow child" and not span.parent)
+    assert began.links == ((first.trace, first.span, "parent-thread"),)
+    assert began.trace != first.trace
 
 
 def test_run_on_a_thread_links_to_its_caller_and_one_without_is_part_of_it(world: World):

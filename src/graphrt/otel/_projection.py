@@ -21,6 +21,7 @@ from graphrt.otel import _names
 from graphrt.otel._ids import model_span, root_span, run_span, superstep_span, task_span, trace_id_of
 from graphrt.otel._spans import SpanData, SpanLink, Value, usage_attributes
 from graphrt.otel._task_ids import above, node_of, superstep_of
+from graphrt.stores.ids import beside
 
 __all__ = ["Measured", "Projection"]
 
@@ -219,6 +220,9 @@ class Projection:
         if self.caller is not None:
             links.append(self.caller)
             self.caller = None
+        if started and event.parent is not None and self._thread is not None:  # a child thread is a trace of its own
+            parent = trace_id_of(beside(self._thread, event.parent), namespace=self._namespace)
+            links.append(SpanLink(parent, root_span(parent), "parent-thread"))
         self._run = _Run(
             id=entry.run,
             span=root if first and not self._above else run_span(self._trace, entry.run),
