@@ -129,6 +129,8 @@ class Projection:
         """Span of another trace in which the run was called."""
         self.taken_over = False
         """Whether the next run took the thread over."""
+        self._family: SpanLink | None = None
+        """Where the parent began, in a child thread. Each run has it: the process that makes a child shows no span."""
 
     def feed(self, entry: Entry) -> Iterator[SpanData]:
         """Fold the next entry, and yield the 0..n spans that it ends."""
@@ -222,7 +224,9 @@ class Projection:
             self.caller = None
         if started and event.parent is not None and self._thread is not None:  # a child thread is a trace of its own
             parent = trace_id_of(beside(self._thread, event.parent), namespace=self._namespace)
-            links.append(SpanLink(parent, root_span(parent), "parent-thread"))
+            self._family = SpanLink(parent, root_span(parent), "parent-thread")
+        if self._family is not None:
+            links.append(self._family)
         self._run = _Run(
             id=entry.run,
             span=root if first and not self._above else run_span(self._trace, entry.run),
