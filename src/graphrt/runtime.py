@@ -1159,7 +1159,10 @@ class Runtime(Generic[S]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int | tuple[ThreadInfo, ...]:
-        """Delete threads that were not written for *older_than_s* seconds. Threads that a run has are kept.
+        """Delete threads that were not written for *older_than_s* seconds.
+
+        Threads that a run has are kept, and those that are due or go on by themselves: started ones, those with mail, and
+        sleepers.
 
         A hundred are deleted in one transaction, if the store can do so. A `Worker` sweeps by itself, if it has rules
         for that (`graphrt.workers.Retention`).

@@ -145,7 +145,8 @@ class Threads(Machine):
     def sweep(self, status: Any, sure: int) -> None:
         assume(sure == 5)
         wanted = ("completed", "failed", "cancelled") if status is None else (status,)
-        swept = [thread for thread in self.threads.values() if thread.status in wanted]
+        # What is running is due: nobody has it, and the next driver goes on with it.
+        swept = [thread for thread in self.threads.values() if thread.status in wanted and thread.status != "running"]
         seen = self.same(lambda replica: replica.runtime().sweep(older_than_s=1e9, status=status))
         equal(seen, ("ok", 0), "a sweep of what is old")
         seen = self.same(lambda replica: replica.runtime().sweep(older_than_s=0, status=status))

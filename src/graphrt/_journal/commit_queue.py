@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from graphrt._journal.durability import Durability
 from graphrt._journal.family_letters import family_letters
 from graphrt._journal.leases import give_back
+from graphrt.errors import StoreError
 from graphrt.stores.protocol import Claim, Commit, Record, Store
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class CommitQueue:
         self._size = 0
         """Entries that are not stored yet, those being stored included."""
         self._error: BaseException | None = None
-        """The first error of a commit with entries; every later `put` and `flush` raises it. The journal has numbered,
-        named and sealed those entries already, so that nothing it makes afterwards would fit what is stored."""
+        """The first error of a commit with entries; every later `put` raises it, and `flush` unless under `sync`. The journal
+        has numbered, named and sealed those entries already, so that nothing it makes afterwards fits what is stored."""
         self._more: threading.Condition | None = threading.Condition() if mode == "async" else None
         """Guards what the worker thread shares, and announces changes of it. None unless `async`."""
         self._worker: threading.Thread | None = None
@@ -137,7 +138,7 @@ class CommitQueue:
                     self._commit(commit)
             except BaseException as error:
                 if commit.records and not self._done:  # what was only staged can be staged again
-                    self._error = error
+                    self._error = error if isinstance(error, Exception) else _broken_off(self._claim.thread, error)
                 raise
             if self.recorder is not None:
                 self._record(self.recorder, commit)
@@ -225,6 +226,8 @@ class CommitQueue:
         Raises:
             StoreError: A commit could not be stored.
         """
+        if self._mode == "sync":
+            return  # `put` has stored everything, or said that it could not
         more = self._more
         if more is not None:
             with more:
@@ -265,6 +268,13 @@ class CommitQueue:
             if not self._released:
                 self._released = True
                 give_back(self._store, self._claim)
+
+
+def _broken_off(thread: str, error: BaseException) -> StoreError:
+    """Return what later commits raise after Ctrl-C broke one off: it may be stored or not."""
+    from graphrt.errors._codes.databases import COMMIT_BROKEN_OFF  # hardly any program needs it
+
+    return COMMIT_BROKEN_OFF(thread=thread, error=type(error).__name__)
 
 
 def merged_groups(commits: Sequence[Commit]) -> list[Commit]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
 
-__all__ = ["bare_id", "beside", "check_bare_id", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
+__all__ = ["bare_id", "beside", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
 """Maximum length of an id, in characters."""

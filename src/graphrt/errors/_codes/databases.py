@@ -14,6 +14,11 @@ POSTGRES_UNAVAILABLE = ErrorCode(
     fix="Check that the server runs and that the URL is right, then call again.",
     carries=("value",),
 )
+COMMIT_BROKEN_OFF = POSTGRES_UNAVAILABLE.variant(
+    "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
+    fix="Continue the thread by another run: retry({thread!r}).",
+    where="thread {thread!r}",
+)
 SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
     fix="Free some memory.",
