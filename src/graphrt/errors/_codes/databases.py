@@ -16,7 +16,7 @@ POSTGRES_UNAVAILABLE = ErrorCode(
 )
 COMMIT_BROKEN_OFF = POSTGRES_UNAVAILABLE.variant(
     "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
-    fix="Continue the thread by another run: retry({thread!r}).",
+    fix="Call again: another run continues the thread.",
     where="thread {thread!r}",
 )
 SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
