@@ -11,7 +11,7 @@ import pytest
 from tests.stores import postgres_server
 
 from . import namespaces
-from .planted import PLANTS, children_of_processes, moments_anew, new_ones_only, no_claims, signals_twice
+from .planted import PLANTS, new_ones_only, no_claims
 from .storm import Storm
 
 pytestmark = pytest.mark.slow
@@ -76,8 +76,8 @@ def test_a_storm_over_machines_that_are_cut_off_and_lost_loses_and_repeats_nothi
     assert storm.done["losses"]
 
 
-# Each takes a quarter of a minute: one of each kind of promise, and with GRAPHRT_FULL=1 all.
-@pytest.mark.parametrize("plant", PLANTS if FULL else [no_claims, moments_anew, signals_twice, children_of_processes])
+# Each takes a quarter of a minute: one on each kind of host, and with GRAPHRT_FULL=1 all.
+@pytest.mark.parametrize("plant", PLANTS if FULL else [no_claims])
 def test_a_storm_notices_a_wrong_build_of_workers(plant: Callable[[], None], tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     storm = Storm(kind="worker", store=store, folder=tmp_path, plant=plant.__name__, **WRONG)
