@@ -89,8 +89,9 @@ def test_each_copy_is_guarded(few, path, monkeypatch):
     guards.watch(monkeypatch)
     with SqliteStore(path) as store:
         claim = claimed(store)
-        write(store, claim, 1, 200)
-        settled(store)
+        for turn in range(10):
+            write(store, claim, 1 + 20 * turn, 20)
+            settled(store)
 
     assert guards.copies > 5
     assert guards.unguarded == guards.by_themselves == 0
@@ -102,8 +103,10 @@ def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
     guards = Guards()
     guards.watch(monkeypatch)
     with SqliteStore(path) as store:
-        write(store, claimed(store), 1, 100)
-        settled(store)
+        claim = claimed(store)
+        for turn in range(5):
+            write(store, claim, 1 + 20 * turn, 20)
+            settled(store)
 
     assert guards.unguarded > 2
 
