@@ -29,7 +29,8 @@ Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 SHORTEST_S: Final = 0.005
 _LONGEST_S: Final = 0.1
 """Seconds between two looks at a thread. They grow from the shortest to the longest while nothing happens."""
-_GROWTH: Final = 1.5
+_GROWTH: Final = 1.2
+"""What each pause is longer than the one before: a wait ends at most a fifth later than it could."""
 
 
 class Pauses:
