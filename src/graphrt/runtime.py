@@ -13,6 +13,7 @@ from os import PathLike
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, Unpack, final, overload
 
+from graphrt._drivers.child_threads import Tags
 from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live
@@ -40,7 +41,7 @@ from graphrt._runs import (
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
-from graphrt._runs.labels import Begin, GoOn, Tags, new_labels
+from graphrt._runs.labels import Begin, GoOn, new_labels
 from graphrt._runs.live_items import LiveItem
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import (

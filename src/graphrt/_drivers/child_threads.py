@@ -1,4 +1,4 @@
-"""What drivers are handed of child threads, as protocols: the graphs that they run, and what makes and reads them (R24)."""
+"""Protocols through which drivers start and read child threads (R24). The store's side is in `_runs.child_threads`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
 
 
 class StateGraph(Protocol[S_co]):
-    """What child threads need of a compiled graph, whose class stands above this package."""
+    """A compiled graph, as far as child threads use it. `CompiledGraph` itself is on a floor above."""
 
     __graphrt_plan__: Plan
 
@@ -28,10 +28,10 @@ class StateGraph(Protocol[S_co]):
 
 
 class Ended(NamedTuple):
-    """How the run of a child ended."""
+    """The outcome of a child thread."""
 
     status: str
-    """`completed`, `failed`, `cancelled`, or `deleted` if there is no such thread any more."""
+    """`completed`, `failed` or `cancelled`; `deleted` if the thread no longer exists."""
     state: Any = None
     """The final state as plain data, if it completed."""
     error: str = ""

@@ -97,8 +97,8 @@ class Starting(ABC):
     ) -> ChildThread[S]:
         """Start a child thread, once however often this node runs, and return at once (R24).
 
-        It is stored when this returns, in the store of this thread and for its tenant. Whoever drives threads of *graph*
-        runs it: a `Worker`, or `Runtime.drive`. The call stores twice; async nodes use `astart`.
+        When this returns, the child is stored in the store of this thread, for the same tenant. A `Worker` for *graph*
+        or a call of `Runtime.drive` runs it. The call writes to the store twice; async nodes use `astart`.
 
         Args:
             graph: The graph that it runs, this one or any other.
@@ -239,7 +239,7 @@ def _checked(task: Task, child: Any) -> str:
     """Return the id of *child* without its tenant.
 
     Raises:
-        InputError: It is no child thread.
+        InputError: *child* is not a `ChildThread`.
     """
     if not isinstance(child, ChildThread):
         raise BAD_CHILD(given=child, where=task.engine.where(task))

@@ -259,7 +259,7 @@ class RunState:
         self.children.pop(thread, None)
 
     def inherit(self, children: Iterable[str], parent: str | None) -> None:
-        """Have the *children* and the *parent* of a snapshot, unless they are those of a thread that this one is a copy of."""
+        """Take the *children* and the *parent* from a snapshot, unless it is of the thread that this one was copied from."""
         self.children = {child: None for child in children if is_child(self.thread, child)}
         self.belong_to(parent)
 

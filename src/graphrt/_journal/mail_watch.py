@@ -2,8 +2,8 @@
 
 Another process cannot interrupt a run. It posts a letter, and this worker thread hands it to the run, which is
 cancelled by it or takes it at its next pause. Likewise a process that wants to see a run live notes its interest in the
-store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never ask the store, so that a step costs nothing, and
-a run that is shorter than the interval is never asked for.
+store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never ask
+the store, so that a step costs nothing, and a run that is shorter than the interval is never asked for.
 """
 
 from __future__ import annotations

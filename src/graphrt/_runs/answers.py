@@ -230,8 +230,8 @@ def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
     """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
 
-    Withdrawn are expired questions, stale ones, those that wait for child threads, and those of a cancelled thread but for `interrupt_before` and
-    `interrupt_after`. A timer keeps its moment, and a question with a default takes it.
+    Withdrawn are expired questions, stale ones, those that wait for child threads, and those of a cancelled thread,
+    except `interrupt_before` and `interrupt_after`. A timer keeps its moment, and a question with a default takes it.
 
     Args:
         status: Status of the thread before the retry.

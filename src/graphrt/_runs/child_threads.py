@@ -20,13 +20,14 @@ from graphrt._journal.leases import release_now
 from graphrt._runs import run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.labels import new_labels
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
+from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import bare_id
 from graphrt.stores.labels import finder
 from graphrt.stores.mail import postable, posts
-from graphrt.stores.protocol import Labels, Store
+from graphrt.stores.protocol import Labels
 
 _ENDED: Final = ("completed", "failed", "cancelled")
 _LOOK_S: Final = 0.05
@@ -64,7 +65,7 @@ class ThreadsOfRun:
         config = self._config.for_child(graph)
         store = the_store(config)
         until = monotonic() + 2 * config.lease_s
-        while not _exists(store, thread):
+        while not exists(store, thread):
             try:
                 self._start(config, given, thread, labels)
             except run_once.Present:
@@ -76,7 +77,7 @@ class ThreadsOfRun:
                     raise
                 sleep(_LOOK_S)
             except InputError:
-                if not _exists(store, thread):  # else another execution made it meanwhile
+                if not exists(store, thread):  # else another execution made it meanwhile
                     raise
         if not detached and store.head(self._thread).status == "cancelled":
             # The parent was cancelled by another process between its word that it starts the child and the child's
@@ -98,13 +99,13 @@ class ThreadsOfRun:
     def ended(self, graph: Any, thread: str) -> Ended | None:
         config = self._config.for_child(graph)
         store = the_store(config)
+        release_now(store, thread)
         try:
-            release_now(store, thread)
             if store.head(thread).status not in _ENDED:
                 return None
             loaded = store.load(thread)
         except InputError as error:
-            if error.code != "unknown-thread":
+            if error.code != UNKNOWN_THREAD.code:
                 raise
             return Ended("deleted")
         status = loaded.head.status
@@ -125,12 +126,3 @@ class ThreadsOfRun:
         values: dict[str, Any] = plan.codec.load(to_json(data))
         engine = Engine(plan, plan.limits)
         return engine.make_view(with_untracked(engine, values))
-
-
-def _exists(store: Store, thread: str) -> bool:
-    try:
-        return store.head(thread).seq > 0
-    except InputError as error:
-        if error.code != "unknown-thread":
-            raise
-        return False

@@ -20,7 +20,7 @@ from graphrt._journal.letters import read
 from graphrt._runs import open_run, reopen_run, run_once
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.inspection import last_failure
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.mail import leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
@@ -68,7 +68,7 @@ def start(
             raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
         if thread is None:
             raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
-        if exists(store, thread):
+        if exists(store, check_id(thread)):
             return thread
     try:
         opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
@@ -102,7 +102,7 @@ WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
 def _left(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
     """Leave the input to the driver of *thread*, if a run of it goes on or others wait; return False if not."""
     postable(store)
-    if not exists(store, thread):
+    if not exists(store, check_id(thread)):
         return False
     release_now(store, thread)
     head = store.head(thread)
@@ -124,16 +124,6 @@ def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None)
         return None
     _hand_over(opened)
     return thread
-
-
-def exists(store: Store, thread: str) -> bool:
-    """Return whether the thread has entries."""
-    try:
-        return store.head(check_id(thread)).seq > 0
-    except InputError as error:
-        if error.code != "unknown-thread":
-            raise
-        return False
 
 
 def _opened(
@@ -233,7 +223,8 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     store = the_store(config)
     check_id(thread)
     release_now(store, thread)
-    if not (is_settled if paused else partial(is_over, store))(store.head(thread)):
+    head = store.head(thread)
+    if not (is_settled(head) if paused else is_over(store, head)):
         return None
     loaded = store.load(thread)
     if not is_settled(loaded.head):

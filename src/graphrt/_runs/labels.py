@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import typing_extensions as te
 
 from graphrt import events
+from graphrt._drivers.child_threads import Tags
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors._codes.labels import BAD_PRIORITY, BAD_TAGS, BAD_TITLE
 from graphrt.stores.protocol import Head, Labels
-
-Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
-"""Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""
 
 
 class Begin(te.TypedDict, total=False):

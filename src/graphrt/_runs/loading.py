@@ -19,8 +19,9 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._plan.fields import own
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY
-from graphrt.stores.protocol import Loaded, Record, Saved, Store
+from graphrt.errors import InputError
+from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY, UNKNOWN_THREAD
+from graphrt.stores.protocol import Head, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report
@@ -35,6 +36,22 @@ def the_store(config: RunConfig) -> Store:
     if config.store is None:
         raise RUNTIME_WITHOUT_STORE(where=config.plan.place())
     return config.store
+
+
+def present_head(store: Store, thread: str) -> Head | None:
+    """Return the head of the thread; None if there is no such thread."""
+    try:
+        return store.head(thread)
+    except InputError as error:
+        if error.code != UNKNOWN_THREAD.code:
+            raise
+        return None
+
+
+def exists(store: Store, thread: str) -> bool:
+    """Return whether the thread has entries. One that is claimed for its first entry has none yet."""
+    head = present_head(store, thread)
+    return head is not None and head.seq > 0
 
 
 def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 import typing_extensions as te
 
 from graphrt._display import html_table
+from graphrt._drivers.child_threads import Tags
 from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.finding import threads, wanted_threads
 from graphrt._runs.inspection import replay
-from graphrt._runs.labels import Tags
 from graphrt._runs.loading import the_store
 from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo

@@ -334,6 +334,11 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
     doing = {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
     how = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
     here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
+    instead = "."
+    if verb == "run":
+        instead = f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
+        if status == "running":
+            instead += f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
     raise WRONG_VERB(
         thread=thread,
         status=status,
@@ -341,16 +346,7 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
         entries=claim.head.seq,
         right=how.get(right, f"run(input, thread={thread!r})"),
         or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "",
-        or_abandon=(
-            f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
-            if verb == "run"
-            else "."
-        )
-        + (
-            f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
-            if verb == "run" and status == "running"
-            else ""
-        ),
+        or_abandon=instead,
         graph_name=config.plan.name,
     )
 

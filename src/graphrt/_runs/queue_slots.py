@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Final
 
 from graphrt._journal import leases
+from graphrt._runs.loading import present_head
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError
 from graphrt.limits import Queue
@@ -54,6 +55,10 @@ def _renewed(store: Store, claim: Claim) -> Generator[None, None, None]:
 
 
 def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
+    """Claim *place*; None if another owner has it."""
+    head = present_head(store, place)
+    if head is not None and head.owned:
+        return None  # a claim would be refused, after waiting whether the owner has just died
     try:
         return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)
     except ConflictError:

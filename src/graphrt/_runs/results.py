@@ -54,8 +54,8 @@ class InterruptInfo:
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
         """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
         "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"), or
-        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal") or for a child thread
-        ("thread"). See `answerable`.
+        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"), for a child thread
+        ("thread") or for a worker of its queue ("task"). See `answerable`.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id

@@ -15,12 +15,13 @@ from uuid import uuid4
 
 from graphrt._arguments import is_mapping
 from graphrt._codec import NotStorable
+from graphrt._drivers.child_threads import Tags
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked
 from graphrt._runs import detached, open_run
 from graphrt._runs.cron import Cron
-from graphrt._runs.labels import Tags, new_labels
-from graphrt._runs.loading import the_store
+from graphrt._runs.labels import new_labels
+from graphrt._runs.loading import exists, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.schedules import BAD_SCHEDULE, SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
@@ -237,7 +238,7 @@ def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) ->
 def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None:
     """Start one thread; None if it exists already."""
     thread = thread_of(schedule.name, due_at)
-    if detached.exists(the_store(config), thread):
+    if exists(the_store(config), thread):
         return None
     labels = new_labels(schedule.title, schedule.tags)
     return detached.start_new(config, schedule.input, thread, labels)

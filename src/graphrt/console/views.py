@@ -77,6 +77,14 @@ def state(values: Any, width: int) -> list[Line]:
     return table(columns, [[(name, "name"), brief(value, 4 * width)] for name, value in fields.items()], width)
 
 
+_WAITS: Final[Mapping[str, str]] = {
+    "signal": "waits for the signal",
+    "thread": "waits for the child thread",
+    "task": "waits for a worker of the queue",
+}
+"""Kind of a question that nobody answers to what its node waits for."""
+
+
 def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
     """Return the lines of the open questions of a thread; none if there are none."""
     lines: list[Line] = []
@@ -86,7 +94,7 @@ def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
             lines += [[], [(fit(f"{one.node} sleeps until {moment(one.expires_at or 0.0)}", width).rstrip(), "warn")]]
             lines += paragraph(one.id, width, style="faint")
             continue
-        waits = {"signal": "waits for the signal", "thread": "waits for the child thread"}.get(one.kind)
+        waits = _WAITS.get(one.kind)
         asks = f"asks ({one.kind})" if waits is None else f"{waits} {one.payload!r}"
         lines += [[], [(fit(f"? {one.node} {asks}{stale}", width).rstrip(), "warn")]]
         lines += paragraph(one.id, width, style="faint")

@@ -169,7 +169,7 @@ class InterruptRaised(Word):
     usage: Usage | None = None
     """What the task's model calls used so far; None if it made none."""
     kind: str = "question"
-    """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal` or `thread`."""
+    """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal`, `thread` or `task`."""
     version: int = 1
     """How often the task has asked this. Above 1, *key* and *id* end with a colon and this number."""
     stale: bool = False

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, final, overload
 
 from typing_extensions import Unpack
@@ -18,9 +17,8 @@ from graphrt._engine.steps import Step
 from graphrt._flows.live import Live
 from graphrt._observers import observed
 from graphrt._plan import render
-from graphrt._plan.callables import node_shape
 from graphrt._plan.node_forms import MadeOf
-from graphrt._plan.specs import NodeFields, NodeSpec
+from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import async_streaming, run_to_end, streaming
 from graphrt._runs.arguments import Mode, Modes, RuntimeOptions
@@ -30,9 +28,9 @@ from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import _foreign, closest
 from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED, UNKNOWN_RUN_OPTION
-from graphrt.errors._codes.findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
 from graphrt.events import Entry
-from graphrt.graph.handles import S, U, function_of
+from graphrt.graph import copies
+from graphrt.graph.handles import S, U
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -229,23 +227,16 @@ class CompiledGraph(Generic[S, U]):
         Raises:
             DefinitionError: A node is unknown, or a function cannot be called as a node.
         """
+        return CompiledGraph(copies.with_functions(self.__graphrt_plan__, replacements), self._allow)
+
+    def without_queues(self) -> CompiledGraph[S, U]:
+        """Return a copy whose nodes, also those of nested graphs, run where their thread is driven: they name no queue.
+
+        For tests, notebooks and explorations, where no worker serves the queues. The fingerprint is the same. A nested
+        graph that is chosen while it runs keeps its queues. Added in 0.2.
+        """
         plan = self.__graphrt_plan__
-        given = {node_name(ref): fn for ref, fn in replacements.items()}
-        known = plan.by_name
-        problems = [REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=known) for name in given if name not in known]
-        for name, fn in given.items():
-            shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
-            if shape is not None and shape.problem:
-                problems.append(BAD_REPLACEMENT_SIGNATURE(name=name, problem=shape.problem, node=str(name)))
-        if problems:
-            raise CANNOT_REPLACE(problems=problems, where=plan.place())
-        declared = tuple(
-            replace(item, fn=function_of(given[item.name]))
-            if isinstance(item, NodeSpec) and item.name in given
-            else item
-            for item in plan.spec.declared
-        )
-        return CompiledGraph(Plan(replace(plan.spec, declared=declared), plan.limits), self._allow)
+        return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self
 
     # -- running -------------------------------------------------------------------------------------------------
 

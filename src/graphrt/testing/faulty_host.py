@@ -32,9 +32,9 @@ log: Final = logging.getLogger("graphrt.testing.faulty_host")
 class FaultyHost:
     """Drives threads by messages that a test disturbs. Without faults it is the simplest host there is.
 
-    A message is `drive(thread)`, or `run_task(thread, task)` for a task of a queue. It is kept in memory until its time has come, and is then delivered on a worker thread.
-    Every *look_s* seconds the host asks the store for threads that are due, and for tasks that wait, and sends them
-    messages, with the same faults: what was lost is sent again.
+    A message is `drive(thread)`, or `run_task(thread, task)` for a task of a queue. It is kept in memory until its time
+    has come, and is then delivered on a worker thread. Every *look_s* seconds the host asks the store for threads that
+    are due, and for tasks that wait, and sends them messages, with the same faults: what was lost is sent again.
 
     Args:
         *runtimes: The runtimes to drive with, one for each graph, all with the same store.

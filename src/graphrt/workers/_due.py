@@ -12,7 +12,7 @@ PAGE: Final = 500
 
 
 def due_threads(runtime: Runtime[Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
-    """Return threads that are due and that *fits* lets pass, of one graph or of all: a page of them, the highest priority first."""
+    """Return a page of the due threads that *fits* lets pass, of one graph or of all; the highest priority first."""
     found: list[ThreadInfo] = []
     after: str | None = None
     while True:

@@ -190,13 +190,12 @@ class QueueRunner:
                     self._full[queue] = time.monotonic() + self._poll_s
                 case "left":
                     pass
-        except InputError as error:  # another version of the graph, for instance
-            later_s = _REFUSED_S
-            self._say(
-                f"{question.id} {error.code}", logging.WARNING, "Task %s is left to others: %s", question.id, error.what
-            )
         except GraphrtError as error:
-            self._say(f"{question.id} {error.code}", logging.WARNING, "Task %s was left: %s", question.id, error.what)
+            refused = isinstance(error, InputError)  # another version of the graph, for instance
+            later_s = _REFUSED_S if refused else _OTHERS_S
+            text = "Task %s is left to others: %s" if refused else "Task %s was left: %s"
+            # One line for each graph, however many of its tasks are left.
+            self._say(f"tasks of {runtime.graph.name} {error.code}", logging.WARNING, text, question.id, error.what)
         except Exception:
             later_s = _REFUSED_S
             log.exception("Task %s ended with an error that no task should raise", question.id)

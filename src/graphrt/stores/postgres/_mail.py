@@ -34,9 +34,10 @@ _MAILED: Final = (
 
 
 def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists due threads, and the parameters of its filters; it takes `now`, `rank`, `after` and `most`.
+    """Return the statement that lists due threads, and the parameters of its filters.
 
-    The running threads are limited, because there may be many; they are filtered as in the whole statement.
+    It has the parameters `now`, `rank`, `after` and `most` besides. The running threads are limited, because there may
+    be many; they are filtered as in the whole statement.
     """
     fits, values = (
         f"thread.seq > 0 AND (rank, thread.no) > (%(rank)s, %(after)s) AND NOT {_statements.LIVES}",

@@ -291,9 +291,9 @@ _UPTO: Final = (
 def load_text(*, upto: bool) -> str:
     """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
 
-    The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All rows have
-    the columns of the head. The last column is the position among the rows of the kind; of the head it is the rank. `to_loaded` sorts by it: the
-    server would write large bodies to its disk for a sort.
+    The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All
+    rows have the columns of the head. The last column is the position among the rows of the kind; of the head it is the
+    rank. `to_loaded` sorts by it: the server would write large bodies to its disk for a sort.
 
     Args:
         upto: Whether the statement has a parameter `upto`, the last entry of the state to load.
@@ -354,7 +354,10 @@ SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
 
 
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
-    """Return the head made of *row*: seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags and rank."""
+    """Return the head made of *row*.
+
+    Its columns are seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags and rank.
+    """
     seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags, rank = row
     made = Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
     tenant = tenant_of(thread)

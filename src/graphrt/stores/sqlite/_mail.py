@@ -36,9 +36,9 @@ _AT_ONCE: Final = 500
 def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[Any]]:
     """Return the statement that lists due threads whoever owns them, and the parameters of its filters.
 
-    It has the parameters `?1` to `?4` (a thread's rank and number, a time and a limit) before those of the filters. The running
-    threads are limited, because there may be many; they are filtered as in the whole statement, so that a page is full
-    unless it is the last one.
+    It has the parameters `?1` to `?4` (a thread's rank and number, a time and a limit) before those of the filters. The
+    running threads are limited, because there may be many; they are filtered as in the whole statement, so that a page
+    is full unless it is the last one.
     """
     texts, values = ["seq > 0"], list[Any]()
     if graphs is not None:

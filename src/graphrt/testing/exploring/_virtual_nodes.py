@@ -1,6 +1,6 @@
 """A graph whose nodes all run on a `VirtualLoop`: sync ones too, each in one piece.
 
-The copy has the names, edges and policies of the graph, and so its fingerprint. Before a node runs it waits for its
+The copy has the names, edges and policies of the graph except its queues, and so its fingerprint. Before a node runs it waits for its
 turn, so that the loop can choose which of several tasks begins.
 """
 
@@ -31,6 +31,7 @@ def virtual(graph: CompiledGraph[Any, Any], hook: Hook | None = None, *, depth: 
         hook: Called at the beginning of each execution of a node.
         depth: How many graphs enclose it.
     """
+    graph = graph.without_queues()  # nobody starts workers here
     plan: Any = graph.__graphrt_plan__
     copies: dict[str, Any] = {name: virtual(child, hook, depth=depth + 1) for name, child in graph.nested.items()}
     copies |= {node.name: _copy(node, hook, depth) for node in plan.nodes if node.name not in copies}

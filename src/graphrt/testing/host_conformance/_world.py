@@ -146,7 +146,7 @@ class HostWorld:
         return g.compile(limits=Limits(max_visits=None))
 
     def fan(self, name: str = "fan") -> CompiledGraph[Any, Any]:
-        """Return a graph that starts `most` tasks of the queue `q` side by side; each has an effect and waits for the gate."""
+        """Return a graph that starts `most` tasks of the queue `q` at once; each has an effect and waits for the gate."""
         g = GraphBuilder(Counting, name=name)
 
         def work(_state: Counting, ctx: Context) -> dict[str, Any]:

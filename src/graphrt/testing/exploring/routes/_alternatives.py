@@ -67,7 +67,7 @@ class Alternatives:
 
     def stubbed(self, graph: Graph, ask: Ask) -> Graph:
         """Return a copy of *graph* whose nodes with alternatives ask the chooser. Nested graphs are copied too."""
-        return _stubbed(graph, "", self, ask)
+        return _stubbed(graph.without_queues(), "", self, ask)
 
     def models(self, ask: Ask) -> dict[str, Any]:
         """Return models that ask the chooser, by the names of their agents."""

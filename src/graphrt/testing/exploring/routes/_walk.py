@@ -53,7 +53,9 @@ class Walk:
     """All choices."""
     marks: list[Mark] = field(default_factory=list[Mark])
     ended: str = "completed"
-    """`completed`, `failed`, `cut` at a known state, `bound`, `refused` by a question, or `unanswered`."""
+    """`completed`, `failed`, `cut` at a known state, `bound`, `refused` by a question, `unanswered`, or `waiting`."""
+    waits_for: str = ""
+    """What nothing here brings, if it is `waiting`."""
     error: Exception | None = None
     broken: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Predicates that did not hold: kind, name, and what happened."""
@@ -174,8 +176,9 @@ class _Going:
                     return
                 asked = [one for one in result.interrupts if one.answerable]
                 if not asked:  # the thread only sleeps: its time comes, and no answer is chosen
-                    if not self._sleeps(result):
-                        self.walk.ended = "unanswered"
+                    self.walk.waits_for = self._sleeps(result)
+                    if self.walk.waits_for:
+                        self.walk.ended = "waiting"
                         return
                     given = {"answers": {}}
                     continue
@@ -191,18 +194,16 @@ class _Going:
                 choice = plan.chooser.choose("answer", question.node, [short(item) for item in possible], possible)
                 given = {"answers": {question.id: deepcopy(choice.value)}}
 
-    def _sleeps(self, result: RunResult[Any]) -> bool:
-        """Move the clock to the first timer of a sleeping thread.
-
-        Returns:
-            False if the caller gave another clock, or the thread waits for a signal or a child: no time brings them.
-        """
-        if any(one.kind != "timer" for one in result.interrupts):
-            return False
-        until = min(one.expires_at or 0.0 for one in result.interrupts)
-        if self._clock is not None:
-            self._clock.advance(max(0.0, until - self._clock()))
-        return self._clock is not None
+    def _sleeps(self, result: RunResult[Any]) -> str:
+        """Move the clock to the first timer of a sleeping thread, or return what it waits for instead."""
+        for one in result.interrupts:
+            if one.kind != "timer":
+                what = "a child thread" if one.kind == "thread" else "a signal"
+                return f"{what}, which an exploration does not bring: node {one.node!r}"
+        if self._clock is None:
+            return "a time of the clock in options="
+        self._clock.advance(max(0.0, min(one.expires_at or 0.0 for one in result.interrupts) - self._clock()))
+        return ""
 
     def _through(self, runtime: Runtime[Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
         """Follow a run to its next end; return None if the walk stops before, or the run fails."""

@@ -203,6 +203,8 @@ class _Search:
             ] = None
         elif made.ended == "bound" and externally(made):
             self._left_out[f"what follows {self._plan.depth} supersteps: depth={self._plan.depth}"] = None
+        elif made.ended == "waiting":
+            self._left_out[f"what follows a wait for {made.waits_for}"] = None
         for site, (text, tried) in made.questions.items():
             self._questions.setdefault(site, (text, {}))[1].update(tried)
             if site not in self._asked or made.size < self._asked[site].size:
@@ -348,6 +350,7 @@ _ENDED: Final = {
     "bound": "not ended",
     "refused": "no answer fits",
     "unanswered": "nobody answers",
+    "waiting": "waits",
 }
 """How the case of a finding says that a walk did not come to its end."""
 

@@ -1,0 +1,59 @@
+"""Plans of copies of a compiled graph: with other functions, or without queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from graphrt._plan.callables import node_shape
+from graphrt._plan.specs import NodeSpec
+from graphrt._plan.tables import Plan
+from graphrt.commands import node_name
+from graphrt.errors._codes.findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
+from graphrt.graph.handles import function_of
+
+
+def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
+    """Return the plan with the functions of some nodes replaced.
+
+    Args:
+        plan: The plan.
+        replacements: Node, or its name, to a function or a compiled graph.
+
+    Raises:
+        DefinitionError: A node is unknown, or a function cannot be called as a node.
+    """
+    given = {node_name(ref): fn for ref, fn in replacements.items()}
+    known = plan.by_name
+    problems = [REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=known) for name in given if name not in known]
+    for name, fn in given.items():
+        shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
+        if shape is not None and shape.problem:
+            problems.append(BAD_REPLACEMENT_SIGNATURE(name=name, problem=shape.problem, node=str(name)))
+    if problems:
+        raise CANNOT_REPLACE(problems=problems, where=plan.place())
+    return _declared_anew(
+        plan, {name: replace(node, fn=function_of(given[name])) for name, node in _nodes(plan).items() if name in given}
+    )
+
+
+def without_queues(plan: Plan) -> Plan:
+    """Return the plan with no queue at its nodes, nor at those of nested graphs."""
+    return _declared_anew(plan, {name: _without_queue(node) for name, node in _nodes(plan).items()})
+
+
+def _without_queue(node: NodeSpec) -> NodeSpec:
+    nested = getattr(node.fn, "__graphrt_plan__", None) is not None
+    fn = node.fn.without_queues() if nested else node.fn
+    return replace(node, fn=fn, policy=replace(node.policy, queue=None))
+
+
+def _nodes(plan: Plan) -> dict[str, NodeSpec]:
+    return {item.name: item for item in plan.spec.declared if isinstance(item, NodeSpec)}
+
+
+def _declared_anew(plan: Plan, nodes: Mapping[str, NodeSpec]) -> Plan:
+    """Return the plan with other declarations of *nodes*, in the same places."""
+    declared = tuple(nodes.get(item.name, item) if isinstance(item, NodeSpec) else item for item in plan.spec.declared)
+    return Plan(replace(plan.spec, declared=declared), plan.limits)
