@@ -9,8 +9,10 @@ A disk changes its pace within seconds, and a step is mostly disk: only steps th
 be compared. Each library drives its own thread of control; after each turn its node hands over to the next library, so
 that exactly one is at work at any time. In turns of one step, a step follows one of another library, whose garbage has
 emptied the processor's caches of everybody's code: LangGraph copies its whole state. In turns of ten, nine of ten steps
-follow one of their own, as in a program that uses one library. A step is timed from the node's return to the call of the next node: fold, router, commit, and
-whatever else the library does in between. The final states are asserted.
+follow one of their own, as in a program that uses one library. A step is timed from the node's return to the call of
+the next node: fold, router, commit, and whatever else the library does in between. The final states are asserted.
+
+A library that is not installed is left out, and a line says so (`pip install -r benchmarks/requirements.txt`).
 """
 
 from __future__ import annotations
@@ -243,12 +245,16 @@ def main() -> None:
     parser.add_argument("--turn", type=int, default=10, help="steps that a library makes before the next one's turn")
     parser.add_argument("--only", default="handwritten,graphrt,graphrt_plain,langgraph", help="the yardstick first")
     options = parser.parse_args()
-    names = options.only.split(",")
+    asked = options.only.split(",")
+    names = [name for name in asked if not LIBRARIES.get(name, ("",))[0] or version(name)]
     about = prepare(options.store)
     shown = ", ".join(f"{name} {version(name)}" for name in names if name in LIBRARIES and version(name))
     print(f"# Durable steps in turn\n\n{about} {shown}\n")
+    if len(names) < len(asked):
+        print(f"Not installed, and left out: {', '.join(name for name in asked if name not in names)}.\n")
     print(
-        f"Turns of {options.turn}. Medians; the ratios are medians over the steps. `last {WINDOW}`: the steps right before n.\n"
+        f"Turns of {options.turn}. Medians; the ratios are medians over the steps. "
+        f"`last {WINDOW}`: the steps right before n.\n"
     )
     heads = ["library", "n", f"µs, last {WINDOW}", "x", "µs, all", "x", "x of sums", "CPU µs", "x"]
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)

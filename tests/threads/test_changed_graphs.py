@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
+from graphrt import START, Command, Send
 from graphrt.errors import InputError
 from graphrt.migrations import Migration
 from graphrt.reducers import add, append
 
-from .support import State, ask, line, note, refused
+from .support import State, ask, builder, line, note, refused
 
 
 class New(te.TypedDict, total=False):
@@ -169,6 +170,44 @@ def test_migration_renames_a_pending_node(world):
     assert [m.why for m in migrated] == ["rename q"]
     assert world.runtime(changed).state("t").status == "completed", "the migration is not needed any more"
     assert next(s.values["notes"] for s in world.runtime(changed).history("t")) == ["a", "q=yes", "b"]
+
+
+def command_beside_a_question(target: str, *, send: bool):
+    """A finished task whose Command leads to *target* waits beside one that asks: the superstep is not committed."""
+    made = builder()
+    made.add_node(
+        "a",
+        lambda state: Command(update={"notes": ["a"]}, goto=[Send(target, dict(state)) if send else target]),
+        goto=[target],
+    )
+    made.add_node("q", ask("q"))
+    made.add_node(target, lambda state, ctx: {"notes": [target]})
+    return made.add_edge(START, "a").add_edge(START, "q").compile()
+
+
+@pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
+def test_a_node_that_a_finished_task_leads_to_has_to_exist(world, send):
+    paused(world, command_beside_a_question("b", send=send))
+    changed = command_beside_a_question("c", send=send)
+
+    found = verdict(world, changed)
+    assert (found.kind, found.pending) == ("incompatible", ("a", "q"))
+    refused(
+        "graph-changed",
+        lambda: world.runtime(changed).resume("t", "yes"),
+        "a finished task of node 'a' leads to node 'b', which no longer exists in this graph",
+        error=InputError,
+    )
+
+
+@pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
+def test_migration_renames_a_node_that_a_finished_task_leads_to(world, send):
+    graph = paused(world, command_beside_a_question("b", send=send))
+    changed = command_beside_a_question("c", send=send)
+    moved = Migration(source=graph.fingerprint, nodes={"b": "c"}, name="rename b")
+    runtime = world.runtime(changed, migrations=[moved])
+
+    assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "c"]
 
 
 def test_migration_makes_new_values(world):

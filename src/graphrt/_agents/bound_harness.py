@@ -1,8 +1,17 @@
 """`ctx.harness`: a harness bound to one task, whose calls are recorded, counted and shown on the run's stream.
 
-Two kinds of harness are bound. An `Agent` knows graphs: it is driven with the task's services, and records each of its
-model and tool calls. Any other object with an async `run` is plain: its whole reply is recorded as one call.
-Recording and counting themselves belong to `task_services`.
+A *harness* is what a node calls to use models: an object with `async run(prompt, **options)`. Two kinds are bound. An
+`Agent` knows graphs: it is driven with the task's services, and records each of its model and tool calls. Any other
+harness is plain: its whole reply is recorded as one call. Recording and counting themselves belong to `task_services`.
+
+Terms of this file:
+
+- `prompt` is a text or a list of messages; `options` are the keyword arguments of `run`, such as `output` or `tools`.
+- A *ledger* counts what model calls use of a budget, and admits or refuses calls.
+- A reply is *known* if it was recorded by an earlier execution of the task, before a pause or a crash.
+- `HERE` is a context variable by which agents find the services of the task, or the agent that calls them.
+- `INSTEAD` is set while a run is executed again from its log: a function that gives the logged reply.
+- `WATCHER` is the sink that sees model calls, for telemetry; None without one.
 """
 
 from __future__ import annotations
@@ -34,8 +43,9 @@ __all__ = ["BoundHarness", "MessageItem"]
 
 T = TypeVar("T")
 Show = Callable[[Any], None]
+"""Shows an item of a reply, or the whole reply, to the reader of a stream."""
 _FORGOTTEN: Final[set[tuple[str, str]]] = set()
-"""Pairs of agent and node that the log has a warning of; one per process."""
+"""Pairs of names of agent and node that this process has logged a warning about; see `tell_forgotten`."""
 
 
 class TaskHost(AgentServices, Protocol):
@@ -61,7 +71,7 @@ class TaskHost(AgentServices, Protocol):
 
 @final
 class BoundHarness(Generic[OutputT_co]):
-    """Implements `_drivers.agents.BoundHarness`, which documents its methods.
+    """A harness for one task, as nodes get it from `ctx.harness` or `ctx.bind(harness)`.
 
     Args:
         harness: The harness that is called.
@@ -86,14 +96,17 @@ class BoundHarness(Generic[OutputT_co]):
 
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
         """Run the harness and yield the pieces of its reply; the last item is the whole reply."""
-        from graphrt.harness.agent._stream import shown
+        from graphrt.harness.agent._stream import shown  # turns a run that shows items into an async generator
 
         if not hasattr(self._harness, "stream"):
             raise HARNESS_CANNOT_STREAM(node=self._host.node, harness=self._harness)
         publish = self._host.publish
 
         async def go(show: Show) -> AgentReply:
+            """Run the harness; *show* hands an item to the caller of `stream`."""
+
             def both(item: Any) -> None:
+                """Show *item* to the reader of the run's stream, and to the caller of `stream`."""
                 publish(item)
                 show(item)
 
@@ -104,15 +117,20 @@ class BoundHarness(Generic[OutputT_co]):
                 yield item
 
     async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run the harness concurrently with other runs of the task, unless the attempt has ended."""
+        """Run the harness, possibly beside others that the node has started; the common part of `run` and `stream`.
+
+        Raises:
+            InputError: The attempt has ended, and code that the node left behind calls the harness (`call-after-end`).
+        """
         host = self._host
         if host.over:
             raise CALL_AFTER_END(node=host.node)
+        # `beside` lets a run that pauses to ask a person wait for the other runs first, so that their replies are kept.
         return await host.beside(partial(self._run, prompt, options, show))
 
     async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         """Run an agent with the task's services, or a plain harness as one call."""
-        drive = getattr(self._harness, "__graphrt_drive__", None)
+        drive = getattr(self._harness, "__graphrt_drive__", None)  # a method that agents have for this call
         if drive is None:
             return await self._plain(prompt, options, show)
         host = self._host.showing(show)
@@ -128,6 +146,11 @@ class BoundHarness(Generic[OutputT_co]):
     def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
         """Return the tools that the agent may use: the *wanted* ones, or all *tools* of the node if that is None.
 
+        Args:
+            wanted: The option `tools=` of the call: names, specs, tools or functions. A str is passed on unchanged: the
+                agent refuses it, because a text is not a list of tools.
+            tools: Those that the node allows.
+
         Raises:
             InputError: The node does not allow one of the wanted tools (`tool-not-allowed`).
         """
@@ -142,7 +165,10 @@ class BoundHarness(Generic[OutputT_co]):
         return list(wanted)
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run a harness that knows nothing of graphs: its reply is recorded as one model call."""
+        """Run a harness that knows nothing of graphs: its reply is recorded as one model call.
+
+        An `output` option is handled here: the harness is asked for data of that form, and its text is parsed.
+        """
         from graphrt.harness._harness_checks import check_real
         from graphrt.harness.agent._digest import of_call
 
@@ -152,14 +178,16 @@ class BoundHarness(Generic[OutputT_co]):
         # does not matter when the node runs again (decision 0033).
         path = of_call(prompt, options)
         path = f"{path}.{host.number(path)}/"
-        key = f"{path}1"
+        key = f"{path}1"  # as for an agent, whose calls have keys that begin with such a path; here there is one call
 
         async def call() -> AgentReply:
+            """Call the harness itself."""
             return await _called(harness, prompt, options, show)
 
         async def within_budget() -> AgentReply:
+            """Make the call, within the task's budget if it has one. Called only if no reply is recorded."""
             if INSTEAD.get() is None:
-                check_real(harness)
+                check_real(harness)  # raises if this process forbids real model requests, as a test suite may
             if host.ledger is None:
                 return await call()
             from graphrt.harness.budget._admission import spend
@@ -186,11 +214,15 @@ class BoundHarness(Generic[OutputT_co]):
         return read
 
     def __getattr__(self, name: str) -> Any:
+        """Return the attribute *name* of the wrapped harness, such as its `profile`."""
         return getattr(self._harness, name)
 
 
 async def _called(harness: Any, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-    """Return the reply of *harness*, or of what stands in its place; tell the run's watcher what is asked."""
+    """Return the reply of *harness*, or the logged one if the run is executed again; report the prompt to the watcher.
+
+    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream.
+    """
     watcher = WATCHER.get()
     if watcher is not None:
         watcher.asks(_profile(harness).name, prompt)
@@ -200,7 +232,7 @@ async def _called(harness: Any, prompt: Any, options: dict[str, Any], show: Show
         _check_usage(harness, streamed)
         return streamed
     reply: AgentReply = await (harness.run(prompt, **options) if instead is None else instead())
-    if instead is None:
+    if instead is None:  # a logged reply was checked when it was first recorded
         _check_usage(harness, reply)
     if show is not None:
         show(reply)
@@ -225,13 +257,14 @@ def _check_usage(harness: Any, reply: Any) -> None:
 def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
     """Warn that the node of *task* allows its agent no tools, although the agent has some and `tools=[]` was not given.
 
-    The sentence is added to the *warnings* of each run, and logged once per process.
+    That is probably an omission: an agent may use only the tools that its node names. The sentence is added to the
+    *warnings* of each run, and logged once per process.
     """
     import logging
 
     agent, node, plan = str(getattr(harness, "name", harness)), task.node.name, task.engine.plan
     known = list(getattr(harness.tools, "names", ()))
-    at = plan.spec_where(task.node.index)
+    at = plan.spec_where(task.node.index)  # file and line where the node was added; empty if unknown
     text = (
         f"Node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} offers agent {agent!r} none of its tools "
         f"{known}: the model answers without them. Name those that it may use, @g.node(tools={known!r}), or say tools=[]."
@@ -244,7 +277,10 @@ def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:
-    """Return the output form that *options* ask for, or None; replace it by a spec that any harness understands."""
+    """Return the form of answer that *options* ask for, or None, and replace the option by a plain description of it.
+
+    The option `output=` may be any type. A plain harness gets an `OutputSpec` instead: a name and a JSON schema.
+    """
     if options.get("output") is None:
         return None
     from graphrt.harness._output.form import OutputForm
@@ -255,7 +291,7 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
 
 
 def _profile(harness: Any) -> ModelProfile:
-    """Return the model profile of *harness*, or an empty one with the name of its class."""
+    """Return the profile of the model of *harness*: name, prices and limits. If it has none, only a name is known."""
     from graphrt.harness.protocol import ModelProfile
 
     profile: ModelProfile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
@@ -263,7 +299,7 @@ def _profile(harness: Any) -> ModelProfile:
 
 
 async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:
-    """Stream a plain harness, show each item, and return the last one.
+    """Stream a plain harness, show each item, and return the last one, which must be the whole reply.
 
     Raises:
         InputError: The last item is not a reply (`no-final-reply`).
@@ -272,7 +308,7 @@ async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Sh
     async for item in harness.stream(prompt, **options):
         last = item
         show(item)
-    if last is None or not hasattr(last, "usage"):
+    if last is None or not hasattr(last, "usage"):  # replies have this attribute, pieces of replies do not
         ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"
         raise STREAM_WITHOUT_REPLY(harness=harness, ended=ended)
     reply: AgentReply = last

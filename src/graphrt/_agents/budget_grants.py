@@ -3,6 +3,13 @@
 The task whose budget it is records a grant (`BudgetGranted`), by the key of the answered question. So a resume goes on
 with what is left of it, and no question is asked or counted twice. The ledgers of agents and of `ctx.bind(budget=)`
 begin anew with each execution: they get their grants when the same call is made again.
+
+Terms of this file:
+
+- A *ledger* counts what model calls use of one budget. Its name (`of`) is `run`, `node 'name'`, or that of an agent.
+- `RunState` is the engine of one graph. A node that is itself a graph has a nested engine, `task.extra.child`.
+- `task.extra` is the part of a task that only some tasks have; `task.more()` creates it. Its `models` is what is
+  recorded of the task's model calls, and its `interrupts` are the questions that the task asked.
 """
 
 from __future__ import annotations
@@ -22,13 +29,17 @@ if TYPE_CHECKING:
 def owner(task: Task, of: str, root: RunState | None) -> Task:
     """Return the task that records grants for the budget named *of*: *task*, or one that encloses it.
 
+    A grant to the run's budget belongs to the outermost task, whose commit adds it to the totals of the run. A grant to
+    a node's budget belongs to the innermost enclosing task of that node. Any other budget is of *task* itself.
+
     Args:
         task: The task that asked.
         of: Name of the budget, `RUN` or as from `of_node`.
-        root: State of the run; None takes the task's own.
+        root: Engine of the run's own graph; None if *task* belongs to that graph.
     """
     engine = root or task.engine
-    # From the run's graph down: the id of a task begins with the ids of the tasks that enclose it.
+    # From the run's graph down to the task's own: the id of a task is `path/superstep.index:node`, where the path
+    # has the ids of the enclosing tasks.
     around: list[Task] = []
     while engine is not task.engine:
         around.append(next(one for one in engine.tasks if task.id.startswith(f"{one.id}/")))
@@ -45,8 +56,11 @@ def of_node(task: Task) -> str:
 
 
 def granted_to_run(engine: RunState) -> Amounts:
-    """Return what the run's budget was granted so far, open tasks included."""
-    total = engine.granted
+    """Return what the run's budget was granted so far, by committed tasks and by those of the open superstep.
+
+    Called when the ledger of the run is made, at the first model call after a start or resume.
+    """
+    total = engine.granted  # of committed tasks; a task's own grants are added to it when the task commits
     for task in engine.tasks:
         models = task.extra.models if task.extra is not None else None
         if models is not None:
@@ -55,7 +69,7 @@ def granted_to_run(engine: RunState) -> Amounts:
 
 
 def granted_to_node(task: Task) -> Amounts:
-    """Return what the budget of the node was granted for *task*."""
+    """Return what the budget of the node was granted for *task*: a node's budget applies to each task separately."""
     models = task.extra.models if task.extra is not None else None
     return (models.granted(of_node(task)) if models is not None else None) or Amounts()
 
@@ -74,12 +88,13 @@ def grant(task: Task, question: str, of: str, more: Amounts) -> None:
 def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:
     """Add the answers since the last execution to a new ledger, before any call is admitted.
 
-    Of parallel calls that all asked, the first to run again would otherwise use what was granted to another one, which
-    would then ask again or fail.
+    A call that does not fit its budget asks a person for more, and its task pauses. After the answers, each call runs
+    again and would add its own grant to the ledger. Of parallel calls that all asked, the first to run again could then
+    use up the ledger before the grants of the others are in it, and these would ask again or fail.
 
     Args:
         ledger: Ledger of the run or a node, just made; only questions about its budget are looked at.
-        tasks: Tasks that may have asked, each with the task that records the grant.
+        tasks: Pairs of a task that may have asked, and the task that records the grant.
         keep: Stores a grant of a task, by the key of the question.
 
     Raises:
@@ -90,6 +105,7 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
     for task, holder in tasks:
         for asked in task.extra.interrupts if task.extra is not None else ():
             payload = asked.payload
+            # `current`: the question was not withdrawn, and its answer not discarded.
             if (
                 not asked.answered
                 or not asked.current
@@ -97,10 +113,13 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
                 or payload.get("budget") != ledger.of
             ):
                 continue
+            # `short` is the unit that ran out, such as "tokens". `base` is the question's key without its version, and
+            # "key=" marks a key that the asker chose.
             unit, question = payload.get("short"), asked.base.removeprefix("key=")
-            # Keys of budget questions are made by `harness.budget._admission`; a node may ask a payload that looks alike.
+            # Keys of budget questions have this form; a node may ask a question with a payload that looks alike.
             if f"/budget/{ledger.of}/{unit}/" not in question or was_granted(holder, question):
                 continue
+            # An invalid answer is left to the call, which asks again. An answer of zero grants nothing.
             more, problem = read_answer(asked.answer, unit)
             if not problem and any(more.values()):
                 grant(holder, question, ledger.of, ledger.extend(**more))
@@ -108,7 +127,11 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
 
 
 def asking(task: Task) -> Iterator[Task]:
-    """Yield *task*, or the tasks of the open superstep of its nested graph, recursively."""
+    """Yield the tasks that may have asked for more budget within *task*.
+
+    That is *task* itself, or, if its node is a graph, the tasks of the open superstep of that graph, recursively: only
+    they call models.
+    """
     child = task.extra.child if task.extra is not None else None
     if child is None:
         yield task

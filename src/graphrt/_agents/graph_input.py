@@ -1,6 +1,8 @@
 """Arguments of a graph that is a tool: their JSON schema for the model, and the check of what the model sends.
 
-Only fields that the schema offers reach the graph. The graph is not run here.
+The type of the arguments is a pydantic model, a dataclass, a TypedDict or another type that pydantic can validate. Its
+fields may have *aliases*: names in JSON that differ from the names in Python. Only fields that the schema offers reach
+the graph. The graph is not run here.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from graphrt.harness.tools._arguments import json_schema, validated
 __all__ = ["GraphInput"]
 
 _COLLECTIONS: Final[Any] = (list, tuple, set, frozenset)
+"""Classes whose items are converted to plain data. A subclass, such as a named tuple, stays as it is."""
 
 
 @final
@@ -36,7 +39,7 @@ class GraphInput:
     """
 
     def __init__(self, graph: Any, wanted: Any) -> None:
-        plan: Any = graph.__graphrt_plan__
+        plan: Any = graph.__graphrt_plan__  # the compiled form; `plan.state` describes the graph's state class
         self._fields: Final[frozenset[str]] = frozenset(plan.state.fields)
         self._is_state: Final[bool] = wanted is None and plan.spec.input is None
         """Whether the type is the state: then the graph validates the arguments again, and gets them unchanged."""
@@ -49,38 +52,44 @@ class GraphInput:
             raise GRAPH_CANNOT_BE_A_TOOL(
                 graph_name=graph.name, wanted=wanted, known=str(error).split("\n", 1)[0]
             ) from error
-        self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))
+        self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))  # names of the arguments in JSON
         # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
         self._closed: Final = _is_closed(wanted)
         self.schema: Final = {**schema, "additionalProperties": False} if self._closed else schema
         """JSON schema of the arguments."""
 
     def read(self, arguments: Mapping[str, Any], tool: str) -> dict[str, Any]:
-        """Return the graph's input for *arguments* of *tool*.
+        """Return the graph's input for *arguments*, which a model sent to the tool named *tool*.
 
         Raises:
             ToolArgumentsError: They do not fit the type.
             ToolError: A validator of the program raised an error of another kind.
         """
-        strangers = [name for name in arguments if name not in self._known] if self._closed else []
-        if strangers:
-            raise misfit(tool, [f"{name}: {unknown(name, self._known)}" for name in strangers])
+        unexpected = [name for name in arguments if name not in self._known] if self._closed else []
+        if unexpected:
+            raise misfit(tool, [f"{name}: {unknown(name, self._known)}" for name in unexpected])
         value = validated(tool, self._adapter, arguments, self._known)
         if self._is_state:
             return dict(arguments)
         names = _fields_of(value)
-        if names is None:
+        if names is None:  # a TypedDict, a union or the like: its value is a mapping already
             plain: dict[str, Any] = _plain(value)
             return plain
+        # A field of the arguments belongs to the field of the state that has its name in Python, else to the one that
+        # has its name in JSON: both classes may use aliases.
         given = {name if name in self._fields else alias: _plain(item) for name, alias, item in names}
         return {**given, **_more(value)}
 
 
 def _is_closed(wanted: Any) -> bool:
-    """Return whether *wanted* is a class with fields that accepts no others. Other types, such as unions, are not."""
-    cls: Any = get_origin(wanted) or wanted
+    """Return whether *wanted* is a class with fields that accepts no others. Other types, such as unions, are not.
+
+    For such a class, unknown arguments can be refused by name.
+    """
+    cls: Any = get_origin(wanted) or wanted  # the class of a parametrised generic, such as `Ask[int]`
     if not (_is_model(cls) or _is_dataclass(cls) or te.is_typeddict(cls)):
         return False
+    # pydantic reads the configuration of a model from the first attribute, that of other classes from the second one.
     configs: list[Any] = [getattr(cls, name, None) for name in ("model_config", "__pydantic_config__")]
     return not any(config and config.get("extra") == "allow" for config in configs)
 
@@ -106,7 +115,7 @@ def _plain(value: Any) -> Any:
 def _fields_of(value: Any) -> list[tuple[str, str, Any]] | None:
     """Return the name, JSON name and value of each field of *value*; None if it is not a model or dataclass."""
     cls: Any = value.__class__
-    infos: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    infos: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})  # pydantic's description of the fields, by name
     if _is_model(cls):
         names = list(infos)
     elif _is_dataclass(cls):
@@ -117,14 +126,23 @@ def _fields_of(value: Any) -> list[tuple[str, str, Any]] | None:
 
 
 def _is_model(cls: Any) -> bool:
+    """Return whether *cls* is a pydantic model with fields. A RootModel has a single value, `root`, and no fields."""
     return isinstance(cls, type) and issubclass(cls, BaseModel) and not issubclass(cls, RootModel)
 
 
 def _is_dataclass(cls: Any) -> bool:
+    """Return whether *cls* is a dataclass, and not an instance of one."""
     return isinstance(cls, type) and dataclasses.is_dataclass(cls)
 
 
 def _in_json(info: Any, name: str) -> str:
+    """Return the name that the field *name* has in JSON: its alias, or its own name without one.
+
+    Args:
+        info: pydantic's `FieldInfo`; None for a field that pydantic does not describe.
+        name: Name of the field in Python.
+    """
+    # Of several accepted aliases (`AliasChoices`) the first counts. An `AliasPath` into nested data is not a name.
     alias: Any = getattr(info, "validation_alias", None)
     first: Any = getattr(alias, "choices", [alias])[0]
     return first if isinstance(first, str) else name

@@ -1,6 +1,12 @@
-"""Graphs as tools of an agent, and a graph as a harness.
+"""Graphs as tools of an agent, and a graph as a harness, which is what a node calls to speak to a model.
 
-What runs inside belongs to the calling run: to its budget, depth limit, stream and usage.
+What runs inside belongs to the calling run: to its budget, depth limit, stream and usage. It is connected with the
+caller by context variables, because a compiled graph has no argument for that:
+
+- `HERE`: the `Place` of the agent that runs, with its ledger of the budget, depth, stream and services of the task
+  (`host`); or these services alone, outside of agents; else None.
+- `NODE`: the Context of the running node.
+- `PARENT_AGENT`: an `Above`, by which agents and budgets inside a graph find the agent run that the graph is part of.
 """
 
 from __future__ import annotations
@@ -26,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["GraphHarness", "GraphTool"]
 
 _ANY_DEPTH: Final = 1 << 30
-"""Greatest depth below a graph that no agent runs: no limit."""
+"""Limit on the nesting of agents inside a graph that no agent runs: none."""
 
 
 class Runs(Protocol):
-    """The part of a compiled graph that is used here."""
+    """The part of a compiled graph that is used here. This room may not import the class itself, from a floor above."""
 
     @property
     def name(self) -> str:
@@ -41,7 +47,7 @@ class Runs(Protocol):
     # type lives floors above.
     @property
     def arun(self) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """The method that runs the graph once, on an input and with options."""
+        """The async method that runs the graph once, on an input and with options."""
         ...
 
 
@@ -99,11 +105,13 @@ class GraphTool:
         """
         options = {"deps": context.deps, **self._options}
         here = HERE.get()
-        took: list[Usage] = []
+        took: list[Usage] = []  # usage of each run inside, which is added at its end, completed or not
         try:
             with _part_of(here, self._graph.name, took):
                 result = await self._graph.arun(dict(arguments), **options)
         finally:
+            # Also after a failure, because its model calls were paid: for the agent's own total, and for the totals of
+            # the task, under a key that identifies this agent run and the graph.
             if isinstance(here, Place):
                 for usage in took:
                     here.took.append(usage)
@@ -149,13 +157,14 @@ class GraphHarness:
             await _paid(self._graph.name, took)
             raise
         _check_ended(self._graph, result)
+        # What ran inside reports to `took`. Otherwise the run's own total is taken.
         usage = sum(took[1:], took[0]) if took else result.usage
         return AgentReply(text=self._output(result.state), usage=usage, model=self._graph.name, output=result.state)
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:
     """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
-    node = live(NODE.get())
+    node = live(NODE.get())  # None outside of a graph, and for work that a node left behind
     if node is None:
         return
     for usage in took:
@@ -167,7 +176,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
     """Make a graph that runs inside the block a part of the agent run *here*: of its budget, depth and stream.
 
     Args:
-        here: Place of the agent that runs; anything else if none does.
+        here: Place of the agent that runs the graph as a tool; anything else if none does.
         graph: Name of the graph.
         took: Receives the usage of each run inside.
 
@@ -194,6 +203,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
     show = here.emit
 
     def emit(node: str, item: Any) -> None:
+        """Show *item* of the inner node *node* on the agent's stream, under the names of graph and node."""
         assert show is not None  # noqa: S101 - otherwise this function is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
@@ -209,5 +219,10 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
 
 
 def _check_ended(graph: Runs, result: Any) -> None:
+    """Check that the run with the `RunResult` *result* has a final state.
+
+    Raises:
+        ToolError: It paused, or was cancelled (`graph-not-ended`).
+    """
     if result.status != "completed":
         raise GRAPH_NOT_ENDED(tool=graph.name, status=result.status)

@@ -1,6 +1,9 @@
 """The agents and budgets of one run, as the runtime hands them to its drivers: all is loaded and made at first need.
 
 A run without a model call imports neither agents nor budgets.
+
+A *ledger* counts what model calls use of one budget. Ledgers form a tree (run, field `token_budget`, node, agent), and
+a call must fit its innermost ledger and all ledgers above that one.
 """
 
 from __future__ import annotations
@@ -20,12 +23,15 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
 
 _lock = FreshLock()
-"""Held while the ledgers of a run are made."""
+"""Held while the ledgers of a run are made. It is always free in the child of a fork."""
 
 
 @final
 class RunAgents:
-    """Implements `_drivers.agents.Agents`."""
+    """Makes the services of agents and budgets for the tasks of one run; implements `_drivers.agents.Agents`.
+
+    The runtime hands one to the drivers with the other services of the run.
+    """
 
     __slots__ = ("_ledgers",)
 
@@ -34,7 +40,7 @@ class RunAgents:
         """Ledgers of the run's budgets; None until a model call needs one."""
 
     def of_task(self, context: Context[Any]) -> TaskServices:
-        """Return the services for the attempt of *context*."""
+        """Return the services for the attempt whose node got *context*. Called when the node first uses a model."""
         from graphrt._agents.task_services import TaskServices
 
         return TaskServices(context, ledger=self._ledger(context._scope, context._task))
@@ -43,9 +49,10 @@ class RunAgents:
         """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
         if self._ledgers is None:
             engine = task.engine
-            above = PARENT_AGENT.get()
+            above = PARENT_AGENT.get()  # set if an agent runs this graph as a tool: its budget bounds the run too
             ledger = None if above is None else above.ledger
-            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state.
+            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state. An
+            # engine with a path belongs to a nested graph, where the tasks around it may have budgets.
             alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:
                 return None
@@ -53,8 +60,9 @@ class RunAgents:
             from graphrt._agents.run_ledgers import RunLedgers
 
             with _lock:
-                if self._ledgers is None:
+                if self._ledgers is None:  # another worker thread may have made them meanwhile
                     emit = services.emit
+                    # Warnings that a budget is nearly used up are items of the stream mode `messages`.
                     warn = None if emit is None else partial(emit, "messages")
                     root, keep = services.root or engine, partial(keep_grant, services)
                     self._ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)

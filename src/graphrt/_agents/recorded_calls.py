@@ -1,7 +1,12 @@
-"""Store what is recorded of a task's model calls while the task runs, beside the journal (decision 0020).
+"""Store what is recorded of a task's model calls while the task runs, beside the journal.
 
-Each kind of value has a key of its own, which journals of 0.1 use too. So what a newer process stores replaces what an
-older one stored of the same call.
+Outcomes of an open superstep are *staged* in the store, each under a key; the commit of the superstep turns them into
+journal entries and removes them (decision 0020). What is staged under an existing key replaces the older value. Each
+kind of value has a key of its own, which graphrt 0.1 used too. So what a newer process stores of a call replaces what
+an older one stored.
+
+A call is identified inside its task by the number of failed attempts before it and by a digest of the request.
+`task.more().model_calls()` is the record in memory; each function stores one event that is made of it.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def keep_reply(services: RunServices, task: Task, call: ModelCall) -> None:
-    """Store the reply to *call*, as the run's durability has it.
+    """Store the reply to *call*: at once or a little later, as the durability of the run says.
 
     Raises:
         StoreError: It could not be stored.
@@ -26,21 +31,25 @@ def keep_reply(services: RunServices, task: Task, call: ModelCall) -> None:
 def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> None:
     """Store the *nth* usage of *call*, from 1, whose reply is not recorded.
 
+    Each execution of the task makes such a call again, so one call may have several usages.
+
     Raises:
         StoreError: It could not be stored.
     """
+    # The keys of 0.1 count from 0.
     event = task.more().model_calls().usage_event(task.id, call, nth)
     _keep(services, task, f"model/{_name(call)}/spent/{nth - 1}", event)
 
 
 def keep_hold(services: RunServices, task: Task, call: ModelCall, *, now: bool) -> None:
-    """Store the reservations of *call*.
+    """Store the reservations of *call*: amounts that it may use, reserved before it is made.
 
     Args:
         services: Stores them.
         task: Task that makes the call.
         call: The call.
-        now: Store them before returning, whatever the run's durability (rule R11).
+        now: Store them before returning, whatever the run's durability. A new reservation needs this (rule R11): after
+            a crash the call counts as paid. One that is given back does not.
 
     Raises:
         StoreError: They could not be stored.
@@ -49,7 +58,7 @@ def keep_hold(services: RunServices, task: Task, call: ModelCall, *, now: bool) 
 
 
 def keep_grant(services: RunServices, task: Task, question: str) -> None:
-    """Store the grant with which *question* was answered.
+    """Store the grant, an amount beyond the limit of a budget, with which a person answered *question*.
 
     Raises:
         StoreError: It could not be stored.
@@ -58,7 +67,7 @@ def keep_grant(services: RunServices, task: Task, question: str) -> None:
 
 
 def keep_discarded(services: RunServices, task: Task) -> None:
-    """Store that the replies recorded so far are not used again.
+    """Store that an attempt failed after model calls, so that the replies recorded so far are not used again.
 
     Raises:
         StoreError: It could not be stored.
@@ -67,8 +76,13 @@ def keep_discarded(services: RunServices, task: Task) -> None:
 
 
 def _name(call: ModelCall) -> str:
+    """Return the part of a staged key that identifies *call* within its task."""
     return f"{call.failed_attempts}/{call.key}"
 
 
 def _keep(services: RunServices, task: Task, name: str, event: ModelEvent, *, now: bool = False) -> None:
+    """Stage *event* of *task* under the key `task#name`; with *now*, durably before this returns.
+
+    The path says which nested graph the event belongs to; it is empty for the graph of the run.
+    """
     services.keep([(f"{task.id}#{name}", [(task.engine.path, event)])], now=now)

@@ -1,7 +1,8 @@
 """What a stream and a journal are shown of model and tool calls where the runtime redacts (decision 0126).
 
-A prompt is not changed: it is the user's to decide what a model is sent. Replies are redacted before they are recorded,
-and the agent goes on with what is recorded.
+The user may give rules by which texts, such as personal data, are replaced before they are stored or shown. A prompt is
+not changed: the user decides what a model is sent. Replies are redacted before they are recorded, and the agent goes on
+with what is recorded.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 _PIECES = (TextDelta, ThinkingDelta, ToolCallDelta)
+"""Items of a stream that carry a part of a reply."""
 
 
 def redacted_reply(redacted: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a model's reply without thinking blocks that redaction changed.
+    """Return the redacted data of a model's reply, without its thinking blocks if redaction changed one of them.
 
-    A provider signs the blocks, and refuses a request that returns a changed one; it accepts one without them.
+    A provider signs these blocks. It refuses a later request that contains a changed block, and accepts one without
+    them.
 
     Args:
         redacted: The data after redaction.
@@ -38,8 +41,12 @@ def redacted_reply(redacted: dict[str, Any], reply: Mapping[str, Any]) -> dict[s
 def redacted_item(task: Task, item: Any) -> Any:
     """Return an item of the stream mode `messages` redacted; None if it is not to be shown.
 
-    Pieces of a reply are not shown: a pattern may begin in one piece and end in another. The whole reply is. Neither
-    are values shown into which no rule can look.
+    Pieces of a reply are not shown: a pattern may begin in one piece and end in another. The whole reply is shown when
+    it is complete. A value that has no encoded form is not shown either, because no rule can look into it.
+
+    Args:
+        task: The task that shows the item.
+        item: A piece of a reply, a whole reply, an event of an agent, or an object that a user's harness yields.
     """
     if isinstance(item, _PIECES):
         return None
@@ -48,12 +55,14 @@ def redacted_item(task: Task, item: Any) -> Any:
         return None if inner is None else SubAgentItem(agent=item.agent, item=inner)
     if not dataclasses.is_dataclass(item) or isinstance(item, type):
         return _redacted(task, item)
+    # Each field is redacted on its own, so that the item keeps its class.
     values = {field.name: getattr(item, field.name) for field in dataclasses.fields(item) if field.init}
     made = {name: _redacted(task, value) for name, value in values.items()}
     return item if all(made[name] is value for name, value in values.items()) else dataclasses.replace(item, **made)
 
 
 def _redacted(task: Task, value: Any) -> Any:
+    """Return *value* redacted; None if it cannot be encoded as a stored value, so that no rule can look into it."""
     try:
         return redacted_value(task.engine, value, f"an item that node {task.node.name!r} shows")
     except NotStorable:

@@ -3,6 +3,14 @@
 Ledgers form a tree: run, field, node. A model call must fit its node's ledger and all above it. In a nested graph the
 top of the tree is the ledger of the task whose body the graph is. A new ledger counts what was spent before a resume.
 Reserving and settling belong to `harness.budget`.
+
+Terms of this file:
+
+- `RunState` is the engine of one graph: `tasks` are those of its open superstep, `usage` is that of its committed ones.
+  A nested graph has an engine of its own, `task.extra.child` of the task whose node is that graph. Its `path` consists
+  of the ids of the enclosing tasks, each followed by `/`; it is empty for the graph of the run.
+- `task.extra` is the part of a task that only some tasks have; its `models` is what is recorded of its model calls.
+- A *grant* is what a person allowed a budget beyond its limit, as the answer to a question of an exceeded budget.
 """
 
 from __future__ import annotations
@@ -27,11 +35,11 @@ if TYPE_CHECKING:
 
 @final
 class RunLedgers:
-    """Makes the ledgers of tasks, and keeps those that several tasks share.
+    """Makes the ledgers of tasks, and keeps those that several tasks share. Made at the first model call of a run.
 
     Args:
         budget: Budget of the run; None for no limit.
-        engine: State of the run. Its usage, and what open tasks have used, count as spent.
+        engine: Engine of the run's own graph. Its usage, and what open tasks have used, count as spent.
         warn: Takes a BudgetWarning; None without a listener.
         keep: Stores a grant of a task, by the key of the question.
         above: Ledger that bounds the whole run, if an agent runs the graph; else None.
@@ -54,19 +62,20 @@ class RunLedgers:
         if budget is not None:
             spent, more = _spent(engine), granted_to_run(engine)
             self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
-            if budget.on_exceeded == "interrupt":
+            if budget.on_exceeded == "interrupt":  # an exceeded budget asks a person; the run may resume with answers
                 apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
-        """Path of each graph to the number of its open superstep and the ledger for that superstep's calls."""
+        """By path of a graph: the number of its open superstep, and the ledger for that superstep's calls."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
-        """Path of each nested graph to the task whose body it is, and the ledger of that task."""
+        """By path of a nested graph: the task whose body it is, and the ledger of that task."""
 
     def ledger(self, task: Task) -> Ledger | None:
-        """Return the innermost ledger that bounds the calls of *task*; None without any."""
+        """Return the innermost ledger that bounds the calls of *task*; None without any. Called for each attempt."""
         with self._lock:
             return self._of_task(task)
 
     def _of_task(self, task: Task) -> Ledger | None:
+        """Do what `ledger` does, with the lock held."""
         ledger, budget = self._of_superstep(task), task.node.policy.budget
         if budget is None:
             return ledger
@@ -83,7 +92,7 @@ class RunLedgers:
         The field `token_budget` is read once per superstep, because all its tasks see the same snapshot (rule R1).
         """
         engine = task.engine
-        at, ledger = self._fields.get(engine.path, (0, None))
+        at, ledger = self._fields.get(engine.path, (0, None))  # supersteps are numbered from 1
         if at == task.superstep:
             return ledger
         self._forget(engine.path)
@@ -102,13 +111,15 @@ class RunLedgers:
     def _of_body(self, path: str) -> Ledger | None:
         """Return the ledger of the task whose nested graph has *path*."""
         engine = self._root
-        while True:
+        while True:  # from the graph of the run down to the task whose id, with "/", is *path*
             task = next((one for one in engine.tasks if path.startswith(f"{one.id}/")), None)
             if task is None:
                 return self.run
             if path == f"{task.id}/":
                 break
             engine = task.more().child
+        # Kept, because all tasks of the nested graph share the ledger of the enclosing task. It is valid for that task
+        # object only.
         known, ledger = self._bodies.get(path, (None, None))
         if known is not task:
             ledger = self._of_task(task)
@@ -116,14 +127,14 @@ class RunLedgers:
         return ledger
 
     def _forget(self, path: str) -> None:
-        """Forget the ledgers of graphs nested in the graph with *path*, whose superstep is over."""
+        """Forget the ledgers of graphs nested in the graph with *path*, whose superstep is over: they have ended."""
         for known in [known for known in self._fields if known.startswith(path) and known != path]:
             del self._fields[known]
             self._bodies.pop(known, None)
 
 
 def _spent(engine: RunState) -> Amounts:
-    """Return what the graph has spent, open tasks included."""
+    """Return what the graph of *engine* has spent, open tasks included."""
     total = used_amounts(engine.usage)
     for task in engine.tasks:
         total = total.plus(_spent_by(task))
@@ -135,7 +146,7 @@ def _spent_by(task: Task) -> Amounts:
     extra = task.extra
     if extra is None:
         return Amounts()
-    if task.node.child is None:
+    if task.node.child is None:  # the node is a function and not a graph
         return used_amounts(extra.models.used() if extra.models is not None else None)
     if extra.child is None or task.status in (DONE, HANDLED):  # the nested graph has ended: its usage is the task's
         return used_amounts(extra.usage)

@@ -3,6 +3,11 @@
 A model's reply is recorded with the task (decision 0033) under a digest of the request. After a pause or a crash the
 same request gets the recorded reply. After a failed attempt it does not, since the replies may be what made the attempt
 fail. The values and their events are in `_engine.model_calls`, and `recorded_calls` stores them.
+
+A *harness run* is one call of an agent or another harness in the node; several may be in flight at once. An *execution*
+is one call of the node: each attempt, resume and retry is one. A *ledger* counts what calls use of a budget. The key of
+a call, effect or question identifies it within the task, at every execution. `_scope` has the services of the run, and
+`task.extra` the part of a task that only some tasks have; `task.more()` creates it.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ _AROUND: Final[ContextVar[frozenset[Future[None]]]] = ContextVar("graphrt_runs_a
 
 @final
 class TaskServices:
-    """Implements `graphrt.harness.agent._services.AgentServices` for one attempt of a task."""
+    """The services of one attempt of a task; implements `graphrt.harness.agent._services.AgentServices`."""
 
     __slots__ = (
         "_asked",
@@ -84,14 +89,18 @@ class TaskServices:
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
         """Harness runs in flight: a future that is set at their end, and their asyncio task."""
         self._told: set[str] = set()
-        """Keys of calls that `before` has been called for."""
+        """Keys of calls that `before` has reported."""
         self.remembers: bool = True
+        """Whether replies are recorded by key; False outside of a graph, where agents need not compute keys."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread
         self.ledger: Ledger | None = ledger
+        """Innermost ledger that bounds the calls."""
         self.known_by: Ledger | None = ledger
+        """Innermost ledger that includes what earlier executions used. Ledgers inside it begin anew."""
         self.emit: Callable[[Any], None] | None = None
+        """Shows an item of a harness run; None without a reader."""
         above = PARENT_AGENT.get()
         if self._scope.emit is not None:
             self.emit = self.publish
@@ -113,7 +122,7 @@ class TaskServices:
         return self._context.call(fn, *args, **kwargs)
 
     def showing(self, show: Callable[[Any], None] | None) -> TaskServices:
-        """Return these services with *show* in place of `emit`."""
+        """Return these services with *show* in place of `emit`, for one harness run that the node streams."""
         if show == self.emit:
             return self
         other = copy(self)
@@ -121,13 +130,16 @@ class TaskServices:
         return other
 
     def within(self, ledger: Ledger) -> TaskServices:
-        """Return these services with another ledger, which begins anew with each execution."""
+        """Return these services with another ledger, which begins anew with each execution: that of `ctx.bind()`."""
         other = copy(self)
         other.ledger = ledger
         return other
 
     def number(self, what: str) -> int:
-        """Return how often *what* was counted, this call included, so that only equal requests depend on their order."""
+        """Count *what*, such as the digest of a request, and return the count, from 1 at each execution.
+
+        The count is part of keys: it tells equal requests apart, so that different ones may come in any order.
+        """
         number = self._numbers[what] = self._numbers.get(what, 0) + 1
         return number
 
@@ -138,7 +150,7 @@ class TaskServices:
         """
         from asyncio import current_task, get_running_loop, sleep, wait
 
-        mine = get_running_loop().create_future()
+        mine = get_running_loop().create_future()  # set when this run ends or pauses
         around = _AROUND.get()
         token, order = _AROUND.set(around | {mine}), ORDER.set((*ORDER.get(), next(self._begun)))
         self._flying[mine] = current_task()
@@ -159,7 +171,7 @@ class TaskServices:
                 mine.set_result(None)
 
     def abandon(self) -> set[Future[None]]:
-        """Cancel harness runs that the node left behind, from any thread; return futures that are set at their ends."""
+        """Cancel the harness runs of a failed node, from any thread; return futures that are set at their ends."""
         flying = dict(self._flying)
         for mine, task in flying.items():
             if task is not None:
@@ -171,7 +183,7 @@ class TaskServices:
         self._context.emit(item)
 
     def publish(self, item: Any) -> None:
-        """Show *item* on the run's stream, mode `messages`."""
+        """Show *item* on the run's stream, mode `messages`; not if redaction hides it or the attempt was given up."""
         emit = self._scope.emit
         if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
             return
@@ -179,7 +191,10 @@ class TaskServices:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
     def knows(self, prefix: str) -> bool:
-        """Return whether a reply is recorded under a key that begins with *prefix*."""
+        """Return whether a reply is recorded under a key that begins with *prefix*, the path of an agent run.
+
+        An agent whose model was replaced while the thread paused looks for the requests that the older one would get.
+        """
         models = self._task.extra.models if self._task.extra is not None else None
         return models is not None and models.knows(prefix)
 
@@ -194,14 +209,14 @@ class TaskServices:
         services, task = self._scope, self._task
         extra = task.more()
         models = extra.model_calls()
-        asked = models.call(key)
-        extra.request(asked)
+        asked = models.call(key)  # the key with the number of failed attempts
+        extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
         known = models.replies.get(asked)
         if known is not None:
             self.account()
-            return reply_from(own(known.data), known.usage, known.model), True
+            return reply_from(own(known.data), known.usage, known.model), True  # a copy, which the node may change
         recorded, watcher = services.recorded, WATCHER.get()
-        if recorded is not None:
+        if recorded is not None:  # the run is executed again from its log, which has the replies
             response = await recorded.reply(task, asked, call)
         elif watcher is None:
             response = await call()
@@ -218,9 +233,8 @@ class TaskServices:
         if services.stage is not None:
             await call_store(services, keep_reply, services, task, asked)
         self.account()
-        return reply_from(
-            data, response.usage, response.model
-        ), False  # the same as after a restart, also the first time
+        # Made of the stored data, so that the node gets the same reply as after a restart.
+        return reply_from(data, response.usage, response.model), False
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
         """Record the usage of a call whose reply cannot be recorded, and which each execution makes again."""
@@ -251,7 +265,8 @@ class TaskServices:
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
         """Return what the call *key* may have used before a crash, and its grants by name of the budget.
 
-        For ledgers that begin anew with each execution. Empty for a key that was asked for before: it is counted once.
+        A grant is what a person allowed beyond the limit. This is for ledgers that begin anew with each execution. A
+        second request for the same key gets nothing, because these ledgers must count the amounts once.
         """
         extra = self._task.extra
         if extra is None or extra.models is None or key in self._told:
@@ -275,11 +290,14 @@ class TaskServices:
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
     ) -> Any:
-        """Return the recorded result of an effect, else make *call* and record its result."""
+        """Return the recorded result of an effect, such as a tool call, else make *call* and record its result.
+
+        *kind* says whether it may be repeated after a crash; *about* describes it to a person who has to decide that.
+        """
         return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
 
     def was_answered(self, question: str) -> bool:
-        """Return whether the question with that key has an answer that counts."""
+        """Return whether the question with that key has an answer that counts: one that was not discarded."""
         extra = self._task.extra
         return extra is not None and any(
             one.answered and one.current and one.base == f"key={question}" for one in extra.interrupts
@@ -288,9 +306,9 @@ class TaskServices:
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Return the answers to *questions*, in order; pause once for all that have none."""
         answers: list[Any] = []
-        pause: Suspended | None = None
+        pause: Suspended | None = None  # the exception that pauses the node
         known = self._task.more().interrupts
-        before = len(known)
+        before = len(known)  # `_ask` appends new questions
         for question in questions:
             try:
                 name, wanted = f"key={question.key}", question.answer_type
@@ -308,12 +326,15 @@ class TaskServices:
     def harness(self) -> BoundHarness[Any]:
         """Return the run's harness, bound to the task."""
         harness, tools = self._scope.harness, self._task.node.policy.tools
-        if tools is None and getattr(harness, "tools", None):
+        if tools is None and getattr(harness, "tools", None):  # the node does not say which tools its agent may use
             tell_forgotten(harness, self._task, self._scope.warnings)
         return self.bind(harness, tools or (), None)
 
     def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
-        """Return *harness* bound to the task; see `Context.bind`."""
+        """Return *harness* bound to the task, for `ctx.bind()`.
+
+        *tools* are those that an agent may use, None for all of its own; *budget* is for this one use.
+        """
         check_harness(
             harness,
             taker="ctx.bind() takes a harness",
@@ -332,7 +353,10 @@ class TaskServices:
         return BoundHarness(harness, services, tools=tools)
 
     def charged(self, reply: Any) -> Any:
-        """Set the task's usage; return *reply*, as a `Spent` if its tokens must be taken off `token_budget`."""
+        """Set the task's usage; return *reply*, what the node returned, in the form in which the engine gets it.
+
+        It becomes a `Spent` if the tokens that the node used must be taken off the field `token_budget` of the state.
+        """
         task = self._task
         if task.extra is None:
             return reply
@@ -340,7 +364,7 @@ class TaskServices:
         return Spent(reply) if spending(task.engine, task) else reply
 
     async def failed(self, error: Exception) -> None:
-        """Cancel and await what a failed attempt left behind; let the next attempt ask its models anew if it must."""
+        """Cancel and await what a failed attempt left behind; discard its replies if they may have caused *error*."""
         left = self.abandon()
         if left:
             from asyncio import wait
@@ -362,7 +386,7 @@ class TaskServices:
             keep_discarded(self._scope, self._task)
 
     def account(self) -> None:
-        """Set the task's usage to that of all its calls, those of failed attempts included."""
+        """Set the task's usage to that of all its calls, those of failed attempts included. Called when they change."""
         extra = self._task.more()
         extra.usage = extra.models.used() if extra.models is not None else None
 
@@ -371,4 +395,5 @@ def _asks_anew(error: Exception) -> bool:
     """Return whether a recorded reply may have caused *error*; a failed model call does not make earlier ones wrong."""
     if isinstance(error, (StoreError, BudgetExceededError, ReplayDivergedError)):
         return False
+    # `bad-output`: the reply itself does not have the required form.
     return not isinstance(error, HarnessError) or error.code == "bad-output"

@@ -1,7 +1,7 @@
-"""The codec of stored values (floor 0): a Python value becomes JSON bytes and comes back exactly, or it is refused.
+"""The codec of stored values: a Python value becomes JSON bytes and comes back exactly, or it is refused.
 
-This module only exports names. `Codec`, `RecordedError` and `register` are imported at first use, because most runs
-store nothing.
+It is on floor 0, the lowest level of the code. This module only exports names. `Codec`, `RecordedError` and `register`
+are imported at first use, because most runs store nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = ["BLOB_BYTES", "MAX_BYTES", "MAX_DEPTH", "Codec", "NotStorable", "Reco
 
 
 def __getattr__(name: str) -> Any:
+    """Import one of the three names when it is first asked for (PEP 562)."""
     if name == "Codec":
         from graphrt._codec.codec import Codec
 

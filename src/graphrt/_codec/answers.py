@@ -7,8 +7,11 @@
     {"literal": [value, ...]}                   text, integers, booleans, null; {"enum": [tag, name]}
     {"class": tag}                              a class that the codec knows
 
-An answer may come after a restart, so its type is stored with the question. Stored data selects from these lists and
-from the tags of `Tables`; it never names code to import.
+A node that asks a question may require a type of the answer. An answer may come after a restart, so its type is stored
+with the question. Stored data selects from these lists and from the tags of `Tables`, which has the classes that the
+codec knows, each under a tag; it never names code to import.
+
+In both directions *depth* counts the types around the current one, so that no input can exhaust Python's stack.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ _NAMES: Final[dict[str, Any]] = {
     "uuid": uuid.UUID,
 }
 _TYPES: Final[dict[Any, str]] = {annotation: name for name, annotation in _NAMES.items()} | {type(None): "none"}
+"""The reverse of `_NAMES`."""
 _ONE: Final[dict[str, Any]] = {"list": list, "set": set, "frozenset": frozenset}
+"""Collections with one type argument."""
+# These are `Any` because they are subscripted with types that are known at run time only.
 _TUPLE: Final[Any] = tuple
 _DICT: Final[Any] = dict
 _UNION: Final[Any] = Union
@@ -96,6 +102,15 @@ def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
 
 
 def _describe_collection(annotation: Any, origin: Any, args: Any, tables: Tables, depth: int) -> Any:
+    """Return a collection type as data of the grammar; None if *annotation* is another type.
+
+    Args:
+        annotation: The type. A bare one, such as `list`, has items of any type.
+        origin: The collection's class.
+        args: The type arguments of *annotation*; empty for a bare type, and for `tuple[()]`.
+        tables: As for `describe`.
+        depth: As for `describe`, for the type arguments.
+    """
     if origin is tuple and args[1:] != (Ellipsis,) and annotation is not tuple:
         return {"tuple": [describe(arg, tables, depth) for arg in args]}
     if origin is tuple:
@@ -122,6 +137,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _is_hashable(value: Any) -> bool:
+    """Return True if *value* can be looked up in `_TYPES`; what a user passes as a type may be any object."""
     try:
         hash(value)
     except TypeError:
@@ -130,14 +146,21 @@ def _is_hashable(value: Any) -> bool:
 
 
 def _tag_of(cls: Any, tables: Tables) -> str | None:
+    """Return the tag of *cls*; None if the codec does not know it, or if it is built in."""
     return next((tag for tag, entry in tables.classes.items() if entry.cls is cls), None)
 
 
 def _shown(annotation: Any) -> str:
+    """Return the text of a refused type, for the error."""
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
 def _describe_literal(value: Any, tables: Tables) -> Any:
+    """Return one value of a Literal as data of the grammar.
+
+    Raises:
+        NotStorable: It is a member of an unknown enum, or of a type that the grammar does not have, such as bytes.
+    """
     if isinstance(value, Enum):
         tag = _tag_of(type(value), tables)
         if tag is None:
@@ -164,6 +187,7 @@ def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
 
 
 def _annotation(plain: Any, tables: Tables, depth: int) -> Any:
+    """Return the type that *plain* describes; the errors are those of `adapter`."""
     if depth > MAX_DEPTH:
         raise DamagedError(f"it is nested more than {MAX_DEPTH} levels deep")
     if type(plain) is str:
@@ -175,6 +199,11 @@ def _annotation(plain: Any, tables: Tables, depth: int) -> Any:
 
 
 def _item(plain: Any) -> tuple[Any, Any]:
+    """Return key and value of an object of the grammar, which has exactly one key: the kind of type.
+
+    Raises:
+        DamagedError: *plain* is not a dict with one key.
+    """
     items = list(_mapping(plain).items())
     if len(items) != 1:
         raise DamagedError("it is not an answer type")
@@ -182,11 +211,13 @@ def _item(plain: Any) -> tuple[Any, Any]:
 
 
 def _mapping(plain: Any) -> dict[Any, Any]:
+    """Return *plain* if it is a dict; else raise a DamagedError."""
     if not _is_dict(plain):
         raise DamagedError("it is not an answer type")
     return plain
 
 
+# Plain isinstance() would leave type checkers with a dict or list of unknown contents.
 def _is_dict(plain: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(plain, dict)
 
@@ -196,6 +227,7 @@ def _is_list(plain: Any) -> TypeGuard[list[Any]]:
 
 
 def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
+    """Return the type that the object `{kind: inner}` of the grammar describes."""
     if kind in _ONE:
         return _ONE[kind][_annotation(inner, tables, depth + 1)]
     if kind == "tuple...":
@@ -211,6 +243,7 @@ def _exact(literal: Any) -> Any:
     """Return *literal* with a validator that tells True from 1: they are equal, so pydantic takes one for the other."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        """Return the literal's value that pydantic found for *value*; refuse it if only one of them is a bool."""
         found = handler(value)
         if isinstance(found, bool) is not isinstance(value, bool):
             raise PydanticCustomError(
@@ -222,12 +255,22 @@ def _exact(literal: Any) -> Any:
 
 
 def _listed(inner: Any) -> list[Any]:
+    """Return *inner* if it is a list.
+
+    Raises:
+        DamagedError: It is not.
+    """
     if not _is_list(inner):
         raise DamagedError(f"a list was expected, not {type(inner).__name__}")
     return inner
 
 
 def _compound(kind: Any, parts: tuple[Any, ...]) -> Any:
+    """Return the dict, tuple of fixed length or union of the types *parts*.
+
+    Raises:
+        DamagedError: *kind* is none of these, or has a wrong number of parts.
+    """
     if kind == "dict" and len(parts) == 2:
         return _DICT[parts]
     if kind == "tuple":
@@ -238,6 +281,11 @@ def _compound(kind: Any, parts: tuple[Any, ...]) -> Any:
 
 
 def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
+    """Return *parts* as a tuple. Python accepts neither a union nor a Literal of no parts.
+
+    Raises:
+        DamagedError: There are no parts.
+    """
     found = tuple(parts)
     if not found:
         raise DamagedError(f"{kind!r} is empty")
@@ -245,14 +293,30 @@ def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _class(tag: Any, classes: Mapping[str, Any]) -> Any:
+    """Return the type of an answer that is an instance of the class with *tag*.
+
+    Args:
+        tag: As stored; any value.
+        classes: Entries (`entry.Entry`) by tag.
+
+    Raises:
+        UnknownTagError: No class has the tag.
+    """
     entry = classes.get(tag) if type(tag) is str else None
     if entry is None:
         raise UnknownTagError(tag)
-    # pydantic need not know how to validate a class that has encode= and decode= of the user's.
+    # pydantic may be unable to validate a class that was registered with encode= and decode= (`own`): then an answer
+    # must be an instance.
     return _INSTANCE_OF[entry.cls] if entry.own else entry.cls
 
 
 def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
+    """Return the value of a Literal that `_describe_literal` wrote; *classes* as for `_class`.
+
+    Raises:
+        DamagedError: It is not one. An unknown name raises KeyError, and other damage ValueError; both mean the same.
+        UnknownTagError: It is a member of an enum that the codec does not know.
+    """
     if type(value) is dict:
         tag, name = _listed(_item(value)[1])
         cls = _class(tag, classes)

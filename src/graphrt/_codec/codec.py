@@ -1,6 +1,14 @@
 """The codec: writes a Python value as one line of JSON and reads it back, exactly or not at all.
 
-`Codec` is what the rest of graphrt uses of this package. How each type is written is in the other modules.
+`Codec` is what the rest of graphrt uses of this package. How each type is written is in the other modules. Terms:
+
+- A value of one of JSON's own types is *plain*. Any other value is *tagged*: it is written as `{"$t": tag, "v": ...}`,
+  where the tag names its type.
+- The *tables* have an encoder for each class and a decoder for each tag that this codec knows. They are made from
+  annotations and from the registry, which has the classes that the program passed to `register_type`.
+- A *refusal* is a `NotStorable`. It has the reason, and the path of the part that cannot be stored.
+- A *blob* is a large value that a store keeps under the SHA-256 of its bytes. The data has the hash in its place.
+- A `Secret` is a value that is never written. The data has the name of its field in its place.
 """
 
 from __future__ import annotations
@@ -27,7 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Codec"]
 
 _TAG_BYTES: Final = to_json(TAG)
+"""The tag key `$t` as JSON text, quotes included."""
 _NO_STACK: Final = "is nested too deeply for what is left of Python's stack"
+"""Reason of a refusal, where encoding raised a RecursionError before the codec's own limit of depth was reached."""
 _ESCAPE: Final = rb"\u"
 """A JSON escape, which may hide the tag key: `\\u0024t` is `$t`."""
 _FLAT: Final = frozenset({int, bool, type(None)})
@@ -50,11 +60,16 @@ class Codec:
     __slots__ = ("_tables", "_types")
 
     def __init__(self, types: Iterable[Any] = ()) -> None:
+        # Kept, because the tables are made again whenever the program registers a class.
         self._types = tuple(types)
         self._tables = Tables(self._types, registry.registered_classes())
 
     def _current(self) -> Tables:
-        """Return the tables, made anew if a class was registered since they were made."""
+        """Return the tables, made anew if a class was registered since they were made.
+
+        Raises:
+            InputError: Two classes would be stored under the same tag (`duplicate-tag`).
+        """
         tables = self._tables
         registered = registry.registered_classes()
         if tables.registered is not registered:
@@ -73,20 +88,23 @@ class Codec:
         Raises:
             NotStorable: Some part of the value would not come back exactly, or the value is too large or too deep.
         """
+        # The most frequent small values are written without a walk.
         kind: Any = value.__class__
         if kind in _FLAT and (kind is not int or -_SMALL < value < _SMALL):
             return to_json(value)
         return self._encoded(value, path, 0)
 
     def rewrite(self, value: Any, path: str, rules: TextRules) -> Any:
-        """Return *value* with its texts replaced as *rules* say: *value* itself if none was.
+        """Return *value* with its texts replaced as *rules* say; *value* itself if no text was replaced.
 
-        What comes back is what a store would give back, since it is rebuilt from the encoded form. Secrets stay.
+        Redaction (`graphrt.audit`) uses this to replace personal data where a value enters a thread. The result is
+        rebuilt from the encoded form, so it equals what a store would return. Secrets are passed on as they are.
 
         Args:
             value: Any Python value.
-            path: The field that the value belongs to, with which the names of each text begin; empty for none.
-            rules: Asked about each text.
+            path: The field that the value belongs to, or empty. It is the first of the names that *rules* get with each
+                text; the others are the fields and keys that lead to the text.
+            rules: Called for each text, and for each value that is not a text.
 
         Raises:
             NotStorable: Some part of the value has no encoded form.
@@ -97,6 +115,7 @@ class Codec:
         tables = self._current()
 
         def entry(tag: str) -> Entry | None:
+            """Return the entry of the class with *tag*; None if the tag is that of a built-in type."""
             return tables.classes.get(tag) or own_by_tag(tag)
 
         walk = TextWalk(entry, rules)
@@ -108,16 +127,19 @@ class Codec:
             return Reader(tables.decoders, None, secrets).value(node, 0)
         except Exception as error:  # noqa: BLE001 - decoders may raise anything
             misfit = type(error).__name__
-        # Outside of the `except`: the decoder's error quotes the text.
+        # Outside of the `except`, so that the decoder's error is not chained: it may quote the text.
         raise CannotHoldError(f"its class refuses the text ({misfit})")
 
     @property
     def met_secrets(self) -> bool:
-        """Whether a value that was encoded held a Secret; cheap, and false in nearly every graph."""
+        """Whether a value that was encoded held a Secret; false in nearly every graph.
+
+        Looking costs nothing. Callers ask it before they call `secrets_in`, which encodes a value.
+        """
         return self._tables.encoders.met_secrets
 
     def secrets_in(self, value: Any) -> list[Secret[Any]]:
-        """Return the Secrets in *value*.
+        """Return the Secrets in *value*, so that a runtime can keep in memory what no store has.
 
         Raises:
             NotStorable: Some part of the value has no encoded form.
@@ -127,19 +149,30 @@ class Codec:
         return found
 
     def _encoded(self, value: Any, path: str, depth: int, secrets: list[Any] | None = None) -> bytes:
+        """Encode *value* by a walk over its parts, for `dump`, `rewrite` and `secrets_in`.
+
+        Args:
+            value: Any Python value.
+            path: The path in a refusal begins with it. A Secret in the value is written as this text.
+            depth: Containers around the value.
+            secrets: Gets the Secrets in the value. Each of them is then written as its index in this list.
+
+        Raises:
+            NotStorable: As for `dump`.
+        """
         tables = self._tables
-        if tables.registered is not registry._registered:
+        if tables.registered is not registry._registered:  # a class was registered since; read here to save a call
             tables = self._current()
         encoders = tables.encoders
         try:
-            # The common walk looks for nothing that is rare and slow to find. Only if it fails, a second walk finds out
-            # which part of the value to name.
+            # The common walk does not look for what is rare and slow to find. If it fails, a second walk, which does,
+            # raises a NotStorable that names the part; the bare `raise` below it is reached if it finds nothing.
             try:
                 data = to_json(encoders[type(value)](Writer(encoders, field=path, secrets=secrets), value, depth))
             except PydanticSerializationError:  # a lone surrogate in some text
                 encoders[type(value)](Writer(encoders, strict=True), value, depth)
                 raise
-            except TooDeepError:  # the value may contain itself
+            except TooDeepError:  # the value may contain itself, which is the better reason to give
                 watching = Watching(encoders)
                 watching[type(value)](Writer(watching), value, depth)
                 raise
@@ -170,9 +203,9 @@ class Codec:
             return Reader(self._current().decoders, fetch).value(node, 0)
         except UnknownTagError as unknown:
             raise self._unknown(unknown.tag) from None
-        except FetchError as failed:
+        except FetchError as failed:  # not a sign of damaged data: the error of *fetch* was wrapped to pass the readers
             raise failed.error from None
-        except (StoreError, InputError):  # a codec of its own refused, or the tables have a duplicate tag
+        except (StoreError, InputError):  # from a user's `decode=`, or from `_current` for two classes of one tag
             raise
         except Exception as error:
             raise _damaged(error, data) from error
@@ -185,6 +218,9 @@ class Codec:
 
     def describe(self, annotation: Any) -> Any:
         """Return an answer type as plain JSON data, for `adapter`.
+
+        An answer type is the type that a node requires of the answer to its question. It is stored with the question,
+        because the answer may come after a restart.
 
         Raises:
             NotStorable: The type is outside the grammar of `answers`.
@@ -227,13 +263,15 @@ class Codec:
             raise _damaged(error, data) from error
 
     def _unknown(self, tag: Any) -> StoreError:
+        """Return the error for data with an unknown *tag* (`unknown-type`); it lists the tags of all known classes."""
         return UNKNOWN_TYPE(value=tag, known=names(sorted(self._tables.classes)) or "no classes besides Python's own")
 
 
 def is_plain(data: bytes) -> bool:
     """Return True if *data* is JSON that needs no `Reader`: it has no tag, not even an escaped one, and is flat enough.
 
-    The number of brackets bounds the depth. False only means that a Reader has to look.
+    A Reader, the walk from JSON data to a value, also refuses data that is nested too deeply. Data cannot be deeper
+    than the number of its opening brackets. False only means that a Reader has to look.
     """
     # The search for one byte is many times faster than that for two, so it goes first.
     return (
@@ -244,6 +282,10 @@ def is_plain(data: bytes) -> bool:
 
 
 def _damaged(error: Exception, data: bytes) -> StoreError:
+    """Return the error for *data* that could not be decoded (`damaged-value`), with the reason that *error* gives.
+
+    Both are cut, since damaged data may be long: the reason to 300 characters, the data to its first 60 bytes.
+    """
     begin = data[:60]
     why = str(error) if isinstance(error, DamagedError) else f"{type(error).__name__}: {error}"
     return DAMAGED_VALUE(why=why[:300], size=len(data), begin=begin)

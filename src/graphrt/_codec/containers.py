@@ -1,4 +1,9 @@
-"""Encoders and decoders of built-in containers (tuple, set, deque, ...) and of the markers of an update.
+"""Encoders and decoders of built-in containers (tuple, set, deque, ...), markers of an update, `Send` and `Erased`.
+
+Each value is written as `{"$t": tag, "v": ...}`; `only(node)` gives the part under "v" when it is read. *depth* counts
+the containers around a value. `writer.enter` begins one with the fewest bytes that it can take, brackets apart: about
+20 for the tag, 1 for each item and 4 for each pair. It refuses what is too deep or too large. Any error of a decoder
+means that the data is damaged. `registry` puts the two tables at the end of the file into every codec.
 
 Types that a user defines are in `entries` and `models`.
 """
@@ -28,6 +33,8 @@ def _decode_tuple(reader: Reader, node: dict[str, Any], depth: int) -> tuple[Any
 
 
 def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
+    """Return the encoder and decoder of set or frozenset; *make* is the class."""
+
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 20 + len(value))
         members = writer.members(value, depth + 1)
@@ -40,6 +47,7 @@ def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
     return encode, decode
 
 
+# The dicts with keys that are not text, or with the key "$t". `walk` writes them, and all other dicts without a tag.
 def _decode_dict(reader: Reader, node: dict[str, Any], depth: int) -> dict[Any, Any]:
     return dict(reader.pairs(only(node), depth))
 
@@ -56,7 +64,7 @@ def _decode_ordered(reader: Reader, node: dict[str, Any], depth: int) -> Ordered
 def _encode_deque(writer: Writer, value: deque[Any], depth: int) -> dict[str, Any]:
     writer.enter(depth, 20 + len(value))
     data: dict[str, Any] = {TAG: "deque", "v": writer.items(value, depth + 1)}
-    if value.maxlen is not None:
+    if value.maxlen is not None:  # a deque without a bound has no key for it
         data["most"] = value.maxlen
     return data
 
@@ -69,7 +77,9 @@ def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any
     return deque(items, most)
 
 
-# -- markers of an update, and Send ------------------------------------------------------------------------------
+# -- markers of an update, Send and Erased -----------------------------------------------------------------------
+# A node may return DELETE, UNSET or Overwrite(value) for a field instead of a value. Updates are stored, and so are the
+# tasks that a router started with a Send.
 
 _MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
 
@@ -84,6 +94,7 @@ def _decode_marker(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
 
 
 def _encode_overwrite(writer: Writer, value: Replacement, depth: int) -> dict[str, Any]:
+    """Encode what `Overwrite(value)` made. The empty step leaves the path of a refusal at the field."""
     writer.enter(depth, TAGGED_BYTES)
     return {TAG: "overwrite", "v": writer.at("", value.value, depth + 1)}
 
@@ -94,7 +105,7 @@ def _decode_overwrite(reader: Reader, node: dict[str, Any], depth: int) -> Repla
 
 def _encode_send(writer: Writer, value: Send, depth: int) -> dict[str, Any]:
     writer.enter(depth, TAGGED_BYTES)
-    if value.node.__class__ is not str:
+    if value.node.__class__ is not str:  # Send keeps any value, for the error of the router that returned it
         raise NotStorable(f"is a Send to {value.node!r}, which is not the name of a node")
     return {
         TAG: "send",
@@ -108,6 +119,7 @@ def _decode_send(reader: Reader, node: dict[str, Any], depth: int) -> Send:
 
 
 def _encode_erased(_writer: Writer, _value: Erased, _depth: int) -> dict[str, Any]:
+    """Encode the one object that stands where a stored value was erased. It has no parts and nothing to count."""
     return {TAG: "erased", "v": None}
 
 

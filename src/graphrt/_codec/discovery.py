@@ -1,7 +1,7 @@
 """Discovery of the classes that an annotation leads to, through unions, containers, aliases and fields of classes.
 
-Values are never looked at. An annotation that cannot be resolved is skipped, so instances of its classes are refused
-when they are written.
+A codec stores instances of these classes without being asked to (`tables`). Values are never looked at. An annotation
+that cannot be resolved is skipped, so instances of its classes are refused when they are written.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import BaseModel
 __all__ = ["ALIASES", "classes_in", "has_structure"]
 
 ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
+"""Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
 _NOT_STORED: Final = frozenset({ClassVar, dataclasses.InitVar})
 _LITERALS: Final = frozenset({Literal, te.Literal})
 
@@ -34,7 +35,7 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
     found: dict[Any, None] = {}
     # By id, as annotations need not be hashable. The values keep them alive, so that no id is used twice.
     seen: dict[int, Any] = {}
-    work = list(annotations)[::-1]
+    work = list(annotations)[::-1]  # a stack: reversed, so that the first annotation is taken first
     while work:
         hint = work.pop()
         if id(hint) in seen:
@@ -57,10 +58,12 @@ def has_structure(cls: Any) -> bool:
 
 
 def _is_named_tuple(cls: Any) -> bool:
+    """Return True if *cls* is a named tuple, of typing or collections: neither leaves a base class to test for."""
     return tuple in cls.__mro__ and hasattr(cls, "_fields") and hasattr(cls, "_field_defaults")
 
 
 def _is_walked(cls: Any) -> bool:
+    """Return True if the fields of *cls* are looked at. A TypedDict has fields, but its values are plain dicts."""
     return has_structure(cls) or te.is_typeddict(cls)
 
 
@@ -76,7 +79,7 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield hint.__supertype__
         return
     origin = typing.get_origin(hint)
-    if origin in _NOT_STORED:
+    if origin in _NOT_STORED:  # not a field of the instance
         return
     if origin in _LITERALS:
         yield from {type(value) for value in typing.get_args(hint) if isinstance(value, Enum)}
@@ -91,20 +94,25 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
-    """Yield the annotations of the fields of *cls* and its bases; None for one that cannot be resolved."""
+    """Yield the annotations of the fields of *cls* and its bases; None for one that cannot be resolved.
+
+    Args:
+        cls: A class that `_is_walked` accepts.
+        seen: The annotations met so far, classes among them.
+    """
     if issubclass(cls, Enum):
         return
     if issubclass(cls, BaseModel):
         for field in cls.model_fields.values():  # resolved by pydantic, with the arguments of a generic model filled in
             yield field.annotation
-            yield from (data for data in field.metadata if isinstance(data, type))
+            yield from (data for data in field.metadata if isinstance(data, type))  # a class given in an Annotated
     near = {other.__name__: other for other in seen if isinstance(other, type)}
     for base in reversed(cls.__mro__):
         if base.__module__ in ("builtins", "typing", "enum", "pydantic.main", "pydantic.root_model"):
-            continue
+            continue  # `object`, `Generic`, `BaseModel` and the like: their annotations are not fields of the user's
         for name, hint in _raw(base).items():
             yield _resolved(base, name, hint, near)
-    yield from getattr(cls, "__orig_bases__", ())
+    yield from getattr(cls, "__orig_bases__", ())  # with the type arguments of a generic base
 
 
 def _raw(cls: Any) -> dict[str, Any]:
@@ -118,11 +126,15 @@ def _raw(cls: Any) -> dict[str, Any]:
 def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
     """Return the annotation *hint* of field *name* with its names resolved; None if one is unknown.
 
-    *near* has the classes met so far by name: it finds classes that are defined inside a function.
+    Args:
+        cls: The class whose body has the annotation.
+        name: Name of the field.
+        hint: The annotation.
+        near: The classes met so far, by name: the scope of classes that are defined inside a function.
     """
     if not _has_reference(hint):
         return hint
-    holder = types.SimpleNamespace(__annotations__={name: hint})
+    holder = types.SimpleNamespace(__annotations__={name: hint})  # this annotation alone: another one may be broken
     module = vars(sys.modules.get(cls.__module__, holder))
     near = near | {cls.__name__: cls}
     scopes: tuple[dict[str, Any], ...] = ({}, near, near | {**cls.__dict__})
@@ -135,6 +147,10 @@ def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
 
 
 def _has_reference(hint: Any, depth: int = 0) -> bool:
+    """Return True if *hint* is, or contains, a name as text. The texts in a Literal are values.
+
+    The bound of *depth* is for annotations that contain themselves.
+    """
     if isinstance(hint, (str, ForwardRef)):
         return True
     if depth > 50 or typing.get_origin(hint) in _LITERALS:

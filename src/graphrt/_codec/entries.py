@@ -3,6 +3,13 @@
 Covers dataclasses, named tuples, enums, and classes registered with `encode=` and `decode=`; pydantic models are in
 `models`. Instances are rebuilt without `__init__` and validators of their class: a stored value was valid when it was
 written, and comes back as it was (decision 0024).
+
+A value is written as `{"$t": tag, "v": ...}`. Each kind of class has a function that makes its encoder and decoder:
+
+- `encode(writer, value, depth)` returns that object; *depth* counts the containers around *value*. `writer.enter`
+  refuses what is too deep or too large, by the fewest bytes that the value can take.
+- `decode(reader, node, depth)` gets that object as *node*, and returns the value. `only(node)` is the part under "v".
+  Any error that it raises means that the data is damaged.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only, text_of
 __all__ = ["builtin_base", "custom_entry", "entry_of"]
 
 _TUPLE: Final[Any] = tuple
+"""For calls of tuple's own methods: a named tuple may override `__iter__` and `__new__`."""
 _HEAP_TYPE: Final = 1 << 9
 """CPython's Py_TPFLAGS_HEAPTYPE, set in `__flags__` of classes that a class statement made."""
 
@@ -55,7 +63,7 @@ def builtin_base(cls: Any) -> Any:
 
 
 def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
-    """Return the slots of *cls* and its bases that are not fields."""
+    """Return the slots of *cls* and its bases that are not fields. A value in one of them would be lost."""
     slots: list[str] = []
     for own in own_attributes(cls):
         declared = own.get("__slots__", ())
@@ -64,7 +72,7 @@ def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """Return a fresh default of the field, or NONE."""
+    """Return a fresh default of the field; NONE if it has no default."""
     if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -73,10 +81,11 @@ def _default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def _dataclass_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of a dataclass, whose stored form has the values by field name."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
     names = fields.keys()
     slots = _slots_beside(cls, names)
-    put = object.__setattr__
+    put = object.__setattr__  # past a frozen dataclass, and past a `__setattr__` of the user's
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES)
@@ -85,11 +94,12 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
             try:
                 values[name] = getattr(value, name)
             except AttributeError:
-                # Only a field with init=False and no default may be unset: reading the value would fill in a default.
+                # Only a field with init=False and no default may be unset. Any other would not come back unset: the
+                # decoder would fill in its default, or refuse the data.
                 if field.init or _default_of(field) is not NONE:
                     raise NotStorable(f"is a {cls.__qualname__} without a value for its field {name!r}") from None
         attributes = getattr(value, "__dict__", {})
-        if attributes.keys() - names or slots:
+        if attributes.keys() - names or slots:  # what the instance holds besides its fields
             others = [name for name in (*attributes, *slots) if name not in names and hasattr(value, name)]
             if why := strangers(cls, others):
                 raise NotStorable(why)
@@ -110,14 +120,16 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
 
 
 def _named_tuple_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of a named tuple, whose stored form has the values in the order of the fields."""
     fields: tuple[str, ...] = tuple(cls._fields)
     defaults: Mapping[str, Any] = cls._field_defaults
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 20 + len(value))
+        writer.enter(depth, TAGGED_BYTES + len(value))
         if why := strangers(cls, getattr(value, "__dict__", {})):
             raise NotStorable(why)
         if len(value) != len(fields):
+            # Made by `tuple.__new__`, past the class's own.
             raise NotStorable(f"is a {cls.__qualname__} of {len(value)} values, not {len(fields)}")
         items: list[Any] = list(_TUPLE.__iter__(value))
         done = [writer.at(f".{name}", item, depth + 1) for name, item in zip(fields, items, strict=True)]
@@ -125,7 +137,7 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         items = reader.items(only(node), depth)
-        missing = fields[len(items) :]
+        missing = fields[len(items) :]  # added to the class, at its end, after the value was stored
         if len(items) > len(fields) or any(name not in defaults for name in missing):
             raise DamagedError(f"{cls.__qualname__} has {len(fields)} fields, and {len(items)} values were stored")
         return _TUPLE.__new__(cls, [*items, *(defaults[name] for name in missing)])
@@ -137,6 +149,7 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
 
 
 def _enum_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of an enum, whose stored form has the member's name; for combined flags, their number."""
     members: dict[str, Any] = dict(cls.__members__)
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
@@ -151,7 +164,7 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         name = only(node)
-        if name.__class__ is int:
+        if name.__class__ is int:  # combined flags
             return cls(name)
         member = members.get(text_of(name))
         if member is None:
@@ -165,7 +178,14 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
 
 
 def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
-    """Return the entry of a class registered with two functions: to something storable, and back."""
+    """Return the entry of a class that the program registered with functions of its own.
+
+    Args:
+        cls: The class.
+        tag: Its tag.
+        write: The user's `encode=`, from an instance to any value that can be stored.
+        read: The user's `decode=`, from that value to an instance.
+    """
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES)
@@ -174,6 +194,7 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
         except Exception as error:
             why = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
             raise NotStorable(why) from error
+        # The empty step: a refusal's path names the instance, not a part of what encode= returned.
         return {TAG: tag, "v": writer.at("", plain, depth + 1)}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:

@@ -1,4 +1,8 @@
-"""The entry of one class, and what encoders and decoders by attributes have in common: strange attributes, defaults."""
+"""The entry of one class, and what the encoders and decoders of classes with attributes have in common.
+
+These are dataclasses and named tuples (`entries`) and pydantic models (`models`). Their encoders refuse an instance
+with an attribute that is not a field. Their decoders fill in the defaults of fields that stored data lacks.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +24,20 @@ class Entry(NamedTuple):
 
     cls: Any
     tag: str
+    """The name under which stored data has instances of the class."""
     encode: Encoder
     decode: Decoder
     own: bool = False
-    """True if the user registered the class with `encode=` and `decode=`."""
+    """True if the user registered the class with `encode=` and `decode=`, its own functions."""
 
 
 def strangers(cls: Any, attributes: Iterable[str]) -> str:
-    """Return the reason to refuse a value with extra *attributes*, as a clause; empty if all are cached properties.
+    """Return the reason to refuse an instance of *cls*, as a clause; empty if its *attributes* may be left out.
 
-    Values of cached properties are not stored; they are computed again.
+    Args:
+        cls: The class, a dataclass, named tuple or model.
+        attributes: Names of attributes of the instance that are not fields, and so would be lost. Those of cached
+            properties may be left out: they are computed again.
     """
     found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
     if not found:
@@ -41,6 +49,7 @@ def strangers(cls: Any, attributes: Iterable[str]) -> str:
 
 
 def _class_attribute(cls: Any, name: str) -> Any:
+    """Return the attribute as its class has it; None if only the instance has it. Descriptors are not called."""
     return next((own[name] for own in own_attributes(cls) if name in own), None)
 
 

@@ -2,6 +2,14 @@
 
 This is the codec's only lossy form. An exception whose class is neither Python's nor graphrt's comes back as a
 `RecordedError` with the name of its class and its text. Causes, tracebacks and notes are never kept.
+
+A *record* is a dict, which the codec then encodes like any other value. Its "kind" is one of:
+
+- "python" and "graphrt": "name" of the class, "args" of the constructor, and "state", attributes by name.
+- "group": "message", and "members", the records of the exceptions in an exception group.
+- "recorded": "name" and "message" of a `RecordedError`.
+
+`Codec.dump_error` and `Codec.load_error` are the callers. *dump* is the codec's `dump`.
 """
 
 from __future__ import annotations
@@ -38,15 +46,17 @@ class RecordedError(Exception):
 
 
 def _exceptions(module: Any, names: Any) -> dict[str, Any]:
+    """Return the exception classes among the attributes *names* of a module, by name."""
     found = {name: getattr(module, name) for name in names}
     return {name: cls for name, cls in found.items() if isinstance(cls, type) and issubclass(cls, BaseException)}
 
 
 _GROUPS: Final = frozenset({"BaseExceptionGroup", "ExceptionGroup"})
+"""Not in `_BUILT_IN`, as they have a kind of record of their own."""
 _BUILT_IN: Final[dict[str, Any]] = {
     name: cls
     for name, cls in _exceptions(builtins, dir(builtins)).items()
-    if cls.__name__ == name and name not in _GROUPS
+    if cls.__name__ == name and name not in _GROUPS  # IOError and EnvironmentError are other names of OSError
 }
 _GRAPHRT: Final[dict[str, Any]] = _exceptions(errors, errors.__all__)
 _NAMES_OF: Final[dict[type, str]] = {cls: name for name, cls in (_BUILT_IN | _GRAPHRT).items()}
@@ -57,7 +67,7 @@ _KEPT_STATE: Final = ("name", "path")
 
 
 def dump_error(dump: Callable[[Any], bytes], error: BaseException) -> bytes:
-    """Return *error* as bytes; see `Codec.dump_error`."""
+    """Return *error* as the bytes of its record. Any exception can be written."""
     try:
         return dump(_record(dump, error, 0))
     except NotStorable:  # each part can be stored, but the whole is too large or too deep
@@ -65,10 +75,10 @@ def dump_error(dump: Callable[[Any], bytes], error: BaseException) -> bytes:
 
 
 def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> dict[str, Any]:
-    """Return the record of *error*, as exact as it can be stored; *level* counts the groups around it."""
+    """Return the record of *error*, as exact as it can be stored; *level* counts the exception groups around it."""
     cls = type(error)
     if cls in (ExceptionGroup, BaseExceptionGroup) and level < _MOST_LEVELS:
-        group: Any = error
+        group: Any = error  # a user's subclass of a group is not in the closed tables, and becomes a RecordedError
         members = [_record(dump, member, level + 1) for member in group.exceptions]
         return {"kind": "group", "message": _clean(group.message), "members": members}
     name = _NAMES_OF.get(cls)
@@ -84,13 +94,15 @@ def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> d
         args = reduced[1]
         state = {key: getattr(error, key) for key in _KEPT_STATE if type(getattr(error, key, None)) is str}
     kind = "graphrt" if name in _GRAPHRT else "python"
-    if not _is_storable(dump, args):
+    if not _is_storable(dump, args):  # without its arguments it could not be made again
         return _recorded(error)
+    # An attribute that cannot be stored is left out: the exception can be made without it.
     kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(dump, item)}
     return {"kind": kind, "name": name, "args": args, "state": kept}
 
 
 def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:
+    """Return True if *value*, a part of an exception, can be stored: users put anything into exceptions."""
     try:
         dump(value)
     except NotStorable:
@@ -99,8 +111,8 @@ def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:
 
 
 def _recorded(error: BaseException) -> dict[str, Any]:
-    """Return the record of a RecordedError: the name and the text of *error*."""
-    if type(error) is RecordedError:
+    """Return a record of the kind "recorded": the name and the text of *error*."""
+    if type(error) is RecordedError:  # stored a second time, it keeps the name of the original class
         name, message = error.type_name, error.message
     else:
         name = type(error).__qualname__
@@ -118,6 +130,9 @@ def _clean(text: str) -> str:
 
 def from_record(record: Any) -> BaseException:
     """Return the exception that *record* describes.
+
+    Args:
+        record: A decoded value: damaged data may have anything in its place.
 
     Raises:
         DamagedError: *record* is not a record. A constructor may raise any other error, which means the same.
@@ -146,6 +161,11 @@ def from_record(record: Any) -> BaseException:
 
 
 def _text(value: Any) -> str:
+    """Return *value* if it is text.
+
+    Raises:
+        DamagedError: It is not.
+    """
     if type(value) is not str:
         raise DamagedError(f"text was expected, not {type(value).__name__}")
     return value

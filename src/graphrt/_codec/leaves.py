@@ -1,5 +1,11 @@
 """Encoders and decoders of built-in types without inner values: times, numbers, bytes, paths, network addresses.
 
+Each value is written as `{"$t": tag, "v": ...}`, some with more keys. An encoder gets the Writer of the walk, the value
+and *depth*, the number of containers around it. It calls `writer.enter`, which counts the bytes that the value takes at
+least and refuses what is too large. A decoder gets that object as *node*; `only(node)` is the part under "v", and
+refuses an object with other keys. Any error of a decoder means that the data is damaged. `registry` puts the two tables
+at the end of the file into every codec.
+
 Types that a user defines are in `entries` and `models`.
 """
 
@@ -26,12 +32,18 @@ _MICRO: Final = dt.timedelta(microseconds=1)
 
 
 def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> tuple[Encoder, Decoder]:
-    """Return the encoder and decoder of a type that is stored as text."""
+    """Return the encoder and decoder of a type that is stored as text.
+
+    Args:
+        tag: The name of the type in stored data.
+        write: From a value to its text; may raise NotStorable.
+        read: From the text to the value.
+    """
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
         text = write(value)
-        # Through the walk, which counts the bytes and finds lone surrogates.
+        # Through the walk, which counts the bytes and finds lone surrogates. The empty step adds nothing to the path.
         return {TAG: tag, "v": writer.at("", text, depth)}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
@@ -44,13 +56,15 @@ def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> 
 
 
 def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
+    """Return the encoder and decoder of bytes or bytearray, which are stored as base64; *make* is the class."""
+
     def encode(writer: Writer, value: bytes | bytearray, depth: int) -> dict[str, Any]:
-        writer.enter(depth, 20 + len(value) * 4 // 3)
+        writer.enter(depth, 20 + len(value) * 4 // 3)  # 20 for the tag; base64 makes 4 characters of 3 bytes
         return {TAG: tag, "v": binascii.b2a_base64(value, newline=False).decode("ascii")}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         text = text_of(only(node))
-        data = binascii.a2b_base64(text, strict_mode=True) if text else b""
+        data = binascii.a2b_base64(text, strict_mode=True) if text else b""  # no bytes are an empty text
         return make(data)
 
     return encode, decode
@@ -71,6 +85,7 @@ def _decode_complex(_reader: Reader, node: dict[str, Any], _depth: int) -> compl
 
 
 def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
+    """Return NaN or an infinity. `walk` writes all floats, and only these with a tag, as JSON has no form for them."""
     number = float(text_of(only(node)))
     if math.isfinite(number):
         raise DamagedError("a finite number is written as it is")  # one value has one form
@@ -78,14 +93,22 @@ def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
 
 
 def _encode_integers(tag: str, parts: Callable[[Any], tuple[int, ...]]) -> Encoder:
+    """Return the encoder of a type that is stored as a list of integers; *parts* takes them from a value."""
+
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
+        # Through the walk, which refuses an integer of more digits than Python reads.
         return {TAG: tag, "v": writer.items(parts(value), depth)}
 
     return encode
 
 
 def _integers(node: dict[str, Any], count: int) -> list[int]:
+    """Return the *count* integers that `_encode_integers` wrote.
+
+    Raises:
+        DamagedError: *node* has something else.
+    """
     numbers: Any = only(node)
     if numbers.__class__ is not list or len(numbers) != count or any(n.__class__ is not int for n in numbers):
         raise DamagedError(f"{count} integers were expected")
@@ -108,6 +131,9 @@ def _zone_to_data(zone: Any) -> dict[str, Any]:
     """Return the keys that describe a time zone: {} for None; "zone", a name of the tz database; or "offset".
 
     The offset is in microseconds. "name" goes with it if the zone has another name than its offset gives.
+
+    Raises:
+        NotStorable: The zone has no name by which it is found again, or a class of another library.
     """
     if zone is None:
         return {}
@@ -129,6 +155,11 @@ def _zone_to_data(zone: Any) -> dict[str, Any]:
 
 
 def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
+    """Return the time zone that the keys of *node* describe, as `_zone_to_data` wrote them.
+
+    Raises:
+        DamagedError: The zone is not installed, or a key has a value of a wrong type.
+    """
     if "zone" in node:
         zone = _zone(text_of(node["zone"]))
         if zone is None:
@@ -142,6 +173,7 @@ def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
 
 @functools.cache
 def _zone_names() -> frozenset[str]:
+    """Return the names of all installed zones. Cached, because finding them reads many files."""
     from zoneinfo import available_timezones
 
     return frozenset(available_timezones())
@@ -169,8 +201,9 @@ def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
         zone = value.tzinfo
+        # Without the zone, as ISO 8601 keeps only its offset at this moment.
         data: dict[str, Any] = {TAG: tag, "v": (value.replace(tzinfo=None) if zone else value).isoformat()}
-        if value.fold:
+        if value.fold:  # the second of two equal local times, when clocks are set back
             data["fold"] = 1
         for key, item in _zone_to_data(zone).items():
             data[key] = writer.at("", item, depth)
@@ -200,6 +233,7 @@ def _path(cls: Any) -> tuple[Encoder, Decoder]:
 
     def write(value: Any) -> str:
         text = str(value)
+        # On some Pythons, the text of some Windows paths (the beginning of a network share) is read as another path.
         again = cls(text)
         if again != value or again.parts != value.parts:
             raise NotStorable(f"is a path that its own text {text!r} does not give back")

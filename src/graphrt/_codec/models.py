@@ -1,8 +1,12 @@
 """Encoder and decoder of pydantic models: fields, the set of fields that were given, extras and private attributes.
 
 A model is rebuilt without its validators and without `__init__`: it was valid when it was stored, and comes back as it
-was (decision 0024). In the stored form, "v" has the fields, "set" the given ones if these are not all, "extra" and
-"private" the rest.
+was (decision 0024). The stored form is an object with these keys:
+
+- "$t": the tag, which is the name of the class in stored data; "v": the values of the declared fields, by name.
+- "set": the names in `model_fields_set`, the fields that were given. Missing if these are all fields.
+- "extra": the fields that the class does not declare, by name. Missing unless it has `extra="allow"`.
+- "private": the private attributes, by name. Missing if the class has none.
 """
 
 from __future__ import annotations
@@ -28,7 +32,11 @@ def model_entry(cls: Any, tag: str) -> Entry:
 
 
 class _Shape:
-    """Encoder and decoder of one model. Fields are looked up late: a model may be completed after the codec is made."""
+    """Encoder and decoder of one model. Fields are looked up late: a model may be completed after the codec is made.
+
+    *depth* counts the containers around a value. Decoders get the whole stored object as *node*; any error that they
+    raise means that the data is damaged.
+    """
 
     __slots__ = ("_fields", "cls", "is_root", "tag")
 
@@ -36,7 +44,7 @@ class _Shape:
         self.cls = cls
         self.tag = tag
         self.is_root = issubclass(cls, RootModel)
-        """True for a RootModel, whose instances have no extras."""
+        """True for a RootModel: the class itself has None in the place of extras and private attributes."""
         self._fields: dict[str, Any] | None = None
 
     def fields(self) -> dict[str, Any]:
@@ -49,7 +57,11 @@ class _Shape:
         return fields
 
     def encode(self, writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        """Return the stored form of a model; parts that say nothing are left out."""
+        """Return the stored form of the model *value*; parts that say nothing are left out.
+
+        Raises:
+            NotStorable: The model would not come back exactly.
+        """
         writer.enter(depth, TAGGED_BYTES)
         fields = self.fields()
         data: dict[str, Any] = {TAG: self.tag, "v": writer.named(self._state(value.__dict__, fields), depth + 1)}
@@ -77,6 +89,17 @@ class _Shape:
         return {name: state[name] for name in fields}
 
     def _given(self, writer: Writer, given: set[str], known: list[str], depth: int) -> list[Any]:
+        """Return the names in "set": those of *given*, the model's `model_fields_set`, in the order of *known*.
+
+        Args:
+            writer: Encodes the names.
+            given: Names of the fields that were given.
+            known: Names of all declared fields, then of the extras.
+            depth: Containers around the names.
+
+        Raises:
+            NotStorable: A name in *given* is not a field.
+        """
         strange = given.difference(known)
         if strange:
             raise NotStorable(
@@ -86,6 +109,7 @@ class _Shape:
         return writer.items([name for name in known if name in given], depth)
 
     def _check_private(self, private: dict[str, Any]) -> None:
+        """Refuse a model that lacks a private attribute with a default: the decoder would fill in the default."""
         for name, attribute in self.cls.__private_attributes__.items():
             if name not in private and (attribute.default is not PydanticUndefined or attribute.default_factory):
                 raise NotStorable(
@@ -94,12 +118,16 @@ class _Shape:
                 )
 
     def decode(self, reader: Reader, node: dict[str, Any], depth: int) -> Any:
-        """Return the model, rebuilt as `model_copy` does it: its attributes are set without a validator."""
+        """Return the model; no validator runs.
+
+        Raises:
+            DamagedError: *node* does not describe an instance of the class.
+        """
         if not node.keys() <= _KEYS:
             raise DamagedError(f"{sorted(node)!r} are not the keys of a model")
         fields = self.fields()
         values = reader.named(node["v"], depth)
-        given = set(values)  # before the defaults of fields that were added later
+        given = set(values)  # before `complete` adds the defaults of fields that the class got later
         complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
         extra = self._extra(reader, node, depth)
         if "set" in node:
@@ -107,6 +135,7 @@ class _Shape:
             if not given <= {*fields, *(extra or ())}:
                 raise DamagedError(f"fields of {self.cls.__qualname__} were set that it does not have")
         private = self._private(reader.named(node["private"], depth) if "private" in node else {})
+        # As pydantic's own `model_copy` makes an instance.
         made = object.__new__(self.cls)
         put = object.__setattr__  # past a frozen model, and past `validate_assignment`
         put(made, "__dict__", {name: values[name] for name in fields})
@@ -118,6 +147,11 @@ class _Shape:
         return made
 
     def _extra(self, reader: Reader, node: dict[str, Any], depth: int) -> dict[str, Any] | None:
+        """Return the extras in *node*; None for a class that does not allow any, as pydantic has it.
+
+        Raises:
+            DamagedError: *node* has extras that the class does not allow.
+        """
         allowed = not self.is_root and self.cls.model_config.get("extra") == "allow"
         if "extra" not in node:
             return {} if allowed else None
@@ -126,6 +160,14 @@ class _Shape:
         return reader.named(node["extra"], depth)
 
     def _private(self, stored: dict[str, Any]) -> dict[str, Any] | None:
+        """Return *stored*, the private attributes, with the defaults of those that the class got later.
+
+        Returns:
+            The attributes by name; None if the class declares no private attribute, as pydantic has it.
+
+        Raises:
+            DamagedError: *stored* has an attribute that the class does not declare.
+        """
         declared: dict[str, Any] = self.cls.__private_attributes__
         unknown = stored.keys() - declared.keys()
         if unknown:
@@ -140,6 +182,12 @@ class _Shape:
 
 
 def _default(field: Any, values: dict[str, Any]) -> Any:
+    """Return the default of a field that stored data lacks; NONE if it is required.
+
+    Args:
+        field: pydantic's FieldInfo.
+        values: The values so far, for a default factory that takes them.
+    """
     if field.is_required():
         return NONE
     return field.get_default(call_default_factory=True, validated_data=values)

@@ -1,7 +1,8 @@
 """graphrt's own message classes, which can be stored in any field without being declared or registered (decision 0035).
 
-The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags have a
-prefix that no class name can have. A class that the state declares, or that is registered, keeps its own name as tag.
+A tag is the name under which stored data has instances of a class. The table of tags is closed, and the module of a
+class is loaded when a value or a tag of it is met. The tags have a prefix that no class name can have. If the state
+declares one of these classes, or the program registers it, its tag is its own name, as for any other class.
 """
 
 from __future__ import annotations
@@ -29,20 +30,27 @@ _NAMES: Final = frozenset(
 )
 _PREFIX: Final = "graphrt:"
 WORDS: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
-"""Other classes of graphrt that any value may contain. Their tags look like those of built-in types."""
+"""Other classes of graphrt that any value may contain: a finding of `compile()`, and the types of START and END.
+
+Their modules are always loaded, so they are in the tables of every codec. Their tags look like those of built-in types.
+"""
 OWN_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
 
 
 def own_by_class(cls: Any) -> Entry | None:
-    """Return the entry of *cls* if it is one of these classes, else None."""
+    """Return the entry of *cls* if it is one of graphrt's message classes, else None.
+
+    Called for each class that the codec's tables do not have.
+    """
     name: str = cls.__qualname__
+    # The cheap tests first: `_class` loads modules.
     if name not in _NAMES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
         return None
     return entry_of(cls, _PREFIX + name)
 
 
 def own_by_tag(tag: str) -> Entry | None:
-    """Return the entry of the class stored under *tag* if it is one of these classes, else None."""
+    """Return the entry of the message class stored under *tag*, or None. Called for tags that no table has."""
     if tag not in OWN_TAGS:
         return None
     name = tag.removeprefix(_PREFIX)
@@ -50,7 +58,9 @@ def own_by_tag(tag: str) -> Entry | None:
 
 
 def _class(name: str) -> Any:
-    # Imported when a value needs them: the harness stands on a floor above this one, and most states hold no messages.
+    """Return the class with *name*, which is one of `_NAMES`."""
+    # Imported when a value needs them: imports go down the floors of the code, and the harness, which speaks to models,
+    # is on a floor above the codec. Also, most states hold no messages.
     # `Usage` has a module of its own, so that a state with usage does not load the harness.
     if name == "Usage":
         from graphrt._usage.usage import Usage

@@ -1,6 +1,7 @@
 """Exceptions for values that cannot be stored and for damaged data, and the size limits of the stored form.
 
-Which values are refused is decided in the modules that know their types.
+The stored form of a value is JSON. A value that JSON has no type for is an object `{"$t": tag, "v": ...}`, where the
+tag names its type. Which values are refused is decided in the modules that know their types.
 """
 
 from __future__ import annotations
@@ -26,16 +27,26 @@ MAX_DEPTH: Final = 100
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Greatest length of one encoded value, in bytes."""
 TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded"
+"""The reason of a refusal because of MAX_BYTES. It has a remedy of its own (`NotStorable.fix`)."""
 BLOB_BYTES: Final = 64 * 1024
 """Length in bytes above which the encoded value of a field is stored as a blob, under its SHA-256."""
 MAX_INT: Final = 10**4300
 """The smallest positive integer that Python refuses to read from text: by default `int()` takes 4,300 digits."""
 
 _SHOWN_KEY: Final = 40
+"""Most characters of a dict's key that a path shows."""
 
 
 class NotStorable(ValueError):  # noqa: N818 - private: callers turn it into a public error
-    """A value cannot be stored exactly, so it is not stored at all."""
+    """A value cannot be stored exactly, so it is not stored at all.
+
+    The encoder of the innermost value raises it. The encoders around it add where they were (`inside`), and the codec
+    adds the name that its caller gave (`below`). The engine and the runtime then raise an error for the user.
+
+    Args:
+        why: The reason, as the attribute `why`.
+        path: Place of the outermost value, for instance the name of a field.
+    """
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why, path)
@@ -45,16 +56,19 @@ class NotStorable(ValueError):  # noqa: N818 - private: callers turn it into a p
         self._prefix = path
 
     def inside(self, step: str) -> None:
-        """Add *step* to the path: the value is at *step* of another one. Called from the innermost value outwards."""
+        """Add *step* to the path: the value is at *step* of another one, for instance `[3]`, or `` for the same place.
+
+        Called from the innermost value outwards.
+        """
         self._steps.append(step)
 
     def below(self, prefix: str) -> None:
-        """Set the path of the outermost value."""
+        """Set the place of the outermost value, with which the path begins."""
         self._prefix = prefix
 
     @property
     def fix(self) -> str:
-        """The remedy: a sentence without its full stop."""
+        """The remedy, for the error that the user gets: a sentence without its full stop."""
         if self.why == TOO_LONG:
             return (
                 "Put it into a file or a store of its own and keep its path or reference, mark the field untracked, "
@@ -83,5 +97,6 @@ def step_into(key: Any) -> str:
     """Return the step of a path that leads to the value under *key* of a dict: `.name` or `[key]`, shortened."""
     if key.__class__ is str and key.isidentifier():
         return f".{key}"
+    # Of any other key only the class is shown: its repr() is code of the user's.
     text = ascii(key) if key.__class__ in (str, bytes, int, float, bool, type(None)) else type(key).__name__
     return f"[{text if len(text) <= _SHOWN_KEY else text[:_SHOWN_KEY] + '...'}]"

@@ -1,7 +1,8 @@
 """The process-wide registry of classes that the program made storable with `graphrt.stores.register_type`.
 
 Its only mutable state is a dict that `register` replaces, so codecs notice a change by identity. `tables` combines the
-registry with the classes of one graph.
+registry with the classes of one graph. For each class there is an `Entry`: its tag, which is the name under which
+stored data has its instances, and its encoder and decoder.
 """
 
 from __future__ import annotations
@@ -46,9 +47,13 @@ BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = (
 )
 BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS | {SECRET_TAG: decode_secret}
 RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS})
-"""Tags under which no class can be registered."""
+"""Tags under which no class can be registered: those of built-in types, of graphrt's own classes, and of a blob.
+
+A blob is a large value that is stored apart; a reference to it has the tag "blob".
+"""
 
 _registered: dict[type, Entry] = {}
+"""Entries by class. Never changed in place; codecs compare it by identity."""
 
 
 @overload
@@ -98,6 +103,7 @@ def register(
     if cls is None:
 
         def decorator(decorated: Any) -> Any:
+            """Register the class below `@register_type(...)`, with the arguments of the call, and return it."""
             return register(decorated, tag=tag, encode=encode, decode=decode)
 
         return decorator
@@ -106,6 +112,7 @@ def register(
     if type(name) is not str or not name:
         raise TAG_NOT_TEXT(value=name, cls=cls.__qualname__)
     entry = _entry(cls, name, encode, decode)
+    # The registrations that stay. What is left out is replaced, so its tag is free.
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
     taken = next((old for old, was in others.items() if was.tag == name), None)
     if taken is not None or name in RESERVED_TAGS:
@@ -115,6 +122,7 @@ def register(
 
 
 def _replace(registered: dict[type, Entry]) -> None:
+    """Set the registry. Tests also use it, to undo registrations."""
     global _registered  # noqa: PLW0603 - codecs notice a new dict, and other worker threads never see half a change
     _registered = registered
 
@@ -130,6 +138,7 @@ def _is_older(old: type, new: type) -> bool:
 
 
 def _is_class(cls: Any) -> bool:
+    # In a function: behind an isinstance() of its own, the caller's *cls* would have a partly unknown type for pyright.
     return isinstance(cls, type)
 
 
@@ -141,6 +150,12 @@ def is_secret(cls: Any) -> bool:
 
 
 def _check_class(cls: Any) -> None:
+    """Refuse what cannot be registered at all, even with `encode=` and `decode=`.
+
+    Raises:
+        InputError: *cls* is not a class, holds a secret, or is of a kind that the codec treats in a way of its own: a
+            built-in type, a metaclass, an exception (`bad-registration`).
+    """
     if not _is_class(cls):
         raise NOT_A_CLASS(cls=cls)
     if is_secret(cls):
@@ -150,6 +165,12 @@ def _check_class(cls: Any) -> None:
 
 
 def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Entry:
+    """Return the entry of *cls*: with the user's functions, or derived from its fields if neither is given.
+
+    Raises:
+        InputError: One of the two functions is missing or cannot be called, or the class has no fields to store
+            (`bad-registration`).
+    """
     if encode is not None and decode is not None:
         if not all(map(callable, (encode, decode))):
             raise CODING_NOT_FUNCTIONS(cls=cls.__qualname__)

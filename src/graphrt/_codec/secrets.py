@@ -1,7 +1,8 @@
 """Encoder and decoder of `Secret`: what is stored is that there was one, and the field that it stood in.
 
-While a value is rewritten in memory (`texts`), its Secrets are passed on as they are, by number; no bytes of that walk
-leave the process.
+Some walks encode a value without storing it: a redaction, which replaces texts in it, and the search for its Secrets.
+No bytes of such a walk leave the process. It collects the Secrets in a list (`Writer.secrets`), and their encoded form
+is their index in this list, so that the Reader puts the same objects back.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ SECRET_TAG: Final = "secret"  # noqa: S105 - a tag
 
 
 def encode_secret(writer: Writer, value: Secret[Any], depth: int) -> dict[str, Any]:
-    """Write the place of a Secret; nothing is made of its value, not even a hash."""
+    """Return the stored form of a Secret, its *place*; nothing is made of its value, not even a hash.
+
+    The place is the name of the state field that it is in, or its index in a walk that collects the Secrets.
+    """
     writer.enter(depth, TAGGED_LEAF_BYTES)
     writer.saw_secret()
     if writer.secrets is not None:
         writer.secrets.append(value)
         return {TAG: SECRET_TAG, "v": len(writer.secrets) - 1}
-    # The field, and not the path in it: it has to be the same wherever an item stands after the fold.
+    # The field, and not the path in it: an update is stored before a reducer combines it with the field's value, and
+    # the stored form has to be the same wherever the item is after that.
     return {TAG: SECRET_TAG, "v": writer.field}
 
 
 def decode_secret(reader: Reader, node: dict[str, Any], _depth: int) -> Secret[Any]:
-    """Return a Secret without its value; in a walk that rewrites a value, the Secret itself."""
-    place = only(node)
+    """Return a Secret without its value, as it is read from a store; with an index for a place, the Secret itself."""
+    place = only(node)  # the part under "v"
     if place.__class__ is str:
         return Secret._absent(place)
     if reader.secrets is None or place.__class__ is not int:

@@ -1,7 +1,9 @@
 """The tables of one codec: encoders by class, decoders by tag, and the reasons why other values are refused.
 
-Built from the annotations of a graph and from the registry, and closed from then on: stored data selects among the tags
-and nothing else (decision 0024).
+Built from the annotations of a graph and from the registry, which has the classes that the program registered by hand.
+Closed from then on: stored data selects among the tags and nothing else, so it never chooses code (decision 0024).
+
+A value of a class that is not one of JSON's own types is stored as `{"$t": tag, "v": ...}`; the tag names the class.
 """
 
 from __future__ import annotations
@@ -30,10 +32,14 @@ _FUNCTIONS: Final = (
     types.WrapperDescriptorType,
 )
 _RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+"""Types of code that runs. Like `_FUNCTIONS`, they have reasons of their own in `_why_none_of`."""
 
 
 class FetchError(Exception):
-    """Carries an error of `fetch` through the readers, which would take any other exception for damaged data."""
+    """Carries an error of `fetch`, which reads blobs from a store, through the decoders.
+
+    The codec takes any other exception of a decoder for damaged data.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -45,7 +51,8 @@ class Tables:
 
     Args:
         annotations: Every enum, model, dataclass and named tuple that they lead to is added.
-        registered: The classes registered by hand. Classes that their annotations lead to are added as well.
+        registered: The classes registered by hand, as `registry.registered_classes()` returns them; the codec compares
+            this dict by identity. Classes that their annotations lead to are added as well.
 
     Raises:
         InputError: Two classes have the same tag (`duplicate-tag`).
@@ -66,10 +73,15 @@ class Tables:
         # The fields of a class with encode= and decode= are not stored, so nothing need be found behind them.
         roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.own)]
         for cls in classes_in(roots):
-            if cls not in self.encoders:
+            if cls not in self.encoders:  # a registered class keeps the tag and the functions of its registration
                 self._add(entry_of(cls, cls.__qualname__))
 
     def _add(self, entry: Entry | None) -> None:
+        """Add a class to the three tables.
+
+        Raises:
+            InputError: Its tag is taken (`duplicate-tag`).
+        """
         if entry is None:  # a dataclass that subclasses a built-in type: its instances are refused with the reason
             return
         if entry.tag in self.decoders:
@@ -81,17 +93,22 @@ class Tables:
 
 
 class _Encoders(dict[type, Encoder]):
-    """Encoders by exact type. An unknown type gets the encoder that refuses: a subclass is not taken for its base."""
+    """Encoders by exact type. An unknown type gets the encoder that refuses: a subclass is not taken for its base.
+
+    graphrt's own message classes are added when the first value of one is met (`own`).
+    """
 
     met_secrets = False
     """Whether any value held a Secret so far."""
 
     def saw_secret(self) -> None:
+        """Note that a value held a Secret; called by the Writer, for `Codec.met_secrets`."""
         self.met_secrets = True
 
     def __missing__(self, cls: type) -> Encoder:
+        """Return the encoder of a class that is looked up for the first time: it may be one of graphrt's own."""
         entry = own_by_class(cls)
-        if entry is None:
+        if entry is None:  # not added: the dict has only classes that can be stored
             return _refuse
         self[cls] = entry.encode
         return entry.encode
@@ -101,6 +118,7 @@ class _Decoders(dict[str, Decoder]):
     """Decoders by tag; an unknown tag raises UnknownTagError."""
 
     def __missing__(self, tag: str) -> Decoder:
+        """Return the decoder of a tag that is looked up for the first time: it may be one of graphrt's own classes."""
         entry = own_by_tag(tag)
         if entry is None:
             raise UnknownTagError(tag)
@@ -109,10 +127,12 @@ class _Decoders(dict[str, Decoder]):
 
 
 def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:
+    """Be the encoder of every class that the codec does not know."""
     raise NotStorable(_why_not(value))
 
 
 def _why_not(value: Any) -> str:
+    # The class is passed as an argument, since for pyright `type(value)` has a partly unknown type.
     return _why_none_of(type(value), value)
 
 
@@ -136,6 +156,7 @@ def _why_none_of(cls: Any, value: Any) -> str:
         return f"is an exception ({name}): store its text, or let the node raise it"
     if name == "defaultdict":
         return "is a defaultdict, whose factory is code: store dict(it)"
+    # Between the class itself and `object`: the built-in type that it is a subclass of.
     known = next((base for base in cls.__mro__[1:-1] if base in registry.BUILT_IN_ENCODERS), None)
     kind = (
         f"is an instance of {name}, a subclass of {known.__name__} that the store does not know"
@@ -146,7 +167,14 @@ def _why_none_of(cls: Any, value: Any) -> str:
 
 
 def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
-    """Return the value of a reference to a blob. A blob cannot refer to another blob."""
+    """Return the value of a reference to a blob, a large value that is stored apart under the SHA-256 of its bytes.
+
+    A blob cannot refer to another blob.
+
+    Raises:
+        DamagedError: The blob is missing or was changed, or there are no blobs where the data comes from.
+        FetchError: The store failed.
+    """
     from hashlib import sha256  # loads OpenSSL, which is needed for blobs only
 
     name = text_of(only(node))
@@ -154,7 +182,7 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         raise DamagedError(f"it refers to the blob {name!r} where there are no blobs")
     try:
         data = reader.fetch(name)
-    except KeyError:
+    except KeyError:  # by which `fetch` says that it has no such blob
         raise DamagedError(f"the blob {name!r} is missing") from None
     except Exception as error:
         raise FetchError(error) from error

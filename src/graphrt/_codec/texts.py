@@ -1,7 +1,11 @@
 """The texts in a value, in its encoded form: each may be replaced, and the value is rebuilt with what replaced it.
 
-One walk reaches whatever can be stored: containers, models, dataclasses, registered classes. What the texts mean, and
-by what they are replaced, is the caller's business (`TextRules`).
+`Codec.rewrite` encodes a value to JSON data, calls this walk, and decodes the result. So one walk reaches whatever can
+be stored: containers, models, dataclasses, registered classes. Redaction uses it to replace personal data; with
+what a text is replaced is decided there (`TextRules`).
+
+In the JSON data, a value that JSON has no type for is a *tagged* object, `{"$t": tag, "v": ...}`. The tag names its
+type. A *leaf* is a value without inner values. The *names* of a leaf are the fields and keys that lead to it.
 """
 
 from __future__ import annotations
@@ -17,17 +21,18 @@ from graphrt._codec.refusal import TAG
 __all__ = ["CannotHoldError", "TextRules", "TextWalk"]
 
 Names = tuple[str, ...]
+"""The fields and keys that lead to a value, outermost first. Indexes, and keys that are not texts, are left out."""
 
 
 class CannotHoldError(ValueError):
-    """A rule replaced a text, and its place cannot hold what it gave. The message says why, without any value."""
+    """A rule replaced a text, and its place cannot hold the replacement. The message says why, without any value."""
 
 
 class TextRules(Protocol):
     """What a walk asks about each leaf."""
 
     def text(self, text: str, names: Names) -> str:
-        """Return what replaces *text*, which stands below *names*: fields and keys, outermost first."""
+        """Return what replaces *text*, to which *names* lead; *text* itself if no rule applies."""
         ...
 
     def other(self, kind: str, names: Names) -> None:
@@ -42,19 +47,24 @@ class TextRules(Protocol):
 _OPAQUE: Final = frozenset(
     {"float", "complex", "fraction", "range", "decimal", "datetime", "time", "date", "timedelta", "uuid"}
 )
-"""Tags of leaves in whose stored text no rule looks for patterns: digits of a time are no telephone number."""
+"""Tags of leaves in whose stored text no rule looks for patterns: the digits of a time are not a telephone number."""
 _IGNORED: Final = frozenset({"marker", "secret", "start", "end"})
+"""Tags of values without any text of the user's: DELETE and UNSET in an update, Secrets, START and END."""
 _ITEMS: Final = frozenset({"tuple", "set", "frozenset", "deque"})
+"""Tags of containers that are stored as a list of items."""
 _PAIRS: Final = frozenset({"dict", "ordereddict"})
+"""Tags of mappings that are stored as a flat list: key, value, key, value, ..."""
 _BYTES: Final = frozenset({"bytes", "bytearray"})
+"""Tags of what is stored as base64. Their bytes are looked at as a text of as many characters (Latin-1)."""
 
 
 class TextWalk:
     """One walk over JSON data, which belongs to the walk and is changed in place.
 
     Args:
-        entry_of: Returns the entry of the class with a tag; None if the tag is built in.
-        rules: Asked about each leaf.
+        entry_of: Returns the entry (class, tag, encoder, decoder) of the class with a tag; None if the tag is that of a
+            built-in type.
+        rules: Called for each leaf.
     """
 
     __slots__ = ("_entry_of", "_rules", "changed")
@@ -66,7 +76,7 @@ class TextWalk:
         """Whether any text was replaced."""
 
     def node(self, node: Any, names: Names) -> Any:
-        """Return *node* with its texts replaced."""
+        """Return *node*, any part of the data, with its texts replaced; *names* lead to it."""
         kind = node.__class__
         if kind is str:
             return self._text(node, names)
@@ -74,11 +84,12 @@ class TextWalk:
             return self._items(node, names)
         if kind is dict:
             return self._tagged(node, names) if TAG in node else self._plain(node, names)
-        if node is not None:
+        if node is not None:  # a number or a boolean; None has nothing to replace
             self._rules.other(kind.__name__, names)
         return node
 
     def _text(self, text: str, names: Names) -> str:
+        """Return the text with which the rules replace *text*, and note whether it is another one."""
         made = self._rules.text(text, names)
         if made != text:
             self.changed = True
@@ -89,17 +100,21 @@ class TextWalk:
         return nodes
 
     def _plain(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Replace keys and values of a dict of the user's."""
+        """Return a dict of the user's, which has no tag, with its keys and values replaced.
+
+        The names of a value have its key as it was, by which the user's rules know the value.
+        """
         made = {self._text(key, names): self.node(one, (*names, key)) for key, one in node.items()}
         return _whole(made, len(node))
 
     def _named(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Replace values below names that a class declares."""
+        """Replace the values of *node*, whose keys are names that a class declares, and so stay."""
         for key, one in node.items():
             node[key] = self.node(one, (*names, key))
         return node
 
     def _tagged(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
+        """Replace the texts in a tagged object, by its tag."""
         tag: str = node[TAG]
         held = node["v"]
         if tag in _IGNORED:
@@ -108,19 +123,20 @@ class TextWalk:
             self._rules.other(tag, names)
         elif tag in _ITEMS:
             self._items(held, names)
-            if tag in ("set", "frozenset"):
+            if tag in ("set", "frozenset"):  # by the repr of the data, which may be lists and dicts
                 _whole(dict.fromkeys(map(repr, held)), len(held))
         elif tag in _PAIRS:
             self._pairs(held, names)
         elif tag in _BYTES:
             node["v"] = self._bytes(held, names)
         elif tag == "send":
-            held[1] = self.node(held[1], names)
+            held[1] = self.node(held[1], names)  # the argument; the other item is the name of a node
         else:
             self._instance(node, self._entry_of(tag), names)
         return node
 
     def _pairs(self, flat: list[Any], names: Names) -> None:
+        """Replace the keys and values in *flat*: key, value, key, value, ..."""
         for at in range(0, len(flat), 2):
             key = flat[at]
             flat[at] = self.node(key, names)
@@ -128,23 +144,31 @@ class TextWalk:
         _whole(dict.fromkeys(map(repr, flat[::2])), len(flat) // 2)
 
     def _bytes(self, held: str, names: Names) -> str:
+        """Return *held*, bytes as base64, with the texts in them replaced."""
         text = binascii.a2b_base64(held).decode("latin-1")
         made = self._text(text, names)
         return held if made == text else binascii.b2a_base64(made.encode("latin-1"), newline=False).decode("ascii")
 
     def _instance(self, node: dict[str, Any], entry: Entry | None, names: Names) -> None:
-        """Replace the texts of an instance of a class; of a path or an address, which is stored as one text."""
+        """Replace the texts in a tagged object that is not one of Python's containers.
+
+        Args:
+            node: The object. What is under "v" depends on the class.
+            entry: The entry of the class; None for a built-in type: a path, an address, an Overwrite, an erased value.
+            names: What leads to the object.
+        """
         held = node["v"]
         cls: Any = None if entry is None else entry.cls
-        if cls is not None and issubclass(cls, Enum):
+        if cls is not None and issubclass(cls, Enum):  # stored by its name, which no text may replace
             self._rules.other(cls.__qualname__, names)
-        elif entry is not None and entry.own:
+        elif entry is not None and entry.own:  # registered with functions: "v" is what `encode=` returned
             node["v"] = self.node(held, names)
-        elif held.__class__ is list and cls is not None:
+        elif held.__class__ is list and cls is not None:  # a named tuple, whose class may have more fields by now
             held[:] = [self.node(one, (*names, name)) for name, one in zip(cls._fields, held, strict=False)]
-        elif held.__class__ is dict and cls is not None:
+        elif held.__class__ is dict and cls is not None:  # a dataclass or model: values by field
             self._named(held, names)
             for key in node.get("extra", ()):  # the attributes that a caller gave a name
+                # Such a name is data; but to replace it would make another attribute.
                 if self._rules.text(key, ()) != key:
                     raise CannotHoldError("an attribute of a model has a name that would be replaced")
             for part in ("extra", "private"):
@@ -155,7 +179,7 @@ class TextWalk:
 
 
 def _whole(made: dict[Any, Any], size: int) -> dict[Any, Any]:
-    """Return *made*, if it has *size* keys.
+    """Return *made*, if it has *size* keys: as many as the container had before its texts were replaced.
 
     Raises:
         CannotHoldError: Some keys or members have become equal, so that values would be lost.

@@ -1,8 +1,9 @@
 """The walk from a value to JSON data and the walk back, with the encoders of JSON's own types.
 
-A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object by its tag. The
-functions for all other types come from the tables. Containers of plain data are passed on without a copy; only those
-that hold something else are rebuilt.
+A value that is not of one of JSON's own types is written as a *tagged object*, `{"$t": tag, "v": ...}`, where the tag
+names its type. A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object
+by its tag. The functions for all other types come from `tables`. Containers of plain data are passed on without a copy;
+only those that hold something else are rebuilt.
 
 A plain dict with other keys than text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
 """
@@ -35,14 +36,14 @@ Decoder: TypeAlias = "Callable[[Reader, dict[str, Any], int], Any]"
 
 _STR: Final = frozenset({str})
 _FREE: Final = frozenset({bool, type(None)})
-"""Types whose values need no look at all."""
+"""Types whose values are always storable and are too small to be counted."""
 _TOO_DEEP: Final = f"is nested more than {MAX_DEPTH} levels deep"
 _SURROGATE: Final = (
     "is text with a lone surrogate, which is not a Unicode character: decode it with errors='replace' first"
 )
 
 TAGGED_BYTES: Final = 20
-"""About how many bytes a tag puts around the values inside it; what is longer than a body may be is refused early."""
+"""About how many bytes a tag puts around the values inside it, by which a Writer counts the length of its output."""
 TAGGED_LEAF_BYTES: Final = 24
 """The same for a tag with a short text in it, such as a date."""
 
@@ -50,11 +51,14 @@ TAGGED_LEAF_BYTES: Final = 24
 class Writer:
     """State of one walk from a value to JSON data: the encoders, and the bytes that are left.
 
+    An encoder that refuses a value raises NotStorable. Each level above adds its step to the path of the refusal.
+
     Args:
         encoders: Encoders by exact type; `__missing__` returns one that refuses the value.
         strict: Check every text for lone surrogates. Slow, so it is used only to find one that is known to be there.
-        field: Name of the field that the value belongs to; empty if it belongs to none.
-        secrets: Takes the Secrets in the value, for a walk whose bytes stay in memory; None writes their places.
+        field: Name of the field that the value belongs to; empty if it belongs to none. It is written for a Secret.
+        secrets: Gets the Secrets in the value, each of which is written as its index in the list. Only for a walk whose
+            bytes stay in memory; None writes *field* in the place of a Secret.
     """
 
     __slots__ = ("encoders", "field", "room", "secrets", "strict")
@@ -77,21 +81,11 @@ class Writer:
     def saw_secret(self) -> None:
         """Note, for the codec that the encoders belong to, that a value held a Secret."""
         note = getattr(self.encoders, "saw_secret", None)
-        if note is not None:
+        if note is not None:  # None for `Watching`, whose walk repeats one that has noted it
             note()
 
-    def spend(self, size: int) -> None:
-        """Subtract *size* bytes from the room.
-
-        Raises:
-            NotStorable: Less than *size* bytes are left.
-        """
-        self.room -= size
-        if self.room < 0:
-            raise NotStorable(TOO_LONG)
-
     def enter(self, depth: int, size: int) -> None:
-        """Begin a container or tagged value of at least *size* bytes at *depth*.
+        """Begin a container or tagged value of at least *size* bytes besides its brackets, with *depth* around it.
 
         Raises:
             TooDeepError: *depth* reaches MAX_DEPTH.
@@ -128,14 +122,20 @@ class Writer:
         return [self.at("{...}", item, depth) for item in values]
 
     def pairs(self, values: Any, depth: int) -> list[Any]:
-        """Encode a mapping with any keys as a flat list (key, value, key, value, ...): pairs would nest deeper."""
+        """Encode a mapping with any keys as a flat list (key, value, key, value, ...): pairs would nest deeper.
+
+        In a refusal's path, `{key}` stands for a key itself, as `{...}` does for a member of a set.
+        """
         done: list[Any] = []
         for key, item in values.items():
             done += (self.at("{key}", key, depth), self.at(step_into(key), item, depth))
         return done
 
     def named(self, values: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Encode the values of *values*, whose keys are text. TAG may be a key: the object is inside a tagged one."""
+        """Encode the values of *values*, whose keys are the names of a class's fields or attributes.
+
+        TAG may be one of them, since the result stands under "v" of a tagged object and is read as what it is.
+        """
         encoders = self.encoders
         done: dict[str, Any] = {}
         key = ""
@@ -165,6 +165,7 @@ class Watching(dict[type, Encoder]):
         """Ids of the values that are being encoded, outermost first."""
 
     def __missing__(self, cls: type) -> Encoder:
+        """Return the encoder of *cls*, wrapped so that it knows the values around the one that it encodes."""
         encode = self._encoders[cls]
         trail = self._trail
 
@@ -181,6 +182,8 @@ class Watching(dict[type, Encoder]):
 
 
 # -- plain types -------------------------------------------------------------------------------------------------
+# An encoder subtracts from `writer.room` the fewest bytes that its value can take. Leaves are so small that they leave
+# the comparison with 0 to the next container or text.
 
 
 def _as_it_is(_writer: Writer, value: Any, _depth: int) -> Any:
@@ -188,21 +191,24 @@ def _as_it_is(_writer: Writer, value: Any, _depth: int) -> Any:
 
 
 def _int(writer: Writer, value: int, _depth: int) -> int:
+    """Return an integer, unless it has more digits than Python reads from text by default."""
     if -MAX_INT < value < MAX_INT:
         writer.room -= 1
         return value
     raise NotStorable("is a number of more than 4,300 digits")
 
 
-def _float(writer: Writer, value: float, _depth: int) -> Any:
+def _float(writer: Writer, value: float, depth: int) -> Any:
+    """Return a float; NaN or an infinity as a tagged object with its text. `leaves` has the decoder."""
     if isfinite(value):
         writer.room -= 3
         return value
-    writer.enter(_depth, 20)
+    writer.enter(depth, TAGGED_BYTES)  # JSON has no NaN and no infinity
     return {TAG: "float", "v": repr(value)}
 
 
 def _str(writer: Writer, value: str, _depth: int) -> str:
+    """Return a text. Lone surrogates are looked for in a strict walk only; in others, the last step to bytes fails."""
     writer.room -= len(value) + 2
     if writer.room < 0:
         raise NotStorable(TOO_LONG)
@@ -215,6 +221,7 @@ def _str(writer: Writer, value: str, _depth: int) -> str:
 
 
 def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
+    """Return a list itself if all its items are plain, else a copy with the items encoded."""
     writer.enter(depth, len(value))
     # A list of texts, or of None and booleans, is checked as a whole, without a call for each item.
     if not writer.strict:
@@ -227,7 +234,7 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
     encoders = writer.encoders
     depth += 1
     done = value
-    at = 0
+    at = 0  # index of the item that is being encoded, for a refusal
     try:
         for at, item in enumerate(value):
             new = encoders[type(item)](writer, item, depth)
@@ -242,7 +249,8 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
 
 
 def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    writer.enter(depth, 4 * len(value))
+    """Return a dict as `_list` does; a tagged object with its keys and values if JSON cannot have its keys."""
+    writer.enter(depth, 4 * len(value))  # for each key, its two quotes, a colon and a comma
     depth += 1
     if value and (frozenset(map(type, value)) != _STR or TAG in value):
         return {TAG: "dict", "v": writer.pairs(value, depth)}
@@ -258,7 +266,7 @@ def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         for key, item in value.items():
             new = encoders[type(item)](writer, item, depth)
             if new is not item:
-                if done is value:
+                if done is value:  # copied once the first value is not plain
                     done = value.copy()
                 done[key] = new
     except NotStorable as refusal:
@@ -289,8 +297,8 @@ class Reader:
 
     Args:
         decoders: Decoders by tag; `__missing__` adds graphrt's own classes, or raises UnknownTagError.
-        fetch: Returns the bytes of a blob by their SHA-256; None if the data cannot refer to blobs.
-        secrets: The Secrets that the data names by number; None if it comes from a store.
+        fetch: Returns the bytes of a blob (a large value, stored apart) by their SHA-256 in hex; None if none exist.
+        secrets: The Secrets to which the data refers by index (see `Writer`); None if the data comes from a store.
     """
 
     __slots__ = ("decoders", "fetch", "secrets")
@@ -327,7 +335,7 @@ class Reader:
         return self.named(node, depth)
 
     def items(self, nodes: Any, depth: int) -> list[Any]:
-        """Decode every item of the list *nodes* in place, and return the list."""
+        """Decode every item of *nodes*, which must be a list, in place, and return it. *depth* is that of the list."""
         if nodes.__class__ is not list:
             raise DamagedError(f"a list was expected, not {nodes.__class__.__name__}")
         depth += 1
@@ -338,7 +346,7 @@ class Reader:
         return nodes
 
     def named(self, nodes: Any, depth: int) -> dict[str, Any]:
-        """Decode the value of every key of *nodes* in place, and return the dict. TAG is a key like any other here."""
+        """Decode the values of a dict from `Writer.named` in place, and return it. TAG is a key like any other here."""
         if nodes.__class__ is not dict:
             raise DamagedError(f"an object was expected, not {nodes.__class__.__name__}")
         depth += 1
@@ -349,7 +357,7 @@ class Reader:
         return nodes
 
     def pairs(self, nodes: Any, depth: int) -> list[tuple[Any, Any]]:
-        """Decode a flat list of key, value, key, value, ... and return it as pairs."""
+        """Decode a flat list of key, value, key, value, ... (from `Writer.pairs`) and return it as pairs."""
         flat = self.items(nodes, depth)
         if len(flat) % 2:
             raise DamagedError("a key has no value")

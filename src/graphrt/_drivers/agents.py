@@ -1,7 +1,9 @@
 """What drivers and contexts are handed of agents and budgets, as protocols: `_agents` implements them.
 
-The runtime hands one `Agents` in with the services of the run. A context asks it at first need, so that a node without
-models pays nothing.
+The runtime hands one `Agents` in with the services of the run. A context (`ctx`, the second argument of a node) asks it
+at first need, so that a node without models pays nothing. A *task* is one activation of a node; an *attempt* is one
+execution of it. A *harness* is an object with an async `run`, through which nodes use models; an `Agent` is one. A
+*ledger* counts what the model calls of a budget have used.
 """
 
 from __future__ import annotations
@@ -110,7 +112,9 @@ class BoundHarness(Protocol[OutputT_co]):
         ...
 
     def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
-        """Run the harness and yield the pieces of its reply; the last item is the whole reply.
+        """Run the harness and yield the pieces of its reply, such as text deltas; the last item is the AgentReply.
+
+        The arguments are those of `run`.
 
         Each item is also shown on the run's stream, mode `messages`.
 
@@ -120,7 +124,9 @@ class BoundHarness(Protocol[OutputT_co]):
         """
         ...
 
-    def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        """Return the attribute *name* of the harness itself."""
+        ...
 
 
 class TaskAgents(Protocol):
@@ -138,11 +144,17 @@ class TaskAgents(Protocol):
         ...
 
     def charged(self, reply: Any) -> Any:
-        """Return *reply*, marked if model calls of the task must be charged to the field `token_budget`."""
+        """Return *reply* of the node, as a `Spent` if its model calls count against the field `token_budget`.
+
+        `invoke` calls it at the end of an attempt. A `Spent` tells the engine to take the used tokens off that field.
+        """
         ...
 
     async def failed(self, error: Exception) -> None:
-        """Cancel and await what the failed attempt left behind; let the next one ask its models anew if it must."""
+        """Clean up after an attempt that failed with *error*: cancel and await the model calls that it left behind.
+
+        Replies that may have caused the failure are discarded, so that the next attempt calls its models anew.
+        """
         ...
 
     def failed_sync(self, error: Exception) -> None:
@@ -154,5 +166,8 @@ class Agents(Protocol):
     """Makes the services of agents and budgets for the attempts of one run."""
 
     def of_task(self, context: Any) -> TaskAgents:
-        """Return the services for the attempt of *context*; Any, since contexts know this module."""
+        """Return the services for the attempt that *context* belongs to.
+
+        The parameter is a `Context`. Its type is Any because the module of `Context` imports this one.
+        """
         ...

@@ -4,6 +4,11 @@ The only async node of a superstep is awaited in the caller's own asyncio task; 
 own, in `async_parallel_tasks`. Sync nodes run on worker threads of the runtime's pool, so that they do not block the
 loop, unless they are declared `inline` (rule R19). Everything that is started has ended, or was abandoned past the
 grace time, before the drive returns.
+
+A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sent their answers. A yielded Task is
+answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
+`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`. A *halt*
+(`Control.halt`) is the request to end the run now.
 """
 
 from __future__ import annotations
@@ -34,8 +39,8 @@ class AioDriver:
 
     Args:
         services: Clock, store access, worker threads and the rest that the tasks of the run share.
-        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number of
-            tasks in flight is in *limit*.
+        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
+            of tasks in flight is in *limit*.
         watcher: Takes (mode, item) of published items; None in a nested graph, whose items go to `services.emit`.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
@@ -57,15 +62,17 @@ class AioDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._parallel: AsyncParallelTasks | None = None
+        """Made for the first superstep with several tasks, or for a sync node; None again after it was stopped."""
 
     async def drive(self, flow: Flow) -> Any:
-        """Perform the effects of *flow* until it ends; return its result.
+        """Perform the effects of *flow* until it ends; return its result, the status of the run.
 
         Raises:
             BaseException: What the flow raises.
         """
         send = flow.send
-        is_watched = self.services.watcher is not None  # a watcher hears of attempts from `invoke` alone
+        # With a `RunWatcher` no node is called here: it hears of attempts from `invoke` alone.
+        is_watched = self.services.watcher is not None
         reply: Any = None
         error: BaseException | None = None
         try:
@@ -86,6 +93,7 @@ class AioDriver:
                     else:
                         reply = await self.perform(effect)
                 except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
+                    # Not an outcome: an error of another effect, or of the store under a nested graph (`unstored`).
                     if effect.__class__ is not Task or unstored(effect, raised):
                         error = raised
                     else:
@@ -114,8 +122,8 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                # Items of open supersteps go to all who read them, here and elsewhere. A nested graph has no watcher: its
-                # items go to the stream of the run.
+                # Items of open supersteps (`live`) go to all readers, here and in other processes. A nested graph has
+                # no watcher: its items go to the stream of the run.
                 live = self.watcher is None or effect.mode == "live"
                 show = self.services.emit if live else self.watcher
                 if show is not None:
@@ -143,15 +151,15 @@ class AioDriver:
                 return await afinish(effect.coroutine)
             case Sleep():
                 return await await_(self.services, effect.seconds)
-            case _:
+            case _:  # a Task
                 return await self.run_one(effect)
 
     async def _hear_the_late(self) -> asyncio.CancelledError | None:
         """Give the loop one turn, so that late outcomes of abandoned tasks are recorded before the last record.
 
         Returns:
-            The cancellation that arrived meanwhile, else None. It is raised after the last record: raised before it, the
-            record would be skipped and the thread would stay marked as running.
+            The cancellation that arrived meanwhile, else None. It is raised after the last record: raised before it,
+            the record would be skipped and the thread would stay marked as running.
         """
         if self._parallel is None:
             return None
@@ -162,7 +170,10 @@ class AioDriver:
         return None
 
     async def stored(self, effect: Record) -> Sequence[Entry]:
-        """Write entries, on a worker thread if the store may block, and show them to the sinks on the loop."""
+        """Write entries, on a worker thread if the store may block, and show them to the sinks on the loop.
+
+        Sinks are functions of the user that get each entry.
+        """
         entries = await call_store(self.services, self.services.stored, effect)
         if entries:
             self.services.show(entries)
@@ -179,6 +190,7 @@ class AioDriver:
             return inline(self.services, task) if node.policy.inline else await self._get_parallel().alone(task)
         if self._limit is None:
             return await self._halting(task)
+        # The task of a nested graph takes a place of `max_concurrency`, in which its own first task runs.
         self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
         try:
             return await self._halting(task)
@@ -190,20 +202,22 @@ class AioDriver:
         control = self.services.control
         current = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        asked = finished = False
+        asked = finished = False  # whether `cancel` has cancelled the asyncio task; whether the node has ended
 
         def cancel() -> None:
+            """Cancel the node, on the loop."""
             nonlocal asked
             if current is not None and not (asked or finished):  # once: a second cancel would interrupt its cleanup
                 asked = True
                 current.cancel()
 
         def halt() -> None:
+            """Have the node cancelled, from the thread that halts the run."""
             _soon(loop, cancel)
 
         control.on_halt.append(halt)
         try:
-            if control.halt is not None:
+            if control.halt is not None:  # set before `halt` was registered
                 return STOPPED
             reply = await ainvoke(self.services, task, self._nested)
         except asyncio.CancelledError:
@@ -214,7 +228,7 @@ class AioDriver:
             finished = True
             control.on_halt.remove(halt)
         if asked and current is not None:
-            # The request was ours. Else `cancelling()` stays above 0 in the caller's task after the run, which
+            # The request was ours. Without this `cancelling()` stays above 0 in the caller's task after the run, which
             # asyncio.timeout() and TaskGroup read as a cancellation from outside.
             current.uncancel()
         return reply
@@ -226,12 +240,14 @@ class AioDriver:
     # -- several tasks -------------------------------------------------------------------------------------------
 
     async def _collect(self, until: float | None) -> list[Ended]:
+        """Perform a `Collect`: return (task, execution, reply) of tasks that have ended."""
         batch = await self._get_parallel().collect(until)
         if not batch and until is None and self.services.control.halt is None:
             raise AssertionError("nothing was started")
         return batch
 
     async def _stop(self) -> list[Ended]:
+        """Perform a `Stop`: end what was started, and return as `_collect` what ended by itself."""
         if self._parallel is None:
             return []
         batch = await self._parallel.stop()
@@ -239,6 +255,7 @@ class AioDriver:
         return batch
 
     def _get_parallel(self) -> AsyncParallelTasks:
+        """Return what runs several tasks at once, and make it first if there is none."""
         if self._parallel is None:
             self._parallel = AsyncParallelTasks(self.services, self._limits, self._nested, self._limit)
         return self._parallel

@@ -1,7 +1,11 @@
 """Pull-driven async streams: the flow is driven on the running loop from one item to the next, as the reader asks.
 
 `Pulled` is an object and not an asynchronous generator (decision 0050). A generator that is dropped in the middle must
-be finished later by its event loop, which may be closed by then. A `Pulled` can be ended where it is dropped, by `leave`.
+be finished later by its event loop, which may be closed by then. A `Pulled` can be ended where it is dropped, by
+`leave`.
+
+A *flow* is the run as a generator of effects (`_flows.effects`). The asyncio driver performs most of them. Here those
+are picked out that show something: a `Step`, a `Publish` of a stream's item, and the entries that a `Record` wrote.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from graphrt._engine.task import Task
 from graphrt._flows.effects import Flow, Now, Publish, Record, Stage, Stop, Time
 
 OVER: Final = object()
-"""Returned by `Pulled.next` after the last item; `Pulled.status` then has the flow's result."""
+"""Returned by `Pulled.next` after the last item; `Pulled.status` then has the flow's result (`completed` and so on)."""
 
 
 @final
@@ -44,7 +48,7 @@ class Pulled:
         """True after the flow has ended."""
 
     async def next(self) -> Any:
-        """Return the next Step, the next (mode, item), or OVER at the end.
+        """Return the next Step, the next (mode, item), or OVER at the end; a stream or step iterator awaits it.
 
         Raises:
             BaseException: What the flow raises.
@@ -62,7 +66,7 @@ class Pulled:
                 try:
                     if kind is Step:
                         return effect
-                    if kind is Publish and effect.mode != "live":
+                    if kind is Publish and effect.mode != "live":  # `live` items go to `services.emit`, by `perform`
                         return effect.mode, effect.item
                     if kind is Record:
                         written = await driver.stored(effect)
@@ -83,7 +87,10 @@ class Pulled:
             raise
 
     async def close(self) -> None:
-        """Cancel the run and drive the flow to its end, so that the cancellation is recorded; items are dropped."""
+        """Cancel the run and drive the flow to its end, so that the cancellation is recorded; items are dropped.
+
+        For a reader that leaves early and can await. Without effect on a flow that has ended.
+        """
         self._driver.services.control.cancel("the stream was closed")
         self._shown.clear()
         while not self.over:
@@ -92,7 +99,8 @@ class Pulled:
     def leave(self) -> None:
         """Cancel the run and drive the flow to its end without awaiting, as the event loop may be closed already.
 
-        Works because no task runs between two items: what is left is one commit, which blocks.
+        For a stream that is dropped unclosed. Works because no task runs between two items: what is left is one commit,
+        which blocks.
         """
         self._driver.services.control.cancel("the stream was left")
         reply: Any = None
@@ -110,7 +118,7 @@ class Pulled:
                 error = raised
 
     def _perform(self, effect: Any) -> Any:
-        """Perform an effect of a flow that halts, without an event loop."""
+        """Perform an effect of a flow that halts, without an event loop; return the answer that the flow expects."""
         services = self._driver.services
         match effect:
             case Record():

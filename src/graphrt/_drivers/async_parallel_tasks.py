@@ -2,8 +2,12 @@
 
 A task passes through `_timers` (backoff), `_waiting` or `_for_workers` (queued), `_flying` and `_ended`, from which
 `collect` hands it to the flow. All of this state is changed on the loop. Only `_SyncJob.run` runs on a worker thread,
-and reports back by `call_soon_threadsafe`. Everything that was started has ended, or was abandoned past the grace time,
-before the drive goes on. No rule of the graph is decided here.
+and reports back by `call_soon_threadsafe`; a RuntimeError of that means that the loop is closed, and the run over.
+Everything that was started has ended, or was abandoned past the grace time, before the drive goes on.
+
+A *key* is (task, execution number); the number grows with each attempt, so that a late end can be told from a current
+one. A *reply* is what the node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C. To
+*abandon* a sync node is to drop its outcome, since Python cannot stop a thread. No rule of the graph is decided here.
 """
 
 from __future__ import annotations
@@ -40,12 +44,13 @@ class _SyncJob:
     def __init__(self, parallel: AsyncParallelTasks, key: tuple[Task, int]) -> None:
         self._parallel = parallel
         self._context = contextvars.copy_context()
-        self._pools = inside(parallel.services.pool())
+        self._pools = inside(parallel.services.pool())  # the pools whose worker threads wait for the node
         self.key = key
         self.reply: Any = None
-        self.worker: threading.Thread | None = None
+        self.worker: threading.Thread | None = None  # set by the pool
 
     def run(self) -> None:
+        """Run the node; called on the worker thread."""
         task = self.key[0]
         if task.timeout_s is not None:
             self._parallel.begun(self.key)
@@ -55,34 +60,25 @@ class _SyncJob:
             self.reply = Escaped(error)
 
     def _invoke(self, task: Task) -> Any:
+        """Run the node in the job's context variables, and return its reply."""
         INSIDE.set(self._pools)  # a run that this node starts must not wait for this worker thread
         return invoke(self._parallel.services, task, _no_graph)
 
     def land(self) -> None:
+        """Hand the reply over; called on the worker thread when it can take the next job."""
         self._parallel.landed(self.key, self.reply)
 
 
 @final
 class AsyncParallelTasks:
-    """Runs the tasks of one drive on the running loop."""
+    """Runs the tasks of one drive on the running loop. *nested* drives the flow of a nested graph."""
 
+    # fmt: off
     __slots__ = (
-        "_bell",
-        "_ended",
-        "_flying",
-        "_for_workers",
-        "_held",
-        "_landed",
-        "_landing",
-        "_limit",
-        "_limits",
-        "_loop",
-        "_nested",
-        "_on_workers",
-        "_timers",
-        "_waiting",
-        "services",
+        "_bell", "_ended", "_flying", "_for_workers", "_held", "_landed", "_landing", "_limit", "_limits", "_loop",
+        "_nested", "_on_workers", "_timers", "_waiting", "services",
     )
+    # fmt: on
 
     def __init__(
         self,
@@ -92,11 +88,11 @@ class AsyncParallelTasks:
         limit: ConcurrencyLimit | None,
     ) -> None:
         self.services = services
-        self._limits = limits
+        self._limits = limits  # for `grace_s` alone
         self._nested = nested
-        self._limit = limit
+        self._limit = limit  # `max_concurrency`: tasks of the run that may be in flight; None without one
         self._loop = asyncio.get_running_loop()
-        self._bell: asyncio.Future[None] | None = None
+        self._bell: asyncio.Future[None] | None = None  # what `_wait` awaits now
         self._ended: deque[Ended] = deque()
         self._flying: dict[tuple[Task, int], asyncio.Task[Any] | _SyncJob] = {}
         """(task, execution number) to the asyncio task or the job that runs it."""
@@ -104,12 +100,11 @@ class AsyncParallelTasks:
         """Jobs handed to the pool, at most `pool.most`, so that the runs of a server take turns (decision 0049)."""
         self._timers: dict[tuple[Task, int], asyncio.TimerHandle | asyncio.Task[None]] = {}
         """Backoff before an attempt, or the timeout of a job."""
-        self._waiting: deque[Task] = deque()
-        self._for_workers: deque[Task] = deque()
+        self._waiting: deque[Task] = deque()  # queued tasks for the loop
+        self._for_workers: deque[Task] = deque()  # queued tasks for worker threads
         self._landed: deque[tuple[tuple[Task, int], Any]] = deque()
         """Jobs that have ended, with their replies; appended by worker threads, taken by `_land` on the loop."""
-        self._landing = False
-        """True while a call of `_land` is scheduled."""
+        self._landing = False  # whether a call of `_land` is scheduled
         self._held = False
         """True after a reply of a type in `ODD`, and while stopping: no task starts until the flow has seen it."""
 
@@ -129,12 +124,14 @@ class AsyncParallelTasks:
         self._launch()
 
     def _resting(self, key: tuple[Task, int], wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
+        """Start the backoff of a task, in real time or by the runtime's `sleep=`; return what cancels it."""
         sleep = self.services.sleep
         if sleep is None:
             return self._loop.call_later(wait_s, self._rested, key)
         return self._loop.create_task(self._rest(key, sleep, wait_s))
 
     async def _rest(self, key: tuple[Task, int], sleep: Callable[[float], Any], wait_s: float) -> None:
+        """Wait by *sleep*, the runtime's `sleep=`; what it raises ends the run."""
         try:
             await rested(sleep, wait_s)
         except Exception as error:  # noqa: BLE001 - the caller raises it
@@ -146,11 +143,13 @@ class AsyncParallelTasks:
             self._rested(key)
 
     def _rested(self, key: tuple[Task, int]) -> None:
+        """Queue a task whose backoff is over."""
         del self._timers[key]
         self._queue(key[0])
         self._launch()
 
     def _queue(self, task: Task) -> None:
+        """Queue a task for the place where it runs."""
         if runs_on_worker(task):
             self._for_workers.append(task)
         else:
@@ -184,9 +183,11 @@ class AsyncParallelTasks:
                 self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
 
     def _may_start(self) -> bool:
+        """Take a place of `max_concurrency`, if there is such a limit; return False if none is free."""
         return self._limit is None or self._limit.take(self._woken)
 
     def _woken(self) -> None:
+        """Look for queued tasks once more, since a place of `max_concurrency` may be free."""
         self._loop.call_soon(self._launch)  # not called directly: tasks that end at once would recurse
 
     def _inline(self, key: tuple[Task, int]) -> None:
@@ -199,6 +200,7 @@ class AsyncParallelTasks:
         self.ring()
 
     async def _body(self, key: tuple[Task, int]) -> Any:
+        """Run an async node or nested graph, as an asyncio task that never raises; return the reply."""
         try:
             return await ainvoke(self.services, key[0], self._nested)
         except asyncio.CancelledError:
@@ -208,7 +210,7 @@ class AsyncParallelTasks:
 
     def begun(self, key: tuple[Task, int]) -> None:
         """Start the timeout of a job, from its worker thread: until now the job may have waited for one."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._time, key)
 
     def landed(self, key: tuple[Task, int], reply: Any) -> None:
@@ -220,10 +222,12 @@ class AsyncParallelTasks:
                 self._loop.call_soon_threadsafe(self._land)
 
     def _time(self, key: tuple[Task, int]) -> None:
+        """Start the timeout of a job that has begun, unless it has ended or a deadline's timer runs already."""
         if key in self._flying and key not in self._timers and not self._held:
             self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)
 
     def _land(self) -> None:
+        """Take the replies of the jobs that have ended, on the loop."""
         self._landing = False  # before the queue is read: a job that lands from now on schedules another call
         while self._landed:
             key, reply = self._landed.popleft()
@@ -231,7 +235,7 @@ class AsyncParallelTasks:
                 self._on_workers -= 1
                 self._post(key, reply)
             else:
-                self.services.dropped(key[0])  # it was abandoned: its outcome is too late
+                self.services.dropped(key[0])  # it was abandoned: its outcome is too late, which is journalled
 
     def _expire(self, key: tuple[Task, int]) -> None:
         """Report a job as timed out, and abandon its worker thread, which no longer counts."""
@@ -248,7 +252,7 @@ class AsyncParallelTasks:
 
     def _post(self, key: tuple[Task, int], reply: Any) -> None:
         """Move a task from `_flying` to `_ended`, once, and start queued ones in its place."""
-        if self._flying.pop(key, self) is self:
+        if self._flying.pop(key, self) is self:  # not there
             return  # reported already, by a timeout for instance
         if self._timers:
             timer = self._timers.pop(key, None)
@@ -261,6 +265,7 @@ class AsyncParallelTasks:
             self.ring()
 
     def _end(self, key: tuple[Task, int], reply: Any) -> None:
+        """Note the reply for `collect`, and give the task's place of `max_concurrency` back."""
         self._ended.append((*key, reply))
         if reply.__class__ in ODD:
             self._held = True
@@ -274,6 +279,7 @@ class AsyncParallelTasks:
             bell.set_result(None)
 
     def _ring_from_anywhere(self) -> None:
+        """Wake `_wait` from any thread, when the run is to halt."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.ring)
 
@@ -291,10 +297,8 @@ class AsyncParallelTasks:
     async def collect(self, until: float | None = None) -> list[Ended]:
         """Wait until all tasks have ended, one failed, the run halts, or it is *until*; return those that have ended.
 
-        With `services.eager` it returns as soon as one has ended, so that its outcome is staged at once (rule R9).
-
-        Args:
-            until: End of the run's deadline, in seconds of the monotonic clock; None waits without a limit.
+        With `services.eager` it returns as soon as one has ended, so that its outcome is stored at once (rule R9).
+        *until* is in seconds of the monotonic clock; None waits without a limit.
         """
         control = self.services.control
         eager = self.services.eager
@@ -339,7 +343,7 @@ class AsyncParallelTasks:
         return STOPPED
 
     async def stop(self) -> list[Ended]:
-        """Cancel async tasks and await them, await sync ones for `grace_s`, and return the replies of those that ended."""
+        """Cancel async tasks and await them, await sync ones for `grace_s`; return the replies of those that ended."""
         self._held = True
         self._waiting.clear()
         self._for_workers.clear()
@@ -369,6 +373,7 @@ class AsyncParallelTasks:
         return batch
 
     def _abandon(self) -> None:
+        """Give up the jobs that still run after the grace time."""
         for job in self._flying.values():
             if isinstance(job, _SyncJob):
                 self.services.pool().abandon(job)
@@ -391,4 +396,5 @@ def inline(services: RunServices, task: Task) -> Any:
 
 
 def _no_graph(_flow: Flow, task: Task) -> Any:
+    """Stand in for what drives nested graphs where only sync nodes are run."""
     raise AssertionError(task)  # nested graphs are driven on the loop

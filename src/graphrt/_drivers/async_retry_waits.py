@@ -1,4 +1,8 @@
-"""Waits between two attempts, on an event loop. `retry_waits` is the counterpart for threads, without asyncio."""
+"""Waits between two attempts of a task (backoff), on an event loop; under `arun` only.
+
+`retry_waits` is the counterpart for threads, without asyncio. The user may replace real time by `Runtime(sleep=)`, for
+instance in tests. A *halt* is the request to end the run now (`Control.halt`), for instance after a cancellation.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from graphrt.harness.agent._retry_waits import slept
 
 
 async def await_(services: RunServices, seconds: float) -> None:
-    """Wait *seconds* on the running loop, or until the run halts.
+    """Wait *seconds* on the running loop, or until the run halts; the asyncio driver performs `Sleep` by this.
 
     With a `sleep=` of the runtime, that function makes the wait. A sync one is called on a worker thread, so that
     `time.sleep` blocks no loop; a halt cannot end it, and the run goes on without it (decision 0040).
@@ -21,10 +25,12 @@ async def await_(services: RunServices, seconds: float) -> None:
     woken: asyncio.Future[None] = loop.create_future()
 
     def ring() -> None:
+        """End the wait, on the loop."""
         if not woken.done():
             woken.set_result(None)
 
     def halt() -> None:
+        """End the wait, from the thread that halts the run."""
         with suppress(RuntimeError):  # the loop is closed, and the waiting task with it
             loop.call_soon_threadsafe(ring)
 
@@ -49,7 +55,11 @@ async def await_(services: RunServices, seconds: float) -> None:
 
 
 async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
-    """Wait by calling *sleep*. If it raises CancelledError without being cancelled, the wait counts as over."""
+    """Wait by calling *sleep*, the runtime's `sleep=`; for `await_`, and for waits of several tasks at once.
+
+    If it raises CancelledError although this asyncio task was not cancelled, the wait counts as over. The error would
+    otherwise look like a cancellation of the run.
+    """
     try:
         await slept(sleep, seconds)
     except asyncio.CancelledError:

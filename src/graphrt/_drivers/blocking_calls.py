@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 async def call_store(services: RunServices, call: Callable[..., T], *args: object) -> T:
-    """Call *call* and return its result; if the run's store may block, on a worker thread."""
+    """Call *call*, which uses the run's store, and return its result; on a worker thread if the store may block.
+
+    A store may block if it waits for a disk or a network (`services.blocking`).
+    """
     if not services.blocking:
         return call(*args)
     return await in_executor(call, *args)

@@ -1,4 +1,8 @@
-"""Protocols through which drivers start and read child threads (R24). The store's side is in `_runs.child_threads`."""
+"""Protocols through which drivers start and read child threads (R24). The store's side is in `_runs.child_threads`.
+
+A *thread* is one durable line of state with an id, not an operating-system thread. A node starts a child thread by
+`ctx.start`, which any worker process then runs, and waits for its end by `ctx.wait`; both are in `ctx_threads`.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,25 @@ Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
 
 
 class StateGraph(Protocol[S_co]):
-    """A compiled graph, as far as child threads use it. `CompiledGraph` itself is on a floor above."""
+    """A compiled graph, as far as child threads use it. `CompiledGraph` implements it, on a floor above."""
 
     __graphrt_plan__: Plan
+    """The graph as tables of nodes and edges."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the graph."""
+        ...
+
     @property
-    def state_type(self) -> type[S_co]: ...
+    def state_type(self) -> type[S_co]:
+        """Class of its state; a type checker derives from it what `ctx.wait` returns."""
+        ...
+
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """Digest of names, edges, policies and schema, which tells whether two graphs are the same."""
+        ...
 
 
 class Ended(NamedTuple):
@@ -42,7 +55,13 @@ class ChildThreads(Protocol):
     """The child threads of a run, as the store has them. Filled in by `_runs`. All methods but `check` may block."""
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
-        """Check what a child is to be started with, and return its labels.
+        """Check what a child is to be started with, and return its labels; None without title and tags.
+
+        Args:
+            graph: A compiled graph, as for all methods here.
+            given: The input: an instance of the state class of *graph*, or a mapping of its fields.
+            title: Title of the thread as the user passed it; None for none.
+            tags: Tags as the user passed them.
 
         Raises:
             InputError: The input does not fit the graph, or a label is wrong.
@@ -50,7 +69,14 @@ class ChildThreads(Protocol):
         ...
 
     def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
-        """Make the thread and leave its run to others, unless it exists."""
+        """Make the thread and leave its run to others, unless it exists.
+
+        Args:
+            given: The checked input.
+            thread: Id of the child.
+            labels: What `check` returned.
+            detached: Whether the child goes on when the run's own thread is cancelled.
+        """
         ...
 
     def ended(self, graph: Any, thread: str) -> Ended | None:
@@ -62,5 +88,5 @@ class ChildThreads(Protocol):
         ...
 
     def state(self, graph: Any, data: Any) -> Any:
-        """Return the state that `ended` returned as plain data."""
+        """Return the state that `ended` returned as plain data (*data*), as an instance of the graph's state class."""
         ...

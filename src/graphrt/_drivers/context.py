@@ -1,7 +1,9 @@
 """The Context: access of a node to its run, besides the state.
 
-It reads the task and the `RunServices` of the run. Questions and effects are kept on the task, as they outlive the
-attempt; matching answers to questions belongs to `_engine.questions`.
+A *task* is one activation of a node. It is executed again after a failed attempt, a pause or a crash, each time with a
+new Context, which reads the task and the `RunServices` of the run (`_scope`). Questions and effects are kept on the
+task, as they outlive the attempt; matching answers to questions belongs to `_engine.questions`. The private methods are
+for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class Context(Starting, Generic[D]):
         self._suspended: bool = False
         """True after a Suspended was raised: if the node then returns, it has caught it."""
         self._kept: dict[str, Any] | None = None
+        """Values that `_once` made, by name; None before the first."""
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value of this attempt, made by *make* at first need: most attempts need none."""
@@ -109,7 +112,7 @@ class Context(Starting, Generic[D]):
 
     @property
     def error(self) -> BaseException | None:
-        """In a node reached by `on_error`: the exception of the failed node, or a group if several failed; else None."""
+        """In a node reached by `on_error`: the exception of the failed node, a group if several failed; else None."""
         extra = self._task.extra
         return extra.handles.error if extra is not None and extra.handles is not None else None
 
@@ -134,7 +137,7 @@ class Context(Starting, Generic[D]):
     def cancelled(self) -> bool:
         """True if the result of this attempt is no longer wanted: the run halts, or the attempt timed out or ended."""
         task = self._task
-        given_up = task.execution != self._execution or task.status > RUNNING  # it timed out
+        given_up = task.execution != self._execution or task.status > RUNNING  # it has an outcome, such as a timeout
         return self._done or given_up or self._scope.control.halt is not None
 
     @property
@@ -168,9 +171,7 @@ class Context(Starting, Generic[D]):
     def bind(
         self, harness: Any, *, tools: Sequence[Any] | None = None, budget: Budget | None = None
     ) -> BoundHarness[Any]:
-        """Return another harness bound to this task, such as an agent that only this node uses.
-
-        Its calls are recorded and counted like those of `ctx.harness`.
+        """Return another harness bound to this task; its calls are recorded and counted like those of `ctx.harness`.
 
         Args:
             harness: An Agent, or any object with an async `run`.
@@ -193,12 +194,12 @@ class Context(Starting, Generic[D]):
         return self._agents().ledger
 
     def _charged(self, reply: Any) -> Any:
-        """Return *reply*, marked if model calls of the task must be charged to the field `token_budget`."""
+        """Return *reply*, as a `Spent` if model calls of the task must be charged to the field `token_budget`."""
         agents = self._served()
         return reply if agents is None else agents.charged(reply)
 
     async def _failed(self, error: Exception) -> None:
-        """Tell the task's services, if there are any, that this attempt failed with *error*."""
+        """Let agents clean up after this attempt, which failed with *error*, if it used any."""
         agents = self._served()
         if agents is not None:
             await agents.failed(error)
@@ -244,9 +245,8 @@ class Context(Starting, Generic[D]):
     ) -> Any:
         """Pause the task with a question, and return the answer after `resume`.
 
-        On resume the node runs again from its start, and this call returns the answer. A plain call, also in async nodes.
-
-        An answer is never given to another question (rule R10): see the table in `docs/how-to/ask-a-person.md`.
+        On resume the node runs again from its start, and this call returns the answer. A plain call, also in async
+        nodes. An answer is never given to another question (rule R10): see `docs/how-to/ask-a-person.md`.
 
         Args:
             payload: The question, as any value that can be stored.
@@ -268,6 +268,24 @@ class Context(Starting, Generic[D]):
         when = checked_expiry(self._scope, expires_s, expires_at, default)
         return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
 
+    def _ask(
+        self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question",
+        when: Expiry = NEVER,
+    ) -> Any:
+        """Return the answer to the question *name*; if there is none yet, note the question and raise `Suspended`.
+
+        Args:
+            name: Key of the question in its task. It must be the same when the node runs again.
+            keyed: Whether *name* alone identifies the question, whatever its payload.
+            kind: What answers it: `question` (a person), `timer`, `signal`, `thread` or `effect`.
+            when: When it answers itself, and with what.
+        """
+        question = answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
+        if question is not None:
+            return answer_to(self._task, question)
+        self._suspended = True
+        raise Suspended(name, payload)
+
     # fmt: on
 
     def receive(self, name: str) -> Any:
@@ -284,22 +302,6 @@ class Context(Starting, Generic[D]):
         """
         check_signal_name(name)
         return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)
-
-    def _ask(
-        self,
-        name: str,
-        payload: Any,
-        answer_type: Any = None,
-        *,
-        keyed: bool = True,
-        kind: str = "question",
-        when: Expiry = NEVER,
-    ) -> Any:
-        question = answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
-        if question is not None:
-            return answer_to(self._task, question)
-        self._suspended = True
-        raise Suspended(name, payload)
 
     def sleep(self, duration: float | timedelta | None = None, **units: te.Unpack[Units]) -> Slept:
         """Pause the task for some time, without a worker, a slot or memory: see `sleep_until`.
@@ -320,7 +322,7 @@ class Context(Starting, Generic[D]):
         """Pause the task until *when*; at once due if that is past.
 
         The run pauses, with the status "interrupted". A `Worker`, or `Runtime.drive`, goes on with the thread when the
-        time has come: the node runs again, and this call returns. A plain call, also in async nodes, which may await it.
+        time has come: the node runs again, and this call returns. A plain call, which async nodes may await as well.
 
         Args:
             when: A datetime with a time zone, or seconds since the epoch. It is stored at the first call.
@@ -332,6 +334,7 @@ class Context(Starting, Generic[D]):
         return self._sleep(lambda: due_s)
 
     def _sleep(self, due_s: Callable[[], float]) -> Slept:
+        """Pause until the moment that *due_s* returns; it is called once, by the first execution."""
         self._ask(f"sleep{self._count('sleep')}", None, kind=TIMER, when=Expiry(due_s))
         return SLEPT
 
@@ -344,13 +347,10 @@ class Context(Starting, Generic[D]):
     def effect(self, name: str, fn: Callable[..., Any], *args: Any, kind: EffectKind = "idempotent") -> Any:
         """Run `fn(*args)` once and record its result; later executions of this task return the recorded result.
 
-        The first call of a name in an execution matches the first of the execution before, and so on.
-        Awaitable if *fn* is async.
+        The n-th call of a name matches the n-th of the execution before. Awaitable if *fn* is async.
 
         Args:
             name: Name of the effect inside the task.
-            fn: Function that performs the effect.
-            args: Arguments of *fn*.
             kind: What happens if the process dies, or *fn* raises, before the result is stored. "pure" and "idempotent"
                 effects run again (pass `ctx.idempotency_key` on); a pure one's result is stored when the task ends.
                 Before a "once" effect runs, its start is recorded, and it is never repeated silently: without a result
@@ -392,7 +392,7 @@ class Context(Starting, Generic[D]):
         """
         emit = self._scope.emit
         if emit is not None and not self.cancelled:
-            if self._task.engine.redactor is not None:
+            if self._task.engine.redactor is not None:  # returns the redacted value
                 value = check_storable(self._task.engine, self._task, value, "shows a value")
             emit("custom", value)
 

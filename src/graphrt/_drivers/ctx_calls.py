@@ -1,4 +1,7 @@
-"""Checks of `ctx.call`, which runs an async function from a sync node."""
+"""Checks of `ctx.call`, which runs an async function from a sync node.
+
+Errors name the place of the task: `task.engine.where(task)` returns graph, node, task id and so on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_A_COROUTINE,
 
 
 def check_call(task: Task, given: Any) -> None:
-    """Check that the node of *task* may call the async function *given*.
+    """Check that the node of *task* may call the async function *given*; `Context.call` begins with this.
 
     Raises:
         NodeError: The node is async (`call-in-async-node`).

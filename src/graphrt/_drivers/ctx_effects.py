@@ -1,13 +1,20 @@
 """`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
-What is known of an effect stands on the task, by its key (`name#n` for the n-th call of a name): its result in
-`effects`, the number of its starts in `intents` (kind "once" only). Both are stored as staged events of the task.
+What is known of an effect stands on the task (`task.more()`), by its key (`name#n` for the n-th call of a name): its
+result in `effects`, the number of its starts in `intents` (kind "once" only). Both are stored as *staged* events:
+beside the journal, until the superstep of the task commits. A node that paused, failed or crashed runs again from its
+start, and its effects then return the recorded results.
+
+The process may die, or the function raise, between the effect and the record of its result. The kind says what follows:
 
 | Kind | Stored before it runs | Stored after it ran |
 |---|---|---|
 | "pure" | nothing | its result, with the task's outcome |
 | "idempotent" | nothing | its result, at once, as the durability has it |
 | "once" | its start, durably | its result, durably |
+
+"pure" and "idempotent" effects run again. A "once" effect is not repeated silently: a person is asked for its outcome.
+Tools of agents are effects too (`_agents`), with keys that begin with `tool/`.
 """
 
 from __future__ import annotations
@@ -35,7 +42,15 @@ class Asking(Protocol):
         """Key for outside services, the same at every execution of the task."""
         ...
 
-    def _ask(self, name: str, payload: Any, answer_type: Any, *, kind: str) -> Any: ...
+    def _ask(self, name: str, payload: Any, answer_type: Any, *, kind: str) -> Any:
+        """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`.
+
+        Args:
+            payload: What to show to the person.
+            answer_type: Type that the answer must have.
+            kind: Kind of the question, here `effect`.
+        """
+        ...
 
 
 def perform(
@@ -55,7 +70,7 @@ def perform(
         task: Task that the effect belongs to.
         key: Key of the effect on the task.
         fn: Performs the effect.
-        args: Arguments of *fn*.
+        args: Tuple of the arguments of *fn*.
         kind: See the module.
 
     Raises:
@@ -78,6 +93,7 @@ def perform(
         _keep(services, task, key, kind)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
+    # `recorded`: the run is executed again from its log, which has the result. Nothing happens a second time.
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
     result = _take(task, key, result)  # the node goes on with what is recorded
     if kind != "pure":
@@ -131,15 +147,16 @@ def _known(
         (True, result) if it is known, (False, None) if the effect is to run, (None, None) if the node is to fail.
     """
     extra = task.more()
-    # Order of the calls in this execution: results arrive in any order, and the journal must not show it (rule R13).
+    # Note the order of the calls in this execution. Results arrive in any order, which the journal must not show (R13).
     extra.request(key)
     if key in extra.effects:
         return True, own(extra.effects[key])
+    # Executed again from a log in which the process died after the start: ask the same question as then.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
         _intend(task, key)
     if kind != "once" or key not in extra.intents:
         return False, None
-    if task.engine.thread is None:
+    if task.engine.thread is None:  # such a run cannot pause for an answer
         raise _unknown(task, key)
     name = key.rsplit("#", 1)[0]
     payload: dict[str, Any] = {
@@ -150,7 +167,7 @@ def _known(
     }
     starts = extra.intents[key]
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
-    # In a copied thread the idempotency key differs. The effect was started with the one in the open question.
+    # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
     # Each start has a question of its own (`starts`): an answer about an earlier start says nothing about this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
@@ -167,7 +184,10 @@ def _unknown(task: Task, key: str) -> NodeError:
 
 
 def _intend(task: Task, key: str) -> None:
-    """Count a start of a "once" effect, with the number of answers that the task had been given by then."""
+    """Count a start of a "once" effect, with the number of answers that the task had been given by then.
+
+    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
+    """
     extra = task.more()
     extra.intents[key] = extra.intents.get(key, 0) + 1
     extra.effect_answers[key] = extra.answers
@@ -183,13 +203,17 @@ def _take(task: Task, key: str, result: Any) -> Any:
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
     extra.effects[key] = own(result)
-    # An answer that this effect may stand on cannot be replaced any more (R10, `questions.effects_after`).
+    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10).
     extra.effect_answers[key] = extra.answers
     return result
 
 
 def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None:
-    """Stage the start and the result of an effect, as far as they are known; durably at once for the kind "once"."""
+    """Stage the start and the result of an effect, as far as they are known; durably at once for the kind "once".
+
+    The key of the staged events is that of the task, `#`, and that of the effect, so that effects of one task that run
+    at the same time do not replace each other's events.
+    """
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []
     if key in extra.intents:

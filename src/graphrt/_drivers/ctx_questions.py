@@ -2,6 +2,10 @@
 
 Which earlier question and which answer belong to a call is decided in `_engine.questions`. Here are the parts that need
 the services of the run: its clock, which is read when a question is asked for the first time and never again.
+
+A node pauses by asking a *question*, which is kept on its task as an `OpenInterrupt`. When an answer has arrived, the
+node runs again from its start, and the same call returns the answer. A question may *expire*: at a moment it answers
+itself, by a default or by an error. `ctx.sleep` is a question of the kind `timer`, which only expires (R23).
 """
 
 from __future__ import annotations
@@ -29,13 +33,15 @@ class Expiry(NamedTuple):
     due_s: Callable[[], float] | None
     """Returns the moment, in seconds since the epoch; called if the question is new. None: it waits for ever."""
     default: Any = UNSET
+    """The answer that it gives itself; UNSET if the node gets an error instead (or a timer just returns)."""
 
 
 NEVER: Final = Expiry(None)
+"""The expiry of a question that waits for ever."""
 
 
 def checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
-    """Return the arguments of a question as an `Expiry`.
+    """Return the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt` as an `Expiry`.
 
     Raises:
         InputError: One of them is wrong, or they do not go together.
@@ -53,10 +59,15 @@ def answered(
 ) -> OpenInterrupt | None:
     """Return the answered question that *task* asks again; None if the task has to wait for an answer.
 
+    If it has to wait, the question is on the task afterwards, and the context raises `Suspended`.
+
     Args:
+        name: Key of the question inside the task: the user's key, or the ordinal of the call.
+        payload: What to show to the person who answers.
+        answer_type: Type that the answer must have, as the user passed it; None takes any answer.
         keyed: Whether *name* alone identifies the question. If not, an earlier question matches only if its payload is
             equal too.
-        kind: As `OpenInterrupt.kind`.
+        kind: What answers it: `question` for a person, `timer`, `signal`, `thread` or `effect`.
 
     Raises:
         UpdateError: The payload or the default cannot be stored.
@@ -64,9 +75,9 @@ def answered(
     """
     engine = task.engine
     if engine.thread is None:
-        return None  # the pause is refused later
+        return None  # the engine refuses the pause: without a thread no answer could arrive
     payload = check_storable(engine, task, payload, "asks with a payload")
-    described = described_answer(engine, task, answer_type)
+    described = described_answer(engine, task, answer_type)  # as plain data, which can be stored
     default = checked_default(engine, task, when.default, described)
     known = len(task.more().interrupts)
     question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
@@ -78,10 +89,10 @@ def answered(
 
 
 def answer_to(task: Task, question: OpenInterrupt) -> Any:
-    """Return the answer to *question* as a copy, which the node may change (R15).
+    """Return the answer to *question* as a copy, which the node may change while the recorded one stays (R15).
 
     Raises:
-        QuestionExpiredError: Nobody answered it in time.
+        QuestionExpiredError: It was not answered in time, and has no default.
     """
     if question.by == BY_EXPIRY:
         where = task.engine.where(task)
@@ -98,7 +109,8 @@ class Slept:
     def __await__(self) -> Generator[Any, None, None]:
         """Return at once."""
         return
-        yield
+        yield  # never reached: makes this a generator, which `__await__` has to return
 
 
 SLEPT: Final = Slept()
+"""The only instance."""

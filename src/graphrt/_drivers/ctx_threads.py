@@ -1,10 +1,17 @@
 """`ctx.start` and `ctx.wait`: child threads, which a node starts and whose end it may wait for (R24).
 
-Before a child is made, its parent stores that it has it: a restart makes what is missing, and a child is never unknown to
-its parent. The id of a child is made of those of thread, task and call, so that no execution makes a second one.
+A *thread* is a durable line of state with an id. Before a child is made, its parent stores that it has it: a restart
+makes what is missing, and a child is never unknown to its parent. The id of a child is made of those of thread, task
+and call, so that no execution of the node makes a second one.
 
-How a child ended is read from the store, and recorded once, as the result of an effect. Whether the parent has to wait
-is decided by the same look: a child that ends after it posts a letter to its parent, in the commit that ends it.
+How a child ended is read from the store (a *look*), and recorded once on the task, as the result of an effect: a
+mapping with `status`, and `state` if that is "completed", else `error`. If the child has not ended, the task asks a
+question of the kind `thread` and pauses. A child that ends later posts a letter to its parent, in the commit that ends
+it. The letter answers the question; the node then runs again and looks again.
+
+Ids in questions, effects and journalled events have no tenant (`bare_id`), so that they do not depend on the store that
+a process opened. `ChildThread.thread` has that of the store (`beside`). `services.recorded` is set when a run is
+executed again from its log: then nothing is made or looked at.
 """
 
 from __future__ import annotations
@@ -59,6 +66,7 @@ class ChildThread(Generic[S]):
         """Id of the thread, for the verbs of a `Runtime` of its graph."""
 
     def __eq__(self, other: object) -> bool:
+        """Compare by id: each execution of a node makes a new object for the same child."""
         return isinstance(other, ChildThread) and other.thread == self.thread
 
     def __hash__(self) -> int:
@@ -76,14 +84,19 @@ class Starting(ABC):
     _task: Task
 
     @abstractmethod
-    def _count(self, name: str) -> int: ...
+    def _count(self, name: str) -> int:
+        """Return how often this was called with *name* before, in this attempt."""
+
     @abstractmethod
     def _ask(
         self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question"
-    ) -> Any: ...
+    ) -> Any:
+        """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`."""
+
     @property
     @abstractmethod
-    def idempotency_key(self) -> str: ...
+    def idempotency_key(self) -> str:
+        """Key for outside services, the same at every execution of the task; effects need it."""
 
     def start(
         self,
@@ -104,7 +117,7 @@ class Starting(ABC):
             graph: The graph that it runs, this one or any other.
             input: Its input.
             name: Name of the child inside this task: a second call with it returns the same child. None counts calls.
-            detached: Let it go on when this thread is cancelled. Else it is cancelled too, with its own children.
+            detached: Let it go on when this thread is cancelled. Otherwise it is cancelled too, with its own children.
             title: Its title.
             tags: Its tags.
 
@@ -117,7 +130,7 @@ class Starting(ABC):
         return child
 
     async def astart(self, graph: StateGraph[S], input: S | Mapping[str, Any], **options: Any) -> ChildThread[S]:
-        """Start a child thread in an async node, without blocking the event loop; see `start`, whose arguments it takes."""
+        """Start a child thread in an async node, without blocking the event loop; takes the arguments of `start`."""
         from graphrt._drivers.blocking_calls import call_store
 
         how: dict[str, Any] = {"name": None, "title": None, "tags": (), "detached": False, **options}
@@ -134,28 +147,28 @@ class Starting(ABC):
         a person, this waits too. Async nodes use `await_`.
 
         Raises:
-            ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread, this looks again.
-            InputError: *child* is none, or a child of another thread that has not ended.
+            ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread it looks again.
+            InputError: *child* is not a ChildThread, or is a child of another thread that has not ended.
         """
-        told = _known(self._task, _checked(self._task, child))
-        if told is None:
+        outcome = _known(self._task, _checked(self._task, child))
+        if outcome is None:
             children, thread, asked = _asked(self, self._scope, self._task, child)
             look = _replayed(self._scope, self._task, thread) or children.ended
             ended = look(child.graph, child.thread)
             if ended is None:
                 _check_own(self._task, children, child)
-                self._ask(asked, thread, kind=THREAD)
+                self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
             key = outcome_key(thread, self._task.more().retried)
-            told = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
-        state: S = _state(self._scope, self._task, child, told)
+            outcome = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
+        state: S = _state(self._scope, self._task, child, outcome)
         return state
 
     async def await_(self, child: ChildThread[S]) -> S:
         """Return the final state of a child thread in an async node, without blocking the event loop; see `wait`."""
         from graphrt._drivers.blocking_calls import call_store
 
-        told = _known(self._task, _checked(self._task, child))
-        if told is None:
+        outcome = _known(self._task, _checked(self._task, child))
+        if outcome is None:
             children, thread, asked = _asked(self, self._scope, self._task, child)
             look = _replayed(self._scope, self._task, thread) or children.ended
             ended = await call_store(self._scope, look, child.graph, child.thread)
@@ -164,15 +177,17 @@ class Starting(ABC):
                 self._ask(asked, thread, kind=THREAD)
 
             async def found() -> Any:
+                """Return how the child ended: the effect that records it."""
                 return _data(ended)
 
             key = outcome_key(thread, self._task.more().retried)
-            told = await perform_async(self, self._scope, self._task, key, found, (), "idempotent")
-        state: S = _state(self._scope, self._task, child, told)
+            outcome = await perform_async(self, self._scope, self._task, key, found, (), "idempotent")
+        state: S = _state(self._scope, self._task, child, outcome)
         return state
 
 
 LONGEST_NAME: Final = 100
+"""Most characters of the name of a child."""
 
 
 def _begun(
@@ -187,7 +202,11 @@ def _begun(
     *,
     detached: bool,
 ) -> tuple[ChildThread[Any], Callable[[], None] | None]:
-    """Return the child that a task starts, and what makes sure that it exists; None if that is known."""
+    """Return the child that a task starts, and what makes sure that it exists; None if that is known.
+
+    The function that makes it may block. `start` calls it, and `astart` has it called on a worker thread. The
+    parameters after *task* are the arguments of `start`, not checked yet.
+    """
     children, mine = _of_thread(services, task)
     where = task.engine.where(task)
     if not hasattr(graph, "__graphrt_plan__"):
@@ -197,25 +216,26 @@ def _begun(
     key = f"name={name}" if name is not None else str(context._count("start"))
     labels = children.check(graph, given, title, tags)
     extra = task.more()
-    known = extra.threads.get(key)
+    known = extra.threads.get(key)  # what an earlier execution of the node recorded
     thread = child_id(mine, task.id, key)
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
-        # This thread is a copy or fork, and its source has waited for that child.
+        # This thread is a copy or fork. Its source has waited for that child of its own, and the outcome is recorded.
         return ChildThread(graph, beside(mine, known.thread)), None
     child = ChildThread(graph, beside(mine, thread))
     if known is not None and known.thread == thread and known.made:
         return child, None
     event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
     new = known is None or known.thread != thread
-    extra.threads[key] = replace(event, made=services.recorded is not None)
-    for engine in (task.engine, services.root):
+    extra.threads[key] = replace(event, made=services.recorded is not None)  # `made`: the child exists for certain
+    for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child
         if engine is not None and not event.detached:
             engine.start_child(thread)
     if services.recorded is not None:  # the first execution made it
         return child, None
 
     def make() -> None:
-        if new:  # stored before the thread is made
+        """Store that the task starts the child, then make the child."""
+        if new:  # stored before the thread is made, under a key like that of an effect
             services.keep([(f"{task.id}#start/{key}#0", [(task.engine.path, event)])], now=True)
         children.make(graph, given, child.thread, labels, detached=event.detached)
         extra.threads[key] = replace(event, made=True)
@@ -247,17 +267,21 @@ def _checked(task: Task, child: Any) -> str:
 
 
 def _known(task: Task, thread: str) -> Any:
-    """Return what the task was told of the end of *thread*; None if it has to look.
+    """Return the recorded outcome of *thread*; None if the task has to look.
 
-    An end that was not a completion counts until the thread is retried, so that a child may be mended meanwhile.
+    A failure counts until the parent is retried: the child may have been retried and completed meanwhile. So the key of
+    an outcome contains the number of retries of the parent. A completion counts for ever.
+
+    Args:
+        thread: Id of the child without its tenant.
     """
     extra = task.more()
     for retried in range(extra.retried, -1, -1):
         key = outcome_key(thread, retried)
-        told = extra.effects.get(key)
-        if told is not None and (told["status"] == "completed" or retried == extra.retried):
-            extra.request(key)
-            return told
+        outcome = extra.effects.get(key)
+        if outcome is not None and (outcome["status"] == "completed" or retried == extra.retried):
+            extra.request(key)  # notes the order in which the node asked for results, for the journal (R13)
+            return outcome
     return None
 
 
@@ -266,7 +290,8 @@ def _asked(
 ) -> tuple[ChildThreads, str, str]:
     """Return what to look with, the id to look for, and the name of the next question; those before it are answered.
 
-    A task is woken for nothing if its child was given another run before the task looked: then it waits once more.
+    A task may have waited for *child* before, and been woken in vain: the child was given another run before the task
+    looked. Then it has to wait once more, with a new question, since an answered one cannot be answered again.
     """
     children, _ = _of_thread(services, task)
     thread = bare_id(child.thread)
@@ -276,17 +301,21 @@ def _asked(
         last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
         if last is None or not last.answered or not last.current:
             return children, thread, name
-        context._ask(name, thread, kind=THREAD)
+        context._ask(name, thread, kind=THREAD)  # returns at once, and notes that the answer was used
         wakes += 1
 
 
 def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, str], Ended | None] | None:
-    """Return what looks whether the log has here that the child had ended, and how; None if no log is executed again."""
+    """Return a function for the look at a child if a run is executed again from its log, else None.
+
+    It answers as the first execution's look: None if the child had not ended at this point. How it ended is in the log
+    as the result of the effect, which `perform` takes from there.
+    """
     recorded = services.recorded
     if recorded is None:
         return None
     knows = recorded.knows(task, outcome_key(thread, task.more().retried))
-    return lambda _graph, _thread: Ended("") if knows else None  # `perform` takes how it ended from the log
+    return lambda _graph, _thread: Ended("") if knows else None
 
 
 def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> None:
@@ -302,14 +331,15 @@ def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> N
 
 
 def _data(ended: Ended | None) -> dict[str, Any]:
+    """Return the outcome of a child in the form in which it is recorded."""
     assert ended is not None  # noqa: S101 - else the task waits
     if ended.status == "completed":
         return {"status": ended.status, "state": ended.state}
     return {"status": ended.status, "error": ended.error}
 
 
-def _state(services: RunServices, task: Task, child: ChildThread[Any], told: Mapping[str, Any]) -> Any:
-    """Return the final state of a child out of what is recorded of its end.
+def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> Any:
+    """Return the final state of a child from its recorded outcome, which the task has been given by now.
 
     Raises:
         ChildThreadError: It did not complete.
@@ -318,15 +348,16 @@ def _state(services: RunServices, task: Task, child: ChildThread[Any], told: Map
     thread = bare_id(child.thread)
     for engine in (task.engine, services.root):
         if engine is not None:
-            engine.forget_child(thread)
-    if told["status"] == "completed":
-        return children.state(child.graph, told["state"])
-    raise _ended_badly(task, child, told)
+            engine.forget_child(thread)  # it has ended, so a cancellation of this thread need not cancel it
+    if outcome["status"] == "completed":
+        return children.state(child.graph, outcome["state"])
+    raise _ended_badly(task, child, outcome)
 
 
-def _ended_badly(task: Task, child: ChildThread[Any], told: Mapping[str, Any]) -> GraphrtError:
+def _ended_badly(task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> GraphrtError:
+    """Return the error of `wait` for a child that failed, was cancelled or was deleted."""
     where = task.engine.where(task)
-    thread, status, error = child.thread, str(told["status"]), str(told["error"])
+    thread, status, error = child.thread, str(outcome["status"]), str(outcome["error"])
     if status == "deleted":
         return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)
     return CHILD_FAILED(

@@ -1,7 +1,12 @@
 """Run one node and translate its outcome into a reply for the engine, in a sync and an async version.
 
-A reply is what the node returned, or a value such as `Failed`, `Asked`, `TimedOut` or `STOPPED`. Called by drivers only.
-What a reply means for the run is decided by `Engine.report`; retries and timeouts of sync nodes do not belong here.
+A *reply* is what the node returned, or a value of `_engine.task`: `Failed` (it raised), `Asked` (it paused with a
+question), `TimedOut`, or `STOPPED` (it was cancelled). What a reply means for the run is decided by `Engine.report`.
+Called by drivers only, once for each attempt of a task (one activation of a node). Retries and timeouts of sync nodes
+do not belong here.
+
+A *halt* is the request to end the run now (`Control.halt`). The private loop thread runs async code under a sync run.
+A *watcher* is told when attempts begin and end, for telemetry; `live` is a stream mode that shows the same to users.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     Args:
         services: What the tasks of the run share.
         task: The task to run.
-        drive: Drives the flow of a nested graph, if that is the body of the task.
+        drive: Drives the flow of a nested graph, if that is the body of the task, and returns its reply.
         is_watched: Whether the run's watcher, if there is one, knows of the attempt already.
 
     Returns:
@@ -53,7 +58,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         BaseException: The node raised an error that is not an Exception, for instance KeyboardInterrupt.
     """
     node = task.node
-    if services.watcher is not None and not is_watched and not node.is_async:  # else `ainvoke` tells it
+    if services.watcher is not None and not is_watched and not node.is_async:  # else `ainvoke` reports to it
         return watched(services, task, drive)
     if services.control.live and not node.is_async:  # else `ainvoke` shows it
         started_live(services, task)
@@ -61,12 +66,12 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         return drive(nested(task, services.control), task)
     if node.is_async:
         return on_loop(services, task)
-    started = monotonic() if services.timed else 0.0
+    started = monotonic() if services.timed else 0.0  # steps show durations
     # `_ambient.called` finds the Context in this frame, by the names of this function and of this variable.
     context = Context(services, task) if node.wants_context else None
     key: Any = None
     try:
-        if node.cache is not None:
+        if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
             key = node.cache.key(node.name, task)
             known, reply = node.cache.get(key)
             if known:
@@ -81,9 +86,9 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             # The halt cancelled what the node waited for in ctx.call(): the node did not fail.
             if services.control.halt is not None and was_cancelled(error):
                 return STOPPED
-            context._failed_sync(error)
+            context._failed_sync(error)  # cancels the model calls that it left behind
         return failed(error, context)
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # of pauses, and perhaps failures: see `parted`
         meant = parted(group)
         if isinstance(meant, Suspended):
             return asked(task, meant)
@@ -92,18 +97,20 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         return failed(meant, context)
     finally:
         if context is not None:
-            context._done = True
+            context._done = True  # model calls of code that the node left behind are refused from now on
         if started:
             task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context._suspended:
+    if context is not None and context._suspended:  # it asked a question, and yet it returned
         return swallowed(task)
+    # `_charged` marks a reply whose model calls count against a token budget in the state. Only a context that has kept
+    # something (`_kept`) can have made calls.
     return reply if context is None or context._kept is None else context._charged(reply)
 
 
 def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
-    """Do as `invoke` does, and tell the run's watcher when the attempt begins and ends."""
+    """Do as `invoke` does, and report to the run's watcher when the attempt begins and ends."""
     watcher = services.watcher
     assert watcher is not None  # noqa: S101 - the caller checked
     token = WATCHER.set(watcher)
@@ -118,7 +125,7 @@ def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any
 
 
 async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
-    """Do as `ainvoke` does, and tell the run's watcher when the attempt begins and ends."""
+    """Do as `ainvoke` does, and report to the run's watcher when the attempt begins and ends."""
     watcher = services.watcher
     assert watcher is not None  # noqa: S101 - the caller checked
     token = WATCHER.set(watcher)
@@ -133,7 +140,7 @@ async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Tas
 
 
 def outcome_of(reply: Any) -> tuple[str, str | None]:
-    """Return how an attempt with *reply* ended, as a `RunWatcher` is told it: a word, and the class of an error."""
+    """Return how an attempt with *reply* ended, in the form for a `RunWatcher`: a word, and the class of an error."""
     match reply:
         case Failed():
             return "error", type(reply.error).__name__
@@ -152,16 +159,20 @@ def started_live(services: RunServices, task: Task) -> None:
 
 
 def finish(services: RunServices, coroutine: Any) -> Any:
-    """Run a coroutine that a plain function returned on the private loop thread, and return the reply of its task."""
+    """Run a coroutine that a plain function returned on the private loop thread, and return the reply of its task.
+
+    The sync driver performs `Await` by this: only `async def` marks a node as async, so it was called as a sync one.
+    """
 
     async def body() -> Any:
+        """Await it on the loop thread."""
         return await afinish(coroutine)
 
     return services.loop().run(body)
 
 
 async def afinish(coroutine: Any) -> Any:
-    """Await a coroutine that a plain function returned, and return the reply of its task."""
+    """Await a coroutine that a plain function returned, and return its task's reply; performs `Await` on a loop."""
     try:
         return await coroutine
     except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -202,7 +213,7 @@ async def ainvoke(
     Args:
         services: What the tasks of the run share.
         task: The task to run.
-        drive: Drives the flow of a nested graph; None where only nodes are run.
+        drive: Drives the flow of a nested graph, and returns its reply; None where only async nodes are run.
         is_watched: As for `invoke`.
 
     Raises:
@@ -217,10 +228,11 @@ async def ainvoke(
         return await awatched(services, task, drive)
     if services.control.live:
         started_live(services, task)
-    started = monotonic() if services.timed else 0.0
+    started = monotonic() if services.timed else 0.0  # steps show durations
     context = Context(services, task) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
+    # Agents that the node calls find its context by this variable; in sync nodes they find it in the frame of `invoke`.
     token: Any = None if context is None else NODE.set(context)
     try:
         if node.child is not None and drive is not None:
@@ -244,7 +256,7 @@ async def ainvoke(
         return asked(task, pause)
     except asyncio.CancelledError as error:
         current = asyncio.current_task()
-        if current is not None and current.cancelling():
+        if current is not None and current.cancelling():  # the asyncio task was asked to cancel: the run halts
             raise
         # Raised by the node itself, for instance by awaiting a task that it had cancelled: a failure like any other.
         odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
@@ -284,8 +296,13 @@ async def ainvoke(
 
 
 def failed(error: Exception, context: Context | None = None) -> Failed:
-    """Return the reply for an attempt that raised *error*; decision 0055 says which errors are raised as they are."""
+    """Return the reply for an attempt that raised *error*.
+
+    Args:
+        context: The node's context; None if it takes none. Only for the advice.
+    """
     advice = ""
+    # The context notes "no deps" when the node reads `ctx.deps` and finds None.
     if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
     return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
@@ -301,14 +318,21 @@ def as_it_is(error: Exception) -> bool:
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Return whether *error* says that a nested graph could not be stored, which ends the run and fails no node."""
+    """Return whether *error* says that a nested graph could not be stored, which ends the run and fails no node.
+
+    Drivers pass such an error to the run loop. No retry policy and no `on_error` node applies to it.
+    """
     return task.node.child is not None and isinstance(error, StoreError)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:
     """Return the reply for an attempt that paused.
 
-    On a thread the question is on the task already. Without a thread it is put into the reply, and is refused later.
+    On a thread the question is on the task already. Without a thread it is put into the reply. The engine then refuses
+    it: a run without a thread cannot be resumed, so the answer would be lost.
+
+    Args:
+        pause: Has the key and the payload of the question as arguments.
     """
     key, payload = pause.args
     if task.engine.thread is None:
@@ -326,7 +350,7 @@ def was_cancelled(error: Exception) -> bool:
 def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
     """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
 
-    A failure takes precedence over a pause. Of several pauses the first counts.
+    A failure takes precedence over a pause. Of several pauses the first counts; all of their questions are on the task.
 
     Raises:
         BaseExceptionGroup: The group contains no pause, or errors that are neither a pause nor an Exception.
@@ -345,6 +369,7 @@ def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
 def swallowed(task: Task) -> Failed:
     """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
     extra = task.more()
+    # Its open questions are dropped: the attempt failed, and nothing waits for their answers.
     extra.interrupts = [question for question in extra.interrupts if not question.open]
     error = SWALLOWED_INTERRUPT(node=task.node.name, where=task.engine.where(task))
     return Failed(error, raise_as_is=True)

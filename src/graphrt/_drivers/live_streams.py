@@ -3,6 +3,9 @@
 The run is driven on a worker thread or in an asyncio task of its own, and its items go through a queue to the reader.
 This is the one exception to "a superstep with one task runs in the caller" (decision 0011). Streams of other modes are
 driven by their reader: see `SyncDriver.iterate` and `async_iteration`.
+
+An item is a pair (mode, item). A *driver* performs the effects of the run's flow. Nodes put items of these three modes
+into the stream themselves, by the function that `services.read` was given; the driver puts those of all other modes.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
     from graphrt._flows.effects import Control, Flow
 
 OVER: Final = object()
-"""Queued after the last item."""
+"""Queued after the last item of a run that did not fail."""
 
 
 class LiveRun(Protocol):
-    """The part of `_runs.active_run.ActiveRun` that this module uses."""
+    """An opened run: the part of `_runs.active_run.ActiveRun` that this module uses. It must be closed in any case."""
 
     services: RunServices
     control: Control
@@ -36,7 +39,11 @@ class LiveRun(Protocol):
         ...
 
     def ended(self, status: Any) -> Any:
-        """Close a run that did not fail, and return its result."""
+        """Close a run that did not fail, and return its result.
+
+        Args:
+            status: What the flow returned: `completed`, `interrupted`, `cancelled`, or `running` if it was handed over.
+        """
         ...
 
     def broke(self, error: BaseException) -> None:
@@ -47,7 +54,9 @@ class LiveRun(Protocol):
 def iterate_live(
     run: LiveRun, make_driver: Callable[[Callable[[str, Any], None]], Any], box: list[Any], *, tasks: bool
 ) -> Generator[Any, None, None]:
-    """Drive *run* on a worker thread and yield (mode, item) as they come. Closing the generator early cancels the run.
+    """Drive *run* on a worker thread and yield (mode, item) as they come; the body of a sync stream.
+
+    Closing the generator early cancels the run.
 
     Args:
         run: The run, opened and not started.
@@ -61,6 +70,7 @@ def iterate_live(
     items: SimpleQueue[Any] = SimpleQueue()
 
     def put(mode: str, item: Any) -> None:
+        """Queue an item, from any thread."""
         items.put((mode, item))
 
     run.services.read(put, tasks=tasks)
@@ -69,10 +79,12 @@ def iterate_live(
     context = contextvars.copy_context()
 
     def drive() -> Any:
+        """Drive the run with the context variables of its `models=` and `sleep=`; return its status."""
         with run.services.held():
             return driver.drive(run.flow())
 
     def work() -> None:
+        """Drive the run, close it, and queue how it ended; the body of the worker thread."""
         try:
             status = context.run(drive)
             box.append(run.ended(status))
@@ -99,7 +111,7 @@ def iterate_live(
 
 @final
 class LiveItems:
-    """Drives *run* in an asyncio task of its own, and queues its (mode, item) for one reader.
+    """Drives *run* in an asyncio task of its own, and queues its (mode, item) for one reader; for an async stream.
 
     Args:
         run: The run, opened and not started.
@@ -115,6 +127,7 @@ class LiveItems:
         items: asyncio.Queue[Any] = asyncio.Queue()
 
         def put(mode: str, item: Any) -> None:
+            """Queue an item, from any thread: the queue itself may be used on the loop's thread only."""
             if threading.get_ident() == home:
                 items.put_nowait((mode, item))
             else:
@@ -126,12 +139,14 @@ class LiveItems:
         self._run = run
         self._items = items
         self._begun = False
+        """Whether `_work` has begun, which then closes the run."""
         self.result: Any = None
         """Result of the run; None until it has ended, and if it failed."""
         self._worker = loop.create_task(self._work(make_driver(put)))
         self._worker.add_done_callback(self._unrun)
 
     async def _work(self, driver: Any) -> None:
+        """Drive the run, close it, and queue how it ended; the body of the asyncio task."""
         run, loop = self._run, asyncio.get_running_loop()
         self._begun = True
         try:
@@ -146,7 +161,10 @@ class LiveItems:
             loop.call_soon(self._items.put_nowait, OVER)
 
     def _unrun(self, _worker: asyncio.Task[None]) -> None:
-        """Close the run if its task was cancelled before the first step, since `_work` never ran."""
+        """Close the run if its asyncio task was cancelled before the first step, since `_work` never ran.
+
+        The asyncio task calls this at its end.
+        """
         if not self._begun:
             self._begun = True
             self._run.broke(asyncio.CancelledError())

@@ -1,7 +1,8 @@
 """A private event loop on a worker thread, which runs async code for sync runs (rule R19).
 
 Started at first use. Only this class knows the loop: callers hand in functions that make coroutines, and wait for a
-`concurrent.futures.Future`. Running under a loop of the user's belongs to `aio`.
+`concurrent.futures.Future`. A coroutine that is cancelled before it starts is thus never made. Running under a loop of
+the user's belongs to `aio`. A *halt* is the request to end a run (`Control.halt`).
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ class LoopThread:
         self.pid: int = os.getpid()
         """Process that the thread runs in. In the child of a fork it does not exist."""
         self._ready = threading.Event()
+        """Set when the loop runs."""
         self._loop: asyncio.AbstractEventLoop
         self._tasks: set[asyncio.Task[Any]] = set()
+        """asyncio tasks of submitted coroutines that have not ended."""
         self._ending: asyncio.Task[None] | None = None
+        """The asyncio task that stops the loop; None before `close`."""
         self._thread = threading.Thread(target=self._serve, name="graphrt-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
 
     def _serve(self) -> None:
+        """Run the loop until `_stop` stops it; the body of the worker thread."""
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._ready.set)
@@ -50,13 +55,17 @@ class LoopThread:
             self._loop.close()
 
     def _stop(self) -> None:
-        """Cancel all tasks on the loop, also those that nodes left behind, and stop the loop when they have ended."""
+        """Cancel all tasks on the loop, also those that nodes left behind, and stop the loop when they have ended.
+
+        Called on the loop, for `close`.
+        """
         left = asyncio.all_tasks(self._loop)
         for task in left:
             if not task.cancelling():  # a second cancel would interrupt the cleanup of the first
                 task.cancel()
 
         async def end() -> None:
+            """Let the cancelled tasks clean up, for a limited time, and stop the loop."""
             if left:
                 await asyncio.wait(left, timeout=_WAIT_S)
             self._loop.stop()
@@ -69,12 +78,13 @@ class LoopThread:
         context = contextvars.copy_context()
 
         def start() -> None:
+            """Make the asyncio task, on the loop, in *context*."""
             task = self._loop.create_task(_finish(make, running.result))
             running.task = task
             self._tasks.add(task)  # the loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(running.ended)
-            if running.cancel_asked:
+            if running.cancel_asked:  # cancelled between `submit` and now
                 task.cancel()
 
         self._loop.call_soon_threadsafe(start, context=context)
@@ -92,7 +102,7 @@ class LoopThread:
         running = self.submit(make)
         if control is not None:
             control.on_halt.append(running.cancel)
-            if control.halt is not None:
+            if control.halt is not None:  # it may have been set before the callback was registered
                 running.cancel()
         try:
             value: T = running.result.result()
@@ -118,7 +128,7 @@ class LoopThread:
 
 @final
 class Running:
-    """Handle of a submitted coroutine."""
+    """Handle of a submitted coroutine, for the thread that waits for it; made by `LoopThread.submit` only."""
 
     __slots__ = ("_loop", "cancel_asked", "result", "task")
 
@@ -132,7 +142,10 @@ class Running:
         """True after `cancel` was called; set on the loop."""
 
     def ended(self, _task: asyncio.Task[Any]) -> None:
-        """Set the result of a task that was cancelled before its first step, since `_finish` never ran."""
+        """Set the result of a task that was cancelled before its first step, since `_finish` never ran.
+
+        The asyncio task calls this at its end.
+        """
         if not self.result.done():
             self.result.set_exception(LoopCancelledError())
 
@@ -140,6 +153,7 @@ class Running:
         """Cancel the coroutine, from any thread. Its result is set when its cleanup has ended."""
 
         def cancel() -> None:
+            """Cancel the asyncio task, on the loop."""
             first, self.cancel_asked = not self.cancel_asked, True
             # If `_stop` has cancelled the task already, a second cancel would interrupt its cleanup.
             if self.task is not None and not (first and self.task.cancelling()):
@@ -154,7 +168,7 @@ class Running:
 
 
 async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurrent.futures.Future[Any]) -> None:
-    """Await the coroutine and hand its result or exception to the waiting thread."""
+    """Await the coroutine that *make* makes, and hand its result or exception to the waiting thread by *result*."""
     try:
         value = await make()
     except BaseException as error:  # noqa: BLE001 - it is handed to the waiting worker thread
@@ -166,9 +180,11 @@ async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurre
 class LoopCancelledError(Exception):
     """The coroutine was cancelled.
 
-    Raised in place of `asyncio.CancelledError`, since the waiting code was not cancelled itself.
+    Raised in place of `asyncio.CancelledError`, since the waiting code was not cancelled itself. Most callers take it
+    as the sign that the run halts.
     """
 
 
 def _carried(error: BaseException) -> BaseException:
+    """Return the exception to raise in the waiting thread for one that ended the coroutine."""
     return LoopCancelledError() if isinstance(error, asyncio.CancelledError) else error

@@ -1,4 +1,4 @@
-"""The item type of the stream mode `messages`: a value, nothing that makes or delivers it."""
+"""The item type of the stream mode `messages`: only the value. What makes and delivers it is elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["MessageItem"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageItem:
-    """One item of the stream mode `messages`: a piece of a reply, the whole reply at its end, or an event of an agent."""
+    """One item of the stream mode `messages`: a piece of a reply, the whole reply at its end, or an agent's event."""
 
     node: str
     """Name of the node that called the model."""

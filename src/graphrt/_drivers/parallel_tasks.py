@@ -2,12 +2,15 @@
 
 The caller takes the first task and drains the queue. Helpers, which are jobs of the runtime's thread pool, drain it
 too; each asks for the next one if tasks are left. So short tasks rarely wait for a thread switch, and those that block
-overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms. Async tasks run on the
-private loop. See decisions 0011 and 0087.
+overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms (decisions 0011 and 0087).
+Async tasks run on the private loop. A task passes through a `Rest` timer (backoff), `queue` or `timed`, a thread or the
+loop, and `ended`. To *abandon* a node that runs too long is to drop its outcome, since Python cannot stop a thread. The
+caller cannot abandon what it runs itself, so helpers alone run nodes with a timeout (`timed`). If outcomes are stored
+as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks: then the caller is free to store.
 
-A node with a timeout can only be abandoned on a worker thread, so helpers alone run these tasks (`timed`). If outcomes
-are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks, so that the caller is free to
-store. A task passes through a `Rest` timer (backoff), `queue` or `timed`, a thread or the loop, and `ended`.
+The driver calls `start`, `collect`, `stop`, `alone` and `close`, for the effects of the run loop. A *reply* is what a
+node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C to the caller. The *execution* is
+a number that grows with each attempt of a task. A *halt* (`Control.halt`) is the request to end the run now.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ Ended = tuple[Task, int, Any]
 
 @final
 class ParallelTasks:
-    """Runs the tasks of one drive, superstep after superstep.
+    """Runs the tasks of one drive, superstep after superstep. *drive* drives a nested graph in the thread of its task.
 
     `lock` guards everything but `queue`, `timed` and `ended`: deques, whose appends and pops are atomic in CPython.
     """
@@ -45,9 +48,9 @@ class ParallelTasks:
         self.drive = drive
         self.limit = limit
         self.grace_s = grace_s
-        self.pool = services.pool_source().here()
-        self.pool.hold()
-        self.context = contextvars.copy_context()
+        self.pool = services.pool_source().here()  # inside a job of a pool another one, see `ThreadPool.here`
+        self.pool.hold()  # its worker threads stay until `close`
+        self.context = contextvars.copy_context()  # the caller's; each node runs in a copy (rule R19)
         self.on_workers = self.context.copy()
         """Context variables for worker threads: what a node starts there must not wait for one of the same pool."""
         self.on_workers.run(INSIDE.set, inside(self.pool))
@@ -60,20 +63,15 @@ class ParallelTasks:
         self.lock = threading.Lock()
         self.helpers: set[Helper] = set()
         """Helpers that are queued in the pool or running. One that is not in this set any more was abandoned."""
-        self.called = False
-        """True while a helper is queued in the pool, which will ask for the next one itself."""
-        self.refused = False
-        """True after the system refused to start a worker thread: the caller runs what it may."""
-        self.rests: list[Rest] = []
-        self.starting = 0
-        """Async tasks that are between `queue` and `running`."""
-        self.running: dict[Task, Any] = {}
-        """Async tasks on the private loop, with their `Running` handles."""
-        self.open = 0
-        """Tasks that were started and not collected."""
-        self.closing = False
+        self.called = False  # whether a helper is queued in the pool, which will ask for the next one itself
+        self.refused = False  # whether the system refused to start a worker thread: the caller runs what it may
+        self.rests: list[Rest] = []  # backoffs that may still be waiting
+        self.starting = 0  # count of async tasks between `queue` and `running`
+        self.running: dict[Task, Any] = {}  # async tasks on the private loop, with their `loop_thread.Running` handles
+        self.open = 0  # count of tasks that were started and not collected
+        self.closing = False  # whether `close` was called: no helper starts any more
         self.stopping = False
-        """A task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
+        """Whether a task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
         self.wait_s = grace_s
         """Seconds that `close` waits for busy helpers; 0 after `stop` has waited for the grace time."""
         services.control.on_halt.append(self.bell.set)
@@ -92,7 +90,10 @@ class ParallelTasks:
             self.reinforce()
 
     def _after(self, wait_s: float, task: Task) -> None:
+        """Queue *task* after its backoff of *wait_s* seconds, on a timer thread."""
+
         def wake(failure: BaseException | None) -> None:
+            """Queue the task, from the timer thread; *failure* is what the user's `sleep=` raised."""
             with self.lock:
                 if timer.finished.is_set():  # stopped at the same moment
                     return
@@ -107,7 +108,7 @@ class ParallelTasks:
         self.rests = [*filter(threading.Thread.is_alive, self.rests), timer]
 
     def _enqueue(self, task: Task) -> None:
-        """Queue a task, or start an async one; under a limit all are queued, and `pop` starts the async ones."""
+        """Queue a task, or start an async one; under `max_concurrency` all are queued, and `pop` starts async ones."""
         if task.node.is_async:
             if self.limit is None:
                 self._submit(task)
@@ -125,14 +126,11 @@ class ParallelTasks:
     def collect(self, until: float | None = None) -> list[Ended]:
         """Run tasks until all have ended, one failed, the run halts, or it is *until*; return those that have ended.
 
-        With `services.eager` it only waits, and returns as soon as one task has ended.
-
-        Args:
-            until: Monotonic time in seconds; None waits without a limit.
+        With `services.eager` it only waits, and returns as soon as one has ended. *until* is in monotonic seconds.
         """
         batch: list[Ended] = []
         control, called = self.services.control, False
-        self.stopping = False
+        self.stopping = False  # the failure that set it was collected, or is in `ended`
         try:
             # A helper notes a failure in `ended` before it sets `stopping`, which may have been just before.
             odd = bool(self.ended) and self._take(batch)
@@ -200,7 +198,7 @@ class ParallelTasks:
         while self.ended:
             one = self.ended.popleft()
             if one[2].__class__ is Escaped:
-                raise one[2].error
+                raise one[2].error  # such as Ctrl-C, on a helper or the loop
             batch.append(one)
             odd = odd or one[2].__class__ in _ODD
         return odd
@@ -267,7 +265,7 @@ class ParallelTasks:
                 return next((one[2] for one in replies if one[0] is task and one[1] == execution), STOPPED)
             with self.lock:  # `pop` takes the task under it
                 if until is not None and monotonic() >= until and self.timed:
-                    self.timed.clear()
+                    self.timed.clear()  # no helper has taken it, and the deadline is over
                     self.open = 0
                     return TimedOut(task.timeout_s or 0.0)
             self.bell.wait(self._wait_s(until if self.timed else None))
@@ -326,6 +324,7 @@ class ParallelTasks:
             self.bell.set()
 
     def _run(self, task: Task) -> Ended:
+        """Run a task in the caller, in a copy of its context variables: what the node sets does not leave it (R19)."""
         try:
             return task, task.execution, self.context.copy().run(invoke, self.services, task, self.drive)
         finally:
@@ -355,7 +354,7 @@ class ParallelTasks:
                 raise
 
     def end(self, helper: Helper, task: Task, reply: Any) -> None:
-        """Take the reply of *task*, on the worker thread of *helper*."""
+        """Take the reply of *task*, on the worker thread of *helper*; an abandoned one is too late."""
         with self.lock:
             late = helper not in self.helpers
             if not late:
@@ -367,7 +366,7 @@ class ParallelTasks:
             self.give_back()
             self.bell.set()
         elif self.services.record is not None and not self.closing:
-            self.services.dropped(task)
+            self.services.dropped(task)  # journals that the outcome came too late; not after the end of the run
 
     def _submit(self, task: Task) -> None:
         """Start an async task on the private loop."""
@@ -377,6 +376,7 @@ class ParallelTasks:
             self.running[task] = running
 
         def end(result: Any) -> None:
+            """Take the reply, on the loop thread; *result* is the `Future` of the coroutine."""
             error = result.exception()
             reply = result.result() if error is None else _escaped(error)
             with self.lock:
@@ -393,6 +393,7 @@ _ODD: Final = frozenset({Failed, TimedOut, Stopped})
 
 
 def _escaped(error: BaseException) -> Any:
+    """Return the reply for a coroutine that ended with *error*: STOPPED if it was cancelled."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     return STOPPED if isinstance(error, LoopCancelledError) else Escaped(error)

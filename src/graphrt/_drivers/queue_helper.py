@@ -1,6 +1,7 @@
 """A job of the thread pool that runs queued tasks of a sync run, one after another, until none is left.
 
-Which task is next, and what its reply means for the superstep, is decided by `parallel_tasks`.
+Which task is next, and what its reply means for the superstep, is decided by `parallel_tasks`. There the caller of the
+run drains a queue of tasks, and helpers on worker threads drain it too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @final
 class Helper:
-    """Runs tasks of *parallel* on a worker thread. The lock of *parallel* guards the attributes."""
+    """Runs tasks of *parallel* on a worker thread, as a `thread_pool.Job`. The lock of *parallel* guards the state."""
 
     __slots__ = ("_parallel", "execution", "task", "until", "worker")
 
@@ -30,16 +31,18 @@ class Helper:
         self.until: float | None = None
         """Monotonic time in seconds at which the task times out; None if it has no timeout."""
         self.worker: threading.Thread | None = None
+        """The thread that runs this job; None before and after. Set by the pool."""
 
     def run(self) -> None:
-        """Run tasks until none is left for this helper."""
+        """Run tasks until none is left for this helper; called by the pool on a worker thread."""
         parallel = self._parallel
         with parallel.lock:
-            parallel.called = False
+            parallel.called = False  # this helper has begun, so that another one may be asked for
         while (task := parallel.pop(self)) is not None:
-            parallel.reinforce()
+            parallel.reinforce()  # a further helper, if tasks are left
             reply: Any
             try:
+                # A copy of the caller's context variables for each task: what a node sets must not reach another one.
                 reply = parallel.on_workers.copy().run(invoke, parallel.services, task, parallel.drive)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
@@ -50,6 +53,6 @@ class Helper:
                 return
 
     def land(self) -> None:
-        """Leave the helpers of the run."""
+        """Leave the helpers of the run, which then no longer waits for this one; called by the pool after `run`."""
         with self._parallel.lock:
             self._parallel.helpers.discard(self)

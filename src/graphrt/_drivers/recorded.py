@@ -1,6 +1,11 @@
 """What a run that is executed again asks instead of the world: the answers that the log of the first execution has.
 
-Only the protocol is here. What the log says, and what happens if it has no answer, is decided in `_runs.recordings`.
+`reexecute` makes the runs of a thread a second time from its audit log, and compares the entries. Nodes run again, but
+effects, models and tools are not called: their results come from the log, through this protocol. What the log says,
+and what happens if it has no answer, is decided in `_runs.recordings`.
+
+In all methods *task* is the task of the second execution, whose id is the same as in the first. *key* is the key of an
+effect on its task: `name#n` for the n-th call of `ctx.effect(name, ...)`, `tool/...` for a tool of an agent.
 """
 
 from __future__ import annotations
@@ -18,11 +23,17 @@ class Recorded(Protocol):
     """The answers of one log."""
 
     def started(self, task: Task, key: str) -> bool:
-        """Return whether the effect *key* had started before a crash, so that a person was asked about its outcome."""
+        """Return whether the "once" effect *key* had started before a crash, and a person was asked for its outcome.
+
+        Such an effect is never repeated silently. The second execution then asks the same question.
+        """
         ...
 
     def knows(self, task: Task, key: str) -> bool:
-        """Return whether `effect` has a result for *key* now, and not after another answer."""
+        """Return whether `effect` has a result for *key* at this point of the second execution.
+
+        False if the log has none, or one that was recorded only after a person gave an answer that is still to come.
+        """
         ...
 
     def effect(self, task: Task, key: str) -> Any:
@@ -38,7 +49,8 @@ class Recorded(Protocol):
         """Return the recorded result of an effect; see `effect`.
 
         Args:
-            fn: Performs the effect. It is called if it is made of calls that are recorded themselves (`Composed`).
+            fn: Performs the effect. It is called only if it is a `Composed`: a tool, such as a subagent, that only
+                makes calls which are recorded themselves.
         """
         ...
 
@@ -46,7 +58,9 @@ class Recorded(Protocol):
         """Return the recorded reply of a model.
 
         Args:
-            make: Makes the call, within its budget. It is given the reply instead of the model's (`INSTEAD`).
+            call: Digest of the request and number of failed attempts before it: the key of the recorded reply.
+            make: Makes the call, within its budget. The context variable `INSTEAD` gives it the reply from the log
+                in place of the model's, so that budgets are charged as they were.
 
         Raises:
             Exception: What the attempt had failed with.

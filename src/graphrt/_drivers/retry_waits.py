@@ -1,4 +1,7 @@
-"""Waits between two attempts, in threads: in real time, or by the runtime's `sleep=` (decision 0040).
+"""Waits between two attempts of a task (backoff), in threads: in real time, or by the runtime's `sleep=`.
+
+`Runtime(sleep=)` is a function of seconds, sync or async, that replaces real waits, for instance in tests (decision
+0040). A *halt* is the request to end the run now (`Control.halt`), for instance after a cancellation.
 
 A halt of the run ends a wait, except for one that is inside a sync `sleep=`. Waiting for anything but time, such as a
 task, a store or a lock, does not belong here.
@@ -18,7 +21,7 @@ from graphrt._drivers.run_services import RunServices
 
 
 def wait(services: RunServices, seconds: float) -> None:
-    """Block the caller for *seconds*, or until the run halts.
+    """Block the caller for *seconds*, or until the run halts; the sync driver performs `Sleep` by this.
 
     The awaitable of an async `sleep=` is awaited on the private loop thread.
 
@@ -32,7 +35,7 @@ def wait(services: RunServices, seconds: float) -> None:
             if inspect.isawaitable(made):
                 _finish(services, made)
         return
-    if seconds < 0.01:  # too short to be ended by a halt
+    if seconds < 0.01:  # so short that a halt need not end it: saves making an Event
         time.sleep(seconds)
         return
     woken = threading.Event()
@@ -45,10 +48,11 @@ def wait(services: RunServices, seconds: float) -> None:
 
 
 def _finish(services: RunServices, made: Awaitable[Any]) -> None:
-    """Await *made* on the private loop thread; a halt of the run cancels it."""
+    """Await *made*, which an async `sleep=` returned, on the private loop thread; a halt of the run cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     async def body() -> None:
+        """Await any awaitable: the loop thread takes coroutines only."""
         await made
 
     try:
@@ -63,14 +67,15 @@ def _finish(services: RunServices, made: Awaitable[Any]) -> None:
 class Rest(threading.Timer):
     """The wait of one of several tasks before its next attempt, on a thread of its own.
 
-    A `threading.Timer` in real time; with a `sleep=` of the runtime, its thread calls that in *context*.
+    `parallel_tasks` starts one for each task that is to wait, and runs other tasks meanwhile. It is a `threading.Timer`
+    in real time; with a `sleep=` of the runtime, its thread calls that in *context*.
 
     Args:
         services: Has the `sleep=` and the control of the run.
         seconds: Length of the wait.
         wake: Called after the wait with None, or with what `sleep=` raised. Not called after `cancel`, or if the run
             halts during a `sleep=`.
-        context: Context variables for `sleep=`.
+        context: Context variables for `sleep=`: a copy of those of the run's caller.
     """
 
     def __init__(
@@ -86,8 +91,9 @@ class Rest(threading.Timer):
         self._context = context
 
     def run(self) -> None:
+        """Wait, then call `wake`; runs on this thread."""
         if self._scope.sleep is None:
-            super().run()
+            super().run()  # waits in real time; `cancel` ends that
             return
         failure: BaseException | None = None
         try:
@@ -96,5 +102,5 @@ class Rest(threading.Timer):
             failure = error
         # A halt may have ended the wait early: another attempt must not begin then.
         halted = failure is None and self._scope.control.halt is not None
-        if not halted and not self.finished.is_set():
+        if not halted and not self.finished.is_set():  # `finished` is set by `cancel`
             self.function(failure)

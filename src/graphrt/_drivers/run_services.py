@@ -1,6 +1,10 @@
 """Services that the tasks of one run share: deps, harness, clock, seed, store access, streams, threads and budgets.
 
 Filled in by `_runs.active_run`, used by drivers and contexts. No rule of the graph is decided here.
+
+Events are *written* to the journal as entries, and *shown* to *sinks*: functions of the user that get each entry.
+Events of an open superstep are *staged*: the store keeps them beside the journal until the superstep commits. What a
+stream shows of an open superstep, such as tokens of a model, is *live*: it is shown and never stored.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from graphrt.harness.agent._model_overrides import NamedModels
 
 monotonic = time.monotonic
+"""The clock of all drivers for durations and deadlines, in seconds."""
 _lock = FreshLock()
 """Guards values that are made at first need. One lock for all runs suffices, as it is taken rarely and briefly."""
 
@@ -38,7 +43,7 @@ def _nothing() -> None:
     """Default of `RunServices.tell`: without a journal, supersteps of the fast path are not written."""
 
 
-def _show_nobody(_entries: Sequence[Entry]) -> None:
+def _show_to_none(_entries: Sequence[Entry]) -> None:
     """Default of `RunServices.show`: the run has no sinks."""
 
 
@@ -53,29 +58,54 @@ class Recorder(Protocol):
         release: bool = False,
         show: bool = True,
         taken: Sequence[int] = (),
-    ) -> Sequence[Entry]: ...
+    ) -> Sequence[Entry]:
+        """Write all of it in one commit.
+
+        Args:
+            logged: Events to write, with the paths of their graphs.
+            staged: Events to stage, by key.
+            release: Whether to release the claim on the thread with it, because the run ends.
+            show: Whether to show the entries to the sinks; if not, the caller does.
+            taken: Places of letters (mail to the thread) to delete with it.
+        """
+        ...
 
 
 class RunWatcher(Protocol):
-    """The part of `_runs.listeners.RunWatcher` that is used here."""
+    """Sees when attempts, calls and commits of a run begin and end, for telemetry. No method may raise or block.
+
+    The part of `_runs.listeners.RunWatcher` that is used here. A sink may ask to have one for each run.
+    """
 
     def attempt(self, task: str, node: str, attempt: int, /) -> Callable[[str, str | None], None]:
-        """Note that an attempt begins, in whose context this is called; return what is called at its end."""
+        """Note that an attempt begins, in whose context variables this is called.
+
+        Args:
+            task: Id of the task.
+            node: Name of its node.
+            attempt: Number of the attempt, from 1.
+
+        Returns:
+            What to call at its end, with the outcome ("success", "error", "interrupted" or "stopped") and the name of
+            the error's class, None without an error.
+        """
         ...
 
     def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
-        """Note that a store took a commit."""
+        """Note that a store took a commit of *count* entries, the last one *seq*, and *size* bytes, in *seconds*."""
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Note that the run is closed."""
+        """Note that the run is closed; *error* is what its caller gets, None without an error."""
         ...
 
 
 class Stager(Protocol):
     """Function that stores events of the open superstep beside the journal, until its commit."""
 
-    def __call__(self, staged: Sequence[Staged], *, now: bool = False) -> None: ...
+    def __call__(self, staged: Sequence[Staged], *, now: bool = False) -> None:
+        """Store pairs of a key and its events; with *now* before returning, whatever the durability."""
+        ...
 
 
 @final
@@ -144,7 +174,7 @@ class RunServices:
         self.control: Control = control
         self.thread: str | None = thread
         self.known_as: str | None = thread
-        """The same, as everybody knows it: with its tenant, if the store is a tenant's."""
+        """Its id for the outside world (idempotency keys): with its tenant, if the store was opened for a tenant."""
         self.deps: Any = deps
         self.harness: Any = harness
         self.clock: Callable[[], float] = clock
@@ -170,29 +200,31 @@ class RunServices:
         self.children: ChildThreads | None = None
         """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
         self.root: Engine | None = None
-        """Engine of the run, not of a nested graph."""
+        """Engine (the mutable state) of the outermost graph; None before the run has one."""
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None if nobody reads them: neither a
         stream here, nor a follower in another process. See `read` and `relay`."""
         self._reader: Callable[[str, Any], None] | None = None
+        """What `read` was given; None without a stream here."""
         self._reads_tasks = False
         self._relay: Callable[[str, Any], None] | None = None
+        """What `relay` was given; None without a follower elsewhere."""
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.record: Recorder | None = None
         """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None
         """Stores events of the open superstep; None without a store."""
-        self.show: Callable[[Sequence[Entry]], None] = _show_nobody
+        self.show: Callable[[Sequence[Entry]], None] = _show_to_none
         """Hands entries to the sinks."""
         self.tell: Callable[[], None] = _nothing
-        """Writes the last superstep of the fast path, from `engine.told`."""
+        """Writes the last superstep of the fast path, which the engine noted in `engine.told` in place of events."""
         self.blocking: bool = False
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
-        """True if each outcome is reported as soon as its task ends: the store keeps it durably (rule R9), or it is shown."""
+        """True if each outcome is reported as soon as its task ends, for a durable store (R9) or for a live stream."""
         self.watcher: RunWatcher | None = None
-        """Sees when attempts and calls begin and end; None if no sink wants to."""
+        """Sees when attempts and calls begin and end; None if no sink asks for one."""
         self.timed: bool = False
         """True if the durations of tasks are measured, which steps show."""
 
@@ -201,7 +233,7 @@ class RunServices:
         return self.record(logged) if self.record is not None else ()
 
     def dropped(self, task: Task) -> None:
-        """Write that the outcome of *task* came too late and was dropped."""
+        """Write that the outcome of *task* came too late and was dropped; called when an abandoned node has ended."""
         with contextlib.suppress(StoreError):  # the run may be over, and its thread given back
             self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
 
@@ -209,7 +241,7 @@ class RunServices:
         """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
         if self.record is None:
             return ()
-        taken = self.control.settled if effect.last else effect.taken
+        taken = self.control.settled if effect.last else effect.taken  # letters that the end of the run settles
         return self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
@@ -237,12 +269,14 @@ class RunServices:
             self._connect()
 
     def _connect(self) -> None:
+        """Set `emit` and `Control.live` for the present reader and relay; called with the lock held."""
         reader, relay = self._reader, self._relay
         if reader is None or relay is None:
             self.emit = reader or relay
         else:
 
             def both(mode: str, item: Any) -> None:
+                """Show an item to both."""
                 reader(mode, item)
                 relay(mode, item)
 
@@ -263,7 +297,7 @@ class RunServices:
             try:
                 self.stage(staged, now=now)
             except StoreError as error:
-                error.__dict__["boundary"] = True  # the run's own store failed, not the node (decision 0055)
+                error.__dict__["boundary"] = True  # the store failed, not the node: raised as it is (decision 0055)
                 raise
 
     @property
@@ -301,6 +335,7 @@ class RunServices:
     def held(self) -> Generator[None, None, None]:
         """Make the models and the sleep of this run visible to all code that runs inside the `with` block.
 
+        Whoever drives the run opens the block around it. Models are replacements for those of agents, as in a test.
         Context variables carry them, because some of that code has no reference to the run: an agent that a node
         without a Context calls, or a graph that an agent has as a tool.
         """

@@ -2,6 +2,9 @@
 
 For tests and simulation. The caller chooses the order in which tasks of a superstep end, and replies may come from a
 table instead of the nodes. The journal must be the one that the other drivers write (the law of parity).
+
+A *task* is one activation of a node; its *reply* is what the node returned, or a value such as `Failed`. An *effect* is
+a request that the flow (the run as a generator) yields; its docstring in `_flows.effects` says how to answer it.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ class ScriptedDriver:
         self._choose: Choose = choose if choose is not None else _first
         self._times = times
         self._open: list[Task] = []
+        """Tasks that were started and have not ended."""
         self._now = 0.0
         """Monotonic time in seconds: the sum of all sleeps."""
 
@@ -74,16 +78,17 @@ class ScriptedDriver:
             return stop.value
 
     def _perform(self, effect: Any) -> Any:  # noqa: C901 - one case for each effect
+        """Perform one effect, and return the answer for the flow."""
         match effect:
             case Task():
                 return self._call(effect)
             case Start():
                 self._open += effect.tasks
-            case Collect():
+            case Collect():  # one task ends, and its node is called only now
                 task = self._open.pop(self._choose(self._open))
                 execution = task.execution
                 return [(task, execution, self._call(task))] * self._times
-            case Stop():
+            case Stop():  # tasks that have not ended were never called
                 self._open.clear()
                 return []
             case Record():
@@ -111,6 +116,7 @@ class ScriptedDriver:
     def _call(self, task: Task) -> Any:
         """Return the reply of *task*: from the table, from its nested graph, or by calling its node."""
         node = task.node
+        # As `invoke` does for the other drivers, without timeouts, cache, measuring and watchers.
         scripted = self._replies.get(node.name)
         if scripted:
             return scripted.pop(0)
@@ -127,13 +133,16 @@ class ScriptedDriver:
             return asked(task, pause)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
             return failed(error)
-        if context is not None and context._suspended:
+        if context is not None and context._suspended:  # the node caught the pause of its own question
             return swallowed(task)
+        # `_charged` marks replies whose model calls count against a token budget in the state.
         return reply if context is None or context._kept is None else context._charged(reply)
 
 
 def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine without an event loop. It may only await bare yields, such as `asyncio.sleep(0)`.
+    """Run a coroutine without an event loop, and return its result; for async nodes under the scripted driver.
+
+    It may only await bare yields, such as `asyncio.sleep(0)`.
 
     Raises:
         RuntimeError: It awaits something that needs an event loop.
@@ -149,4 +158,5 @@ def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _first(_tasks: Sequence[Task]) -> int:
+    """Let the task that was started first end next; the default `Choose`."""
     return 0

@@ -1,6 +1,8 @@
 """The thread pool and the event loop that the runs of one runtime share.
 
-Both are created at first use. Without `keep`, each run has a loop of its own, and the pool ends with its last run.
+Both are created at first use. Sync runs need the event loop for async nodes, and the pool for sync nodes that do not
+run in the caller. Without `keep`, each run has a loop of its own, and the worker threads end with the last run that
+uses them. A runtime calls `keep` when its `with` block begins, and `close` at its end.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class SharedThreads:
         self._loop: LoopThread | None = None
         self._pool: ThreadPool | None = None
         self._kept = False
+        """Whether this object holds the pool for itself, so that worker threads stay between two runs."""
 
     def pool(self) -> ThreadPool:
         """Return the thread pool."""
@@ -59,10 +62,11 @@ class SharedThreads:
             self._kept = False
             self.pool().release()
         loop, self._loop = self._loop, None
-        if loop is not None and loop.pid == os.getpid():
+        if loop is not None and loop.pid == os.getpid():  # in a forked child its thread does not exist
             loop.close()
 
     def _the_loop(self) -> LoopThread:
+        """Return the shared loop thread, and make it if there is none in this process; the value of `loop_source`."""
         with _making:
             if self._loop is None or self._loop.pid != os.getpid():  # a forked child has the object, not the thread
                 from graphrt._drivers.loop_thread import LoopThread

@@ -1,7 +1,11 @@
 """The sync driver: performs the effects of a flow in the caller's thread.
 
-Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. Async nodes run on the private
-loop thread of the run while the caller waits, also if the caller is inside a running loop (rule R19).
+Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. Async nodes run on the
+private loop thread of the run while the caller waits, also if the caller is inside a running loop (rule R19).
+
+A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sent their answers. A yielded Task is
+answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
+`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from graphrt._flows.effects import (
 from graphrt.limits import Limits
 
 Watcher = Callable[[str, Any], None]
-"""Called with (mode, item) of each published item."""
+"""Called with (mode, item) of each published item; *mode* is a stream mode such as `updates` or `events`."""
 SHOWN: Final = frozenset({Publish, Step})
 """Effects that only show something to a reader; dropped when the reader has gone."""
 
@@ -45,8 +49,8 @@ class SyncDriver:
 
     Args:
         services: Clock, store access, private loop and the rest that the tasks of the run share.
-        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number of
-            tasks in flight is in *limit*.
+        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
+            of tasks in flight is in *limit*.
         watcher: See the attribute.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
@@ -69,16 +73,17 @@ class SyncDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._parallel: ParallelTasks | None = None
+        """Made for the first superstep with several tasks, or for a timeout."""
 
     def drive(self, flow: Flow) -> Any:
-        """Perform the effects of *flow* until it ends; return its result.
+        """Perform the effects of *flow* until it ends; return its result, the status of the run.
 
         Raises:
             BaseException: What the flow raises.
         """
         send = flow.send
-        # 1 is CALL_SYNC: on the fast path (decision 0004) the node is called here, without `invoke`. A watcher hears of
-        # attempts from `invoke` alone.
+        # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
+        # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
         plainly = 1 if self.services.watcher is None else None
         try:
             effect = send(None)
@@ -91,6 +96,7 @@ class SyncDriver:
                     else:
                         reply = self.perform(effect)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
+                    # Not an outcome: an error of another effect, or of the store under a nested graph (`unstored`).
                     if effect.__class__ is not Task or unstored(effect, error):
                         effect = flow.throw(error)
                         continue
@@ -109,7 +115,8 @@ class SyncDriver:
     def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
         """Perform the effects of *flow*, and yield its Steps and its published items as (mode, item).
 
-        Closing the generator early cancels the run, and drives the flow to its end.
+        For `steps` and streams, whose reader drives the run. Closing the generator early cancels the run, and drives
+        the flow to its end. The result of the generator is the status of the run.
 
         Args:
             flow: The run.
@@ -129,8 +136,8 @@ class SyncDriver:
                         effect.duration_s = now() - started
                     elif kind is Step:
                         yield effect
-                        effect = None
-                    elif kind is Publish and effect.mode != "live":
+                        effect = None  # a step keeps the later ones alive, so no reference to it stays here
+                    elif kind is Publish and effect.mode != "live":  # `live` items go to `services.emit`, see `perform`
                         yield effect.mode, effect.item
                     elif kind is Record:
                         for entry in self.services.written(effect):
@@ -138,7 +145,7 @@ class SyncDriver:
                                 yield "events", entry
                     else:
                         reply = self.perform(effect)
-                except GeneratorExit:
+                except GeneratorExit:  # the reader has left at one of the `yield`s above
                     self.abandon(flow)
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -158,7 +165,10 @@ class SyncDriver:
                 parallel.close()
 
     def abandon(self, flow: Flow) -> None:
-        """Cancel the run and drive *flow* to its end, so that the cancellation is recorded; items are dropped."""
+        """Cancel the run and drive *flow* to its end, so that the cancellation is recorded; items are dropped.
+
+        For a reader that has left `iterate`.
+        """
         self.services.control.cancel("the step generator was closed")
         try:
             effect = flow.send(None)
@@ -179,8 +189,8 @@ class SyncDriver:
         if kind is Start:
             return self._parallel_tasks().start(effect.tasks)
         if kind is Publish:
-            # Items of open supersteps go to all who read them, here and elsewhere. A nested graph has no watcher: its
-            # items go to the stream of the run.
+            # Items of open supersteps (`live`) go to all readers, here and in other processes. A nested graph has no
+            # watcher: its items go to the stream of the run.
             live = self.watcher is None or effect.mode == "live"
             show = self.services.emit if live else self.watcher
             if show is not None:
@@ -206,17 +216,22 @@ class SyncDriver:
         raise AssertionError(effect)
 
     def _written(self, effect: Record) -> None:
+        """Write the entries of a `Record`, and show those that a reader wants to the watcher."""
         for entry in self.services.written(effect):
             if self.watcher is not None:
                 self.watcher("events", entry)
 
     def _parallel_tasks(self) -> ParallelTasks:
+        """Return what runs several tasks at once, and make it first if there is none."""
         if self._parallel is None:
             self._parallel = ParallelTasks(self.services, self.nested, self._limit, self._limits.grace_s)
         return self._parallel
 
     def nested(self, flow: Flow, task: Task) -> Any:
-        """Drive the flow of the nested graph of *task*, with helpers of its own and a limit inside that of this graph."""
+        """Drive the flow of the nested graph of *task*, with helpers of its own and a limit inside this graph's limit.
+
+        `invoke` calls it for a task whose node is a compiled graph.
+        """
         return SyncDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     def _run_one(self, task: Task) -> Any:
@@ -226,6 +241,7 @@ class SyncDriver:
             return self._parallel_tasks().alone(task)
         if self._limit is None or node.child is None:
             return invoke(self.services, task, self.nested)
+        # The task of a nested graph takes a place of `max_concurrency`, in which its own first task runs.
         self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
         try:
             return invoke(self.services, task, self.nested)

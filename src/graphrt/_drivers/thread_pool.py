@@ -1,4 +1,7 @@
-"""Thread pool of a runtime: runs sync nodes away from the caller or the event loop (rule R19, decisions 0049 and 0087).
+"""Thread pool of a runtime: runs sync nodes away from the caller or the event loop.
+
+Under `arun` it runs all sync nodes that are not `inline`; under `run`, *helpers* run tasks of a superstep beside the
+caller, and nodes with a timeout (rule R19 says who runs where; decisions 0049 and 0087 have the reasons).
 
 Data: a queue of jobs, first in, first out, and the worker threads that serve it. One starts when there is a job and
 none is idle, so a chain of nodes needs a single one. They are reused, and end when the last holder of the pool has
@@ -34,20 +37,24 @@ class Job(Protocol):
         ...
 
     def land(self) -> None:
-        """Hand the result over; must not raise."""
+        """Hand the result over; must not raise. Called after `run`, when the worker thread is free for the next job."""
         ...
 
 
 @final
 class ThreadPool:
-    """At most *most* worker threads for all runs of one runtime together; abandoned ones do not count."""
+    """At most *most* worker threads for all runs of one runtime together; abandoned ones do not count.
+
+    A job is *abandoned* when its run gives up waiting for it, after a timeout for instance. Python cannot stop its
+    thread, which ends after the job; another one may take its place.
+    """
 
     __slots__ = ("__weakref__", "_idle", "_inner", "_jobs", "_number", "_users", "_wake", "_workers", "most")
 
     def __init__(self, most: int) -> None:
         self.most: int = most
         self._wake = threading.Condition(threading.Lock())
-        """Guards the other fields. Idle worker threads wait for it."""
+        """Its lock guards the other fields. Idle worker threads wait for its signal."""
         self._jobs: deque[Job] = deque()
         """Jobs that have not begun."""
         self._workers: set[threading.Thread] = set()
@@ -60,7 +67,7 @@ class ThreadPool:
         """Runs, and perhaps the runtime, that hold the pool."""
         self._inner: ThreadPool | None = None
         """Pool for runs and nested graphs that begin inside jobs of this one; see `here`."""
-        watch_forks(self)
+        watch_forks(self)  # `after_fork_in_child` is called in a process that is forked from this one
 
     def here(self) -> ThreadPool:
         """Return the pool for tasks that are started here: this one, or an inner one inside a job of this one.
@@ -97,7 +104,7 @@ class ThreadPool:
 
     @property
     def crowded(self) -> bool:
-        """True if a job waits because all worker threads are busy."""
+        """True if a job waits because all worker threads are busy; a helper of a sync run then gives up its place."""
         return len(self._jobs) > self._idle
 
     def submit(self, job: Job) -> None:
@@ -125,6 +132,8 @@ class ThreadPool:
     def abandon(self, job: Job) -> None:
         """Take *job* back, or give it up if it is running: its worker thread no longer counts, and ends after it.
 
+        Another worker thread is started in its place if jobs wait. `land` of *job* is still called when it ends.
+
         Raises:
             RuntimeError: As for `submit`.
         """
@@ -137,7 +146,7 @@ class ThreadPool:
             self._another()
 
     def _another(self) -> None:
-        """Wake a worker thread for the queue, or start a new one; called with the lock held.
+        """Wake a worker thread for the queue, or start a new one if there may be more; called with the lock held.
 
         If the system refuses to start one, the others serve.
 
@@ -163,7 +172,10 @@ class ThreadPool:
         self._idle += 1
 
     def _serve(self) -> None:
-        """Run jobs in a worker thread until it does not count any more."""
+        """Run jobs in a worker thread until it does not count any more; the body of each worker thread.
+
+        It stops counting when its job is abandoned, and when the last holder releases the pool.
+        """
         me = threading.current_thread()
         while True:
             with self._wake:
@@ -187,7 +199,7 @@ class ThreadPool:
         """Do nothing: the child drops all state."""
 
     def after_fork_in_parent(self) -> None:
-        """Do nothing."""
+        """Do nothing: the parent keeps its threads and jobs."""
 
     def after_fork_in_child(self) -> None:
         """Forget the worker threads, which do not exist in the child, and the jobs of the parent."""
@@ -197,5 +209,8 @@ class ThreadPool:
 
 
 def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:
-    """Return the value of `INSIDE` for a job of *pool* that is submitted here."""
+    """Return the value of `INSIDE` for a job of *pool* that is submitted here: the pools around it, and *pool* itself.
+
+    Whoever submits the job sets it in the job's context variables, so that `here` finds a free pool inside the job.
+    """
     return (*INSIDE.get(), pool)

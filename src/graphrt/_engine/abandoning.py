@@ -1,4 +1,9 @@
-"""Abandoning an open superstep in favour of a new input (`abandon=True`, rule R10, decision 0059)."""
+"""Abandoning an open superstep in favour of a new input (`abandon=True`, rule R10, decision 0059).
+
+An unfinished thread (paused, failed, cancelled, or left by a process that died) takes no new input by itself. With
+`run(..., abandon=True)` it does: `_runs.open_run.begin` calls this for what was left, before it notes the new run. The
+journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +23,11 @@ if TYPE_CHECKING:
 def give_up_superstep(engine: Engine) -> None:
     """Log what is given up, then close the open superstep and clear what was due.
 
-    The values stay those of the last commit.
+    The values stay those of the last commit: outcomes of finished tasks that were not folded yet are lost.
     """
-    open_tasks = [] if engine.held else engine.tasks  # the tasks of a held superstep are folded and counted already
-    # R10: their usage is in the event and in the thread's totals, while the budget of the new run begins anew.
+    # A held superstep waits for a person at an `interrupt_after`. Its tasks are folded and counted already.
+    open_tasks = [] if engine.held else engine.tasks
+    # R10: what their model calls used is in the event and in the thread's totals. The new run's budget begins anew.
     usage: Usage | None = None
     for task in open_tasks:
         one = task.extra.usage if task.extra is not None else None
@@ -30,6 +36,7 @@ def give_up_superstep(engine: Engine) -> None:
     abandoned = events.SuperstepAbandoned(
         superstep=engine.superstep,
         tasks=tuple(task.id for task in open_tasks),
+        # HANDLED: the task failed, and its `on_error` node would have run next. That is an outcome, too.
         finished=tuple(task.id for task in open_tasks if task.status in (DONE, HANDLED)),
         interrupts=tuple(question.id for question in engine.open_interrupts()),
         effects=tuple(_unknown_effects(open_tasks)),
@@ -37,7 +44,8 @@ def give_up_superstep(engine: Engine) -> None:
         usage=usage,
         threads=children_of(engine),
     )
-    # Effects before the event: paid model calls are counted from the journal, although their updates are never folded.
+    # Log the recorded effects and model calls before the event that gives up their tasks: readers of the journal sum up
+    # usage from these entries, and the calls are paid although no update of their tasks is ever folded.
     for task in open_tasks:
         emit_events.spent(engine, task)
     emit_events.note(engine, abandoned)
@@ -46,12 +54,15 @@ def give_up_superstep(engine: Engine) -> None:
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:
-    """Return `task#key` of each `"once"` effect that was started and has no result, nested graphs included."""
+    """Return `task#key` for every effect that may or may not have happened, also in tasks of nested graphs.
+
+    These are effects of the kind `"once"` without a result: their start is stored before they run (`Extra.intents`).
+    """
     found: list[str] = []
     for task in tasks:
         extra = task.extra
         if extra is not None:
             found += [f"{task.id}#{key}" for key in extra.intents if key not in extra.effects]
-            if extra.child is not None:
+            if extra.child is not None:  # the engine of the task's nested graph
                 found += _unknown_effects(extra.child.tasks)
     return found

@@ -1,6 +1,8 @@
 """Advice for exceptions that come from well-known mistakes in a node, to replace the generic "Correct the node".
 
-Only texts are made here. Whether an exception is transient, and what follows from it, is decided in `outcome`.
+The texts become the "Fix" line of the error that ends a run: `failures` asks for those about a task that failed for
+good, `committing` for those about a superstep that could not be folded or routed. Whether an exception is retried is
+decided in `outcome`.
 """
 
 from __future__ import annotations
@@ -29,10 +31,15 @@ _OF_THE_CONTEXT = {
 
 
 _ABSENT = object()
+"""Result of a look-up that found no attribute; the attribute itself may be None."""
 
 
 def advice(engine: RunState, task: Task, error: BaseException) -> str:
-    """Return what to do about *error*, which the node of *task* raised; empty if the mistake is not known."""
+    """Return what to do about *error*, which the node of *task* raised; empty if the mistake is not known.
+
+    The mistakes: a coroutine that was not awaited, an attribute or subscript that the Context or the state does not
+    have, and a key that is in the argument of the task's Send and not in the state.
+    """
     owner = error.obj if isinstance(error, AttributeError) else None  # the object that lacks the attribute
     if inspect.iscoroutine(owner):
         how = (
@@ -59,7 +66,10 @@ def advice(engine: RunState, task: Task, error: BaseException) -> str:
 
 
 def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
-    """Return advice for the attribute *name* that *owner* lacks, if *owner* is the Context or the state."""
+    """Return advice for the attribute *name* that *owner* lacks, if *owner* is the Context or the state; else empty.
+
+    The state that a node is given is an instance of the user's state class, or a dict if that class is a TypedDict.
+    """
     kind: Any = owner.__class__
     # Compared by name: the Context belongs to the drivers, a floor that the engine may not import.
     if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
@@ -75,7 +85,11 @@ def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
 
 
 def _in_argument(task: Task, name: Any) -> str:
-    """Return how to read *name* from the argument of the task's Send; empty if the argument lacks it."""
+    """Return the expression that reads *name* from the argument of the task's Send; empty if the argument lacks it.
+
+    Args:
+        name: The attribute or key that the node looked for elsewhere. A key may be of any type.
+    """
     arg = task.arg
     if is_mapping(arg):
         return f"ctx.arg[{name!r}]" if name in arg else ""
@@ -93,11 +107,17 @@ def _of_send(task: Task) -> str:
 
 
 def other_answer(engine: RunState, task: Task) -> str:
-    """Return how to replace the answer that the failed *task* was given; empty if that is not possible (R10)."""
+    """Return how to replace the answer that the failed *task* was given; empty if that is not possible.
+
+    R10: a thread that failed in a task that had been answered takes another answer by `resume`.
+    """
     extra = task.more()
+    # Questions with an answer that counts (`current`: neither withdrawn nor discarded). `static` ones are asked by the
+    # node's policy, such as `interrupt_before`: their answers only let the task go on.
     given = [
         question for question in extra.interrupts if question.answered and question.current and not question.static
     ]
+    # With a nested graph (`child`), the error of the task inside it names the way already.
     if engine.thread is None or extra.child is not None or not given:
         return ""
     # A recorded result is found by its name, so another answer would get the effect of this one (decision 0057).
@@ -108,9 +128,10 @@ def other_answer(engine: RunState, task: Task) -> str:
 
 
 def name_other_answer(engine: RunState, error: Exception) -> None:
-    """Add to the `fix` of *error*, which ended a superstep after its tasks, how to replace the answer of one of them.
+    """Add to the `fix` of *error*, raised by the fold or a router, how to replace the answer that a task was given.
 
-    A wrong answer often fails only after its node, for instance in a router that has no route for it.
+    A wrong answer often fails only after its node, for instance in a router that has no route for it. Only the first
+    task that was answered is named.
     """
     ways = [way for task in engine.tasks if task.extra is not None and (way := other_answer(engine, task))]
     if ways and isinstance(error, GraphrtError):

@@ -1,8 +1,12 @@
-"""Child threads, as the engine of their parent knows them (R24): which it has, and who of its tasks waits for one.
+"""Child threads, as the engine of their parent knows them (R24): which it has, and which of its tasks wait for one.
 
-Ids are those without the tenant, which parent and children share: so they are the same whichever store, a tenant's or
-the shared one, the process has that drives the thread. What a task was told of the end of a child is recorded as the
-result of an effect, under a key that `outcome_key` makes.
+A node starts a child by `ctx.start` and waits for its end by `ctx.wait`. `RunState.children` is the set of those that
+are cancelled together with the thread and have not ended as far as it knows. The set is folded from the journal:
+`ThreadStarted` adds a child, and the recorded outcome of a child removes it. `ctx.wait` records that outcome as the
+result of an effect, under a key that `outcome_key` makes, so that every later execution sees the same one.
+
+Ids are without the tenant, which parent and children share. So they are the same for a process that uses the tenant's
+store and for one that uses the store of all tenants.
 """
 
 from __future__ import annotations
@@ -18,22 +22,34 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 _OUTCOME: Final = "thread/"
-"""What keys of outcomes begin with. Keys of `ctx.effect` end with a number after `#`, and no id of a thread has a `#`."""
+"""The beginning of the keys of outcomes, after which come the child's id, `#` and a number. No thread id has a `#`."""
 
 
 def outcome_key(thread: str, retried: int) -> str:
-    """Return the key under which a task records how *thread* ended, after the parent was retried so often."""
+    """Return the key of the effect under which a task records how the child *thread* ended.
+
+    Args:
+        retried: How often the parent was retried after this task had failed (`Extra.retried`). It is part of the key,
+            because a child that had failed may be mended meanwhile: after a retry the task looks at it again.
+    """
     return f"{_OUTCOME}{thread}#{retried}"
 
 
 def heard(engine: RunState, key: str) -> None:
-    """Note that a task recorded a result under *key*: a child whose end it was told is not cancelled any more."""
+    """Note that a task recorded the result of the effect *key*; `evolve` calls this for every recorded effect.
+
+    If it is the outcome of a child, the child has ended and need not be cancelled with the thread any more.
+    """
     if key.startswith(_OUTCOME):
         engine.forget_child(key[len(_OUTCOME) :].rpartition("#")[0])
 
 
 def of_nested(engine: RunState, event: events.Event) -> None:
-    """Apply what an entry of a nested graph says about child threads: they belong to the thread, and not to that graph."""
+    """Apply what an entry of a nested graph says about child threads to *engine*, that of the graph at the top.
+
+    `evolve` passes over all else in such entries, but children belong to the thread and not to the graph that started
+    them.
+    """
     if isinstance(event, events.ThreadStarted):
         have(engine, event)
     elif isinstance(event, events.EffectRecorded):
@@ -41,7 +57,11 @@ def of_nested(engine: RunState, event: events.Event) -> None:
 
 
 def started(task: Task, event: events.ThreadStarted) -> None:
-    """Note on *task* that it starts a child thread. A row that was staged before the thread was made changes nothing."""
+    """Note on *task* that it starts a child thread, when `evolve` applies the event.
+
+    The event is stored twice: before the child is made, and then with `made`, once it is known to exist. Staged events
+    may be applied in either order, so the one without `made` does not replace the other.
+    """
     known = task.more().threads.get(event.key)
     if known is None or known.thread != event.thread or not known.made:
         task.more().threads[event.key] = event
@@ -49,7 +69,11 @@ def started(task: Task, event: events.ThreadStarted) -> None:
 
 
 def have(engine: RunState, event: events.ThreadStarted) -> None:
-    """Note that the thread of *engine* has the child of *event*, unless that is the child of a thread it was copied from."""
+    """Add the child of *event* to those that are cancelled with the thread of *engine*.
+
+    A detached child is not one of them. Nor is a child in entries that were copied from another thread: it is that
+    thread's, as its id says.
+    """
     if not event.detached and is_child(engine.thread, event.thread):
         engine.start_child(event.thread)
 

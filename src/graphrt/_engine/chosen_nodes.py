@@ -1,6 +1,9 @@
-"""Nodes of tasks whose nested graph the argument of a Send chooses.
+"""Nodes of tasks whose nested graph the argument of a Send chooses (decision 0105).
 
-The task gets a `NodePlan` of its own, with the chosen graph as its child. Everything else sees an ordinary nested graph.
+`chosen_graph(choose)` as a node means: *choose* maps the argument of the Send that starts a task to a compiled graph,
+and the task runs that graph as its nested graph. The task gets a `NodePlan` of its own, with the chosen graph as its
+child. Everything else sees an ordinary nested graph. The choice is made whenever the task is made, also when a thread
+is loaded; *choose* is pure, so it chooses the same graph again.
 """
 
 from __future__ import annotations
@@ -17,18 +20,18 @@ from graphrt.errors._codes.nodes import BAD_CHOICE, STATE_OF_CHOICE
 
 
 def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
-    """Return *node* with the graph that its function chooses for *arg*.
+    """Return a copy of *node* with the graph that its *choose* function picks for *arg*; called when a task is made.
 
-    If the function raises, or chooses what cannot be run here, the node of the task is a function that raises: the
-    failure is that of the task, with its `retry` and `on_error`.
+    If the function raises, or chooses what cannot be run here, the copy's function raises that error. So the error is
+    a failure of the task, to which the node's `retry` and `on_error` apply, and not a failure to open the superstep.
 
     Args:
-        node: The node of a ChosenGraph.
+        node: A node whose function is a ChosenGraph.
         arg: Argument of the Send.
         around: The plan of the graph around it.
     """
     made = copy.copy(node)
-    made.wants_context = False
+    made.wants_context = False  # true for a ChosenGraph, which stands in for a function with a Context
     try:
         made.fn = _chosen(node, arg, around)
         made.child = made.fn.__graphrt_plan__
@@ -38,6 +41,13 @@ def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
 
 
 def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:
+    """Return the compiled graph that *node* chooses for *arg*.
+
+    Raises:
+        NodeError: It is not a compiled graph, or one of its state classes is neither that of *around* nor declared by
+            `states=`. The codec of the run was made for these classes, and could not store values of another one.
+        Exception: The *choose* function raised.
+    """
     given: ChosenGraph = node.fn
     graph: Any = given.choose(own(arg))
     plan: Plan | None = getattr(graph, "__graphrt_plan__", None)
@@ -51,7 +61,7 @@ def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:
 
 
 def _states(plan: Plan) -> Iterator[Any]:
-    """Yield the state classes of a plan and of the graphs nested in it. The codec of a run must know them."""
+    """Yield the state classes of a plan and of the graphs nested in it."""
     yield plan.state.cls
     for node in plan.nodes:
         if node.child is not None:
@@ -59,7 +69,10 @@ def _states(plan: Plan) -> Iterator[Any]:
 
 
 def _raising(error: Exception) -> Callable[[Any], NoReturn]:
+    """Return a node function that raises *error*."""
+
     def refuse(state: Any) -> NoReturn:  # noqa: ARG001 - the signature of a node
+        """Stand in for the node of the task whose graph could not be chosen."""
         raise error
 
     return refuse

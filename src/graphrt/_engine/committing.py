@@ -3,6 +3,9 @@
 A commit happens whole or not at all. A node with `interrupt_after` splits it in two (decision 0058): the fold is
 committed first, and routers and joins follow once a person has answered. In between, the superstep is *held*
 (`Engine.held`): its tasks are done and folded, and only their successors are open.
+
+A *view* is the state as nodes and routers get it: an instance of the user's state class made of the engine's values,
+whose lists it shares (R15).
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
 def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool = False) -> bool:
     """Fold the staged updates, call the routers and make the next tasks due; or fold, and hold the superstep.
 
+    The run loop calls this when all tasks of the open superstep have ended; `replay` calls it to repeat a journalled
+    commit and compare the results.
+
     Args:
-        after: Ids of the tasks whose `interrupt_after` holds the superstep, when a journalled commit is repeated. None
+        after: Ids of the tasks whose `interrupt_after` holds the superstep, as the journalled commit names them. None
             decides by the policies of the nodes.
-        past: The commit is in the journal already: results of reducers are not checked again, see `fold`.
+        past: Whether the commit is in the journal already. A reducer that returned None then is not an error now.
 
     Returns:
         Whether the superstep is held.
@@ -41,7 +47,8 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         RouteError: A router failed.
     """
     tasks = engine.tasks
-    asked = engine.take_asked()  # a router that the fast path called already is not called again
+    # (branch, label) if the fast path called the node's router and then handed this superstep over: it is called once.
+    asked = engine.take_asked()
     # Both drop views of the state. Only without them do reference counts show who else holds a list (R15).
     engine.forget_view()
     mutation_check.check_all(engine, tasks)
@@ -57,10 +64,10 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         )
     except FoldError as error:
         failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
-        name_other_answer(engine, error.error)
-        raise error.error from error.error.__cause__
+        name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
+        raise error.error from error.error.__cause__  # FoldError only carries it here
     questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
-    values, grown = applied(engine.values, engine.fields, folded)
+    values, grown = applied(engine.values, engine.fields, folded)  # *grown*: lists that it extended in place
     view = engine.make_view(values)
     if questions:
         routed = Routed()  # routers are called when the pause is answered, on the state as edited by then (R1)
@@ -71,12 +78,12 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             routed.sends = check_sends(engine, routed.sends)
         except Exception as error:
             name_other_answer(engine, error)
-            # A router may have kept the longer list, which stays as it is: the state gets a copy of the old length.
+            # Undo the lists that grew. A router may have kept one, so it is not cut: the state gets a copy.
             for name, length in grown.items():
                 engine.restore(name, engine.values[name][:length])
             raise
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
-    moved = joins.arrive(engine, routed)
+    moved = joins.arrive(engine, routed)  # the joins whose generation changed, for the event
     _watch(engine, tasks, folded)
     engine.take(values, (*folded.values, *folded.grown))
     engine.use_view(view)
@@ -90,7 +97,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
 
 
 def route(engine: RunState) -> None:
-    """Call the routers and count the joins of a held superstep; its next tasks become due.
+    """Call the routers and count the joins of a held superstep that is answered; its next tasks become due.
 
     Raises:
         RouteError: A router failed; the next call of this function calls it again.
@@ -107,13 +114,19 @@ def route(engine: RunState) -> None:
 
 
 def _go_on(engine: RunState, routed: Routed) -> None:
-    """Close the superstep, and make due where it leads, merged with what an edit made due (`Engine.waiting`)."""
+    """Close the superstep, and make due where it leads, merged with what an edit made due (`Engine.waiting`).
+
+    An edit is `Runtime.update(as_node=...)`, which can route while a superstep is open.
+    """
     engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
     engine.close_superstep()
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
-    """Pass what was folded on to the usage counters, the parent's trail and the step recorder."""
+    """Pass what was folded on to the usage counters, the trail and the step recorder.
+
+    The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
+    """
     for task in tasks:
         if task.extra is not None:
             count(engine, task)

@@ -1,4 +1,9 @@
-"""Fold values from outside the graph's nodes into the state: inputs of finished threads (R7) and edits (R18)."""
+"""Fold values from outside the graph's nodes into the state: inputs of finished threads (R7) and edits (R18).
+
+An *edit* is a call of `Runtime.update(thread, values, as_node=, goto=)`. It becomes one event, and `evolve` applies it
+here, both when it is made and when the journal is folded. A superstep may be open then: its unfinished tasks run again
+on the edited state.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
 
     Args:
         reset: Reset ephemeral fields first, as the fold of a superstep does (R16).
-        past: The update is in the journal already: results of reducers are not checked again, see `fold`.
+        past: Whether the update is in the journal already. A reducer that returned None then is not an error now.
 
     Raises:
         UpdateError: A reducer raised, or returned None for a field that cannot be None.
@@ -33,7 +38,7 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     try:
         folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, past=past, where=engine.where)
     except FoldError as error:
-        raise error.error from error.error.__cause__
+        raise error.error from error.error.__cause__  # the tasks that FoldError names beside it are no real ones here
     # The copied dict is a second holder of every list, so that no list grows in place (R15).
     return applied(dict(engine.values), engine.fields, folded)[0]
 
@@ -51,8 +56,10 @@ def edit(
     The questions of those tasks stay open and become stale: an answer is used, whatever the node asks then.
 
     Args:
+        values: The whole state after the edit, as `folded_in` returned it.
         as_node: Node whose unfinished tasks are taken as finished; None if the edit finishes no task.
-        goto: Checked targets that replace the edges of *as_node*; None if its edges apply.
+        goto: Checked targets that replace the edges of *as_node*: NodePlan, END, or a Due for a Send. None if its edges
+            apply.
         anew: If all tasks of *as_node* have finished, but could not be folded or routed, the edit replaces their
             outcomes.
     """
@@ -63,24 +70,29 @@ def edit(
         task.state = None  # its next execution gets a view of the edited values
         if task not in mine and task.status not in (DONE, HANDLED) and task.extra:
             for question in task.extra.interrupts:
-                question.stale = question.stale or not question.static  # a static one shows nothing of the state
+                # A static question, asked by the node's policy and not by its code, shows nothing of the state.
+                question.stale = question.stale or not question.static
     for task in mine:
         task.status, task.updates, task.goto = DONE, (), goto  # those of a held superstep are folded already
         goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
         extra.interrupts, extra.child, extra.failure = [], None, None
-        extra.ended, extra.edited = False, True
+        extra.ended, extra.edited = False, True  # not ended by its node; `edited` keeps `interrupt_after` from pausing
     # An edit as the node also answers for its `interrupt_after` (decision 0058).
     finished = {task.id for task in mine}
     engine.ask_after([question for question in engine.after if question.task_id not in finished])
 
 
 def put_back(engine: Engine, values: Mapping[str, Any]) -> None:
-    """Replace values of a loaded thread by equal ones, of which no store has all: their Secrets are known."""
+    """Replace *values* of a loaded thread by equal ones that contain secrets in clear.
+
+    A store keeps only that a `Secret` was there. A runtime that saw the secret before gives it back to the thread, from
+    its memory (`_runs.known_secrets`).
+    """
     engine.take({**engine.values, **values}, values)
     engine.forget_view()
     for task in engine.tasks:
-        task.state = None
+        task.state = None  # its next execution gets a view of these values
 
 
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
@@ -90,6 +102,7 @@ def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[
     `interrupt_after`, so an edit can still replace the targets of its tasks.
 
     Args:
+        node: Name of the node; None returns no task.
         anew: Return all tasks of the node if every one of them has finished.
     """
     mine = [task for task in engine.tasks if task.node.name == node]
@@ -100,7 +113,11 @@ def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[
 
 
 def status_after(engine: Engine, before: Status) -> Status:
-    """Return a thread's status after an edit: `running`, without an owner, once there is something to drive."""
+    """Return a thread's status after an edit: `running`, without an owner, once there is something to drive.
+
+    That is the status that lets a worker, or `resume`, go on with it. An edit gives a thread something to do if it
+    finishes the tasks that waited for answers, or makes tasks due on a completed thread.
+    """
     if before == "interrupted" and not engine.open_interrupts():
         return "running"
     if before == "completed" and (engine.due or engine.tasks):

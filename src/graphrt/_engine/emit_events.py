@@ -2,6 +2,11 @@
 
 The events of a superstep are in task order and never in completion order. So the journal does not depend on which
 task was faster (R2, R13), and a run without listeners builds no event objects.
+
+To *log* an event is to append it to `RunState.log`. The run loop takes it from there and has it written. *Staged*
+events are stored beside the journal while their superstep is open, and become entries with its commit (decision 0020).
+The engine of a nested graph is on the task that runs it (`Extra.child`). It has a log of its own, and its `settled`
+lists the events that it staged: they all become entries with the outcome of that task in the parent graph (R17).
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ def note(engine: RunState, event: events.Event) -> None:
 
 
 def note_all(engine: RunState, logged: Sequence[Logged]) -> None:
-    """Append events that were logged elsewhere, if there is a log."""
+    """Append events of a nested graph, with the paths that they have, if there is a log."""
     if engine.log is not None:
         engine.log.extend(logged)
 
@@ -52,7 +57,12 @@ def take(engine: RunState) -> list[Logged]:
 
 
 def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> None:
-    """Log that the run stopped with work left to do: handed over for a reason, or cancelled for another one."""
+    """Log that the run stopped with work left to do.
+
+    Args:
+        handing_over: Why it leaves its thread to another process, for instance at a shutdown; None if it does not.
+        halt: Why it was cancelled; None if no reason is known.
+    """
     if handing_over is not None:
         note(engine, events.RunHandedOver(reason=handing_over))
     else:
@@ -60,7 +70,7 @@ def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> Non
 
 
 def cancelled(engine: RunState, reason: str) -> None:
-    """Log that the run was cancelled, and its children with it."""
+    """Log that the run was cancelled, and its child threads with it: the commit of this event posts them a request."""
     note(engine, events.RunCancelled(reason=reason, folded=folded(engine), threads=children_of(engine)))
 
 
@@ -74,12 +84,13 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
         engine,
         events.SuperstepCommitted(
             superstep=engine.superstep,
-            wrote=tuple(name for name in engine.fields if name in wrote),
+            wrote=tuple(name for name in engine.fields if name in wrote),  # schema order
             next=names,
             sends=sends,
             errors=errors,
             joins=join_standings(engine, moved) if moved else (),
             handled=handled,
+            # Held: folded, while a person is asked by `interrupt_after` before the routers are called.
             after=tuple(question.task_id for question in engine.after) if engine.held else (),
         ),
     )
@@ -89,6 +100,9 @@ def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> No
     """Log the outcome and the commit of a fast-path superstep, whose next tasks are in `engine.due`.
 
     The events are those of `committed`. A task of the fast path has no goto and no questions, and arrives at no join.
+
+    Args:
+        update: The validated update; None or empty if the node wrote nothing.
     """
     log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller checked that there is a log
     names, sends, errors, handled = due_parts(engine.due)
@@ -115,7 +129,12 @@ def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> No
 
 
 def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> None:
-    """Log that tasks became due without a commit; *reason* is `entry`, `fatigue`, `starved` or `answered`."""
+    """Log that tasks became due without a commit; *moved* are the joins whose generation changed.
+
+    Args:
+        reason: `entry` (the router of START), `fatigue` (`on_fatigue` routes), `starved` (joins fired because nothing
+            else was due) or `answered` (a held superstep was routed).
+    """
     if engine.log is not None:
         names, sends, errors, handled = due_parts(engine.due)
         standings = join_standings(engine, moved)
@@ -126,7 +145,7 @@ def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> No
 
 
 def effects(engine: RunState, task: Task) -> None:
-    """Log the retries, effects and model calls of *task*."""
+    """Log what *task* recorded besides its outcome: retries, model calls, started child threads and effects."""
     extra, task_id = task.more(), task.id
     for attempt, delay_s, error in extra.retries:
         note(
@@ -156,7 +175,7 @@ def effects(engine: RunState, task: Task) -> None:
     order = {what: at for at, what in enumerate(extra.requested)}
     results = [*extra.effects, *(models.calls() if models is not None else ())]
     for what in sorted(results, key=lambda what: order.get(what, -1)):
-        if not isinstance(what, str):
+        if not isinstance(what, str):  # a ModelCall; effects have text keys
             for event in models.about(task_id, what) if models is not None else ():
                 note(engine, event)
             continue
@@ -173,7 +192,7 @@ def outcome(engine: RunState, task: Task) -> None:
         fates(engine, task)
         child = extra.child
         if child is not None and engine.log is not None:
-            # A nested graph has no commits of its own (R17): first what it staged on the way, then what is newer.
+            # First what the nested graph staged on the way, then what is newer.
             engine.log.extend(child.settled)
             engine.log.extend(take(child))
             child.settled = []
@@ -181,7 +200,10 @@ def outcome(engine: RunState, task: Task) -> None:
 
 
 def spent(engine: RunState, task: Task) -> None:
-    """Log the effects of *task*, which is abandoned without an outcome, and the events of its nested graph."""
+    """Log what *task* recorded, and the events of its nested graph: it is abandoned (R10) and logs no outcome.
+
+    So the journal has every model call that was paid for.
+    """
     extra = task.extra
     if extra is None:
         return
@@ -196,9 +218,12 @@ def spent(engine: RunState, task: Task) -> None:
 
 
 def fates(engine: RunState, task: Task) -> None:
-    """Log how the questions of *task* and their answers ended, unless the journal has that already (R10)."""
+    """Log how the questions of *task* and their answers ended, unless the journal has that already (`fate_told`).
+
+    R10: an answer is used, or discarded for a reason (`fate`). A question without one may be withdrawn (`closed`).
+    """
     for question in task.extra.interrupts if task.extra is not None else ():
-        if question.static or question.fate_told:
+        if question.static or question.fate_told:  # a static one is asked by the node's policy; no code gets its answer
             continue
         if question.closed == "reworded":  # withdrawals for other reasons are logged where they are decided
             question.fate_told = True
@@ -225,7 +250,11 @@ def ended(engine: RunState, task: Task) -> None:
 
 
 def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.TaskSucceeded | events.TaskFailed:
-    """Return how *task* ended as an event; without its updates if they are folded already (*updates* is false)."""
+    """Return how *task* ended as an event.
+
+    Args:
+        updates: Whether the event has the updates. A snapshot of a held superstep leaves them out: they are folded.
+    """
     extra = task.extra
     usage = extra.usage if extra else None
     if task.status in (HANDLED, FAILED):
@@ -262,14 +291,14 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
     They are staged under the task's id and replace what was staged of it before (decision 0020). The log is unchanged.
     """
     kept = engine.swap_log([])  # a log of its own for the helpers below
-    over = task.status in (DONE, HANDLED)
+    over = task.status in (DONE, HANDLED)  # a final failure is not staged: it is logged when it ends the run
     if task.extra is not None:
         effects(engine, task)
-        over = over or task.extra.ended
+        over = over or task.extra.ended  # `ended`: graphrt 0.1 staged the outcome and then paused after the node
         if over and task.extra.child is not None:
             note_all(engine, task.extra.child.log or ())
         if task.extra.ended:
-            ended(engine, task)  # graphrt 0.1 asked after the outcome: `evolve` sees by the order that the node ran
+            ended(engine, task)  # before the question: by this order `evolve` sees that the node ran
         for question in task.extra.interrupts:
             question_raised(engine, task, question)
             if question.answered:
@@ -287,7 +316,7 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
 
 
 def failures(engine: RunState) -> None:
-    """Log the outcomes of those tasks of the open superstep that failed for good."""
+    """Log the outcomes of those tasks of the open superstep that failed for good, because the run ends with them."""
     if engine.log is not None:
         for task in engine.tasks:
             if task.status == FAILED:
@@ -295,7 +324,7 @@ def failures(engine: RunState) -> None:
 
 
 def raised(engine: RunState, task: Task) -> None:
-    """Log the open questions of *task* that were not logged before, after the fates of its older ones."""
+    """Log the open questions of *task*, which pauses, unless they were logged before; first the fates of older ones."""
     if task.node.child is None:
         fates(engine, task)
     for question in task.open_interrupts():
@@ -304,13 +333,13 @@ def raised(engine: RunState, task: Task) -> None:
         if task.node.child is None:
             told, question.logged = question.logged, True
         else:
-            told, question.told = engine.path in question.told, question.told | {engine.path}
+            told, question.told = engine.path in question.told, question.told | {engine.path}  # one entry for each path
         if not told:
             question_raised(engine, task, question)
 
 
 def raised_after(engine: RunState) -> None:
-    """Log the open questions of `interrupt_after` that were not logged before."""
+    """Log the open questions of `interrupt_after` that were not logged before, once the superstep is held by them."""
     for question in engine.after:
         if question.open and not question.logged:
             question.logged = True
@@ -341,7 +370,7 @@ def question_raised(engine: RunState, task: Task, question: OpenInterrupt) -> No
 
 
 def fatigued(engine: RunState, node: NodePlan) -> None:
-    """Log that the `on_fatigue` route of *node* was taken."""
+    """Log that the `on_fatigue` route of *node*, which reached its limit of visits, was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
 
@@ -362,7 +391,7 @@ def folded(engine: RunState) -> dict[str, str]:
 
 
 def error_name(error: BaseException | None) -> str:
-    """Return the name of the error's class; of an error recalled from a journal, the name that was recorded."""
+    """Return the name of the error's class; of an error read from a journal (`Recalled`), the name that it recorded."""
     return str(getattr(error, "type_name", None) or type(error).__name__)
 
 

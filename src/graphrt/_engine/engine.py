@@ -1,10 +1,11 @@
 """The engine: the one mutable object of a run, with the verbs that decide what changes.
 
 The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a
-pause the run loop just calls the same verbs again. A superstep takes `begin`, one `report` for each task, and `commit`;
-`fast_path` does the same for supersteps of one plain task.
+pause the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, one `report` for each
+task, and `commit`; `fast_path` does the same for supersteps of one plain task.
 
-A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run.
+A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run. A
+*view* is the state as a node or router gets it: an instance of the user's state class made of the engine's values.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Engine(RunState):
     __slots__ = ()
 
     def watch(self, *, recorder: bool, run_id: Callable[[], str] | None = None) -> None:
-        """Start recording steps for a step generator if *recorder* is true, else stop.
+        """Start or stop recording steps: what each task did to the state, for `steps()`, streams and reports.
 
         Args:
-            recorder: Whether steps are recorded.
-            run_id: Makes the id of the run, for the steps.
+            recorder: Whether steps are recorded from now on.
+            run_id: Returns the id of the run, which the steps show.
         """
         steps = StepRecorder(self) if recorder else None
         if steps is not None and run_id is not None:
@@ -40,7 +41,10 @@ class Engine(RunState):
         self.record_with(steps)
 
     def enter(self) -> None:
-        """Make the tasks due that START leads to, as the entry router decides now."""
+        """Make the tasks due that START leads to, as the entry router decides now.
+
+        For `replay`, which then compares them with the journalled ones. A run enters in `begin`, with its checks.
+        """
         self.make_due(self.router().ask(self.plan.start, self.make_view(self.values)).due())
         self.entered()
 
@@ -59,9 +63,9 @@ class Engine(RunState):
             RouteError: The router of START failed; the next call of this function calls it again.
             UpdateError: The argument of a Send cannot be stored.
         """
-        if self.tasks:
+        if self.tasks:  # open already: after a pause, a failure or a restart
             return mutation_check.prepare(self)
-        if self.entering:
+        if self.entering:  # the router of START was not called yet
             view = self.take_view()
             self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
             routed = self.router().ask(self.plan.start, view)
@@ -72,7 +76,9 @@ class Engine(RunState):
             self.entered()  # last: after an error above the router is called again
             emit_events.routed(self, "entry", moved)
         if self.due:
-            limit_checks.rest(self)  # fatigue before supersteps and tasks (decision 0006)
+            # Nodes that reached their limit of visits first: their `on_fatigue` route may lead to END, and such a run
+            # needs no further superstep (decision 0006).
+            limit_checks.rest(self)
         due = self.due
         if not due:
             return False
@@ -81,15 +87,23 @@ class Engine(RunState):
         return mutation_check.prepare(self)  # chooses when tasks are checked for changes in place; always True
 
     def open(self) -> list[Task]:
-        """Open a superstep of what is due without checking limits: count it, and make and return its tasks."""
+        """Open a superstep of what is due without checking limits: count it, and make and return its tasks.
+
+        `begin` calls this for a run. A fold of the journal calls it directly: the superstep was within its limits then.
+        """
         tasks = self.make_tasks()
-        for task in tasks:  # also after a restart: the process may have died before the question was shown
+        for task in tasks:  # also in a fold: the process may have died before the question was shown
             if task.node.pauses and task.node.policy.interrupt_before:
                 outcome.pause_before(self, task)
         return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:
-        """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing."""
+        """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing.
+
+        Args:
+            execution: Number of the execution (`Task.execution`) that the reply belongs to.
+            reply: What the node returned, or one of the report classes of `task`, such as `Failed`.
+        """
         return outcome.report(self, task, execution, reply)
 
     def commit(self, after: Collection[str] | None = None, *, past: bool = False) -> bool:
@@ -103,6 +117,9 @@ class Engine(RunState):
     def quiesce(self) -> bool:
         """Fire the starved joins with `starved="run"`, when nothing is due; return whether anything is due then.
 
+        A join is starved if some of the nodes that it waits for have arrived and nothing can arrive any more (R5). The
+        run is complete if this returns False.
+
         Raises:
             StarvedJoinError: A join with `starved="error"` still waits.
         """
@@ -111,9 +128,15 @@ class Engine(RunState):
         return bool(self.due)
 
     def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False, by: str = "") -> None:
-        """Take answers by interrupt id; tasks whose questions are all answered are due again. See `pausing.answer`."""
+        """Take answers by interrupt id; tasks whose questions are all answered are due again.
+
+        Args:
+            nth: Number of the answer among those of its task, when a journalled one is applied; 0 for a new one.
+            replace: Let these answers replace earlier ones.
+            by: What gives them, as in `OpenInterrupt.by`; empty for a person.
+        """
         pausing.answer(self, answers, nth=nth, replace=replace, by=by)
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:
-        """Close the open questions *ids*: they take no answer any more, and their tasks run again."""
+        """Close the questions *ids* for a *reason* such as `stale`: they take no answer, and their tasks run again."""
         pausing.withdraw(self, ids, reason)

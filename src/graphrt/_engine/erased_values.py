@@ -1,7 +1,8 @@
 """Values that were erased from the journal: how they fold (decision 0129).
 
-Reducers of users are never called with `Erased`. A reducer that adds items keeps one `Erased` for what was erased; any
-other makes the field `Erased` until it is written as a whole.
+`Runtime.erase` replaces single values in stored entries by `ERASED`, the one instance of `Erased`. A later fold of the
+thread meets it as an operand of a reducer. Reducers of users are never called with it. A reducer that adds items keeps
+one `Erased` for what was erased; any other makes the field `Erased` until it is written as a whole.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ _CONTAINERS: Final = (list, tuple, set, frozenset)
 
 
 def as_items(value: Any) -> Any:
-    """Return the items that an update adds to a field: one `Erased` if they were erased."""
+    """Return the items that an update adds to a field with the reducer `append`: one `Erased` if they were erased."""
     return [value] if value is ERASED else value
 
 
 def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
     """Return the value of *field* after an update, where *current*, *incoming* or both were erased.
 
-    Nothing is known of items that were erased, so a message that replaced another one leaves the other one in place.
+    Nothing is known of items that were erased. So if an erased update of a `messages` field replaced a message by its
+    id, that message stays in place.
     """
-    if field.reduce is reducers.first and current is not None:
+    if field.reduce is reducers.first and current is not None:  # `first` keeps its first value, whatever comes later
         return current
     kind = _container(field, current, incoming)
     if kind is None:
@@ -35,14 +37,17 @@ def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
 
 
 def _container(field: Field, current: Any, incoming: Any) -> Any:
-    """Return the type of container whose items an update of *field* adds to; None if it adds no items."""
+    """Return the type of container (list, tuple, set or frozenset) whose items an update of *field* adds to.
+
+    None if the reducer adds no items: it is a user's, or one like `merge` whose result does not consist of items.
+    """
     known = reducers.known(field.reduce)
     if known is None or not known.erased:
         return None
-    items = known.erased == "items"
+    items = known.erased == "items"  # the reducer takes any iterable (`append`); else it is a sum, such as `+` or `|`
     empty: Any = field.identity() if field.identity is not None else None
-    # What is there decides. If all of it was erased: a list takes any iterable, so that the field's own type says more
-    # than that of the update. A sum has the type of its operands, and its identity may be a number.
+    # The current value decides. If it was erased as a whole, the next best is the field's own empty value (its
+    # identity) for a reducer that takes any iterable. For a sum it is the update, since the identity may be a number.
     for value in (current, empty, incoming) if items else (current, incoming, empty):
         found: Any = value.__class__
         if issubclass(type(value), _CONTAINERS):
@@ -51,12 +56,17 @@ def _container(field: Field, current: Any, incoming: Any) -> Any:
 
 
 def _container_of(kind: Any, value: Any) -> Any:
+    """Return *value* as an operand for a reducer that adds items.
+
+    An erased value becomes a container of type *kind* with one `Erased` item, and None an empty one. Any other value is
+    a container already.
+    """
     return kind([ERASED]) if value is ERASED else kind(()) if value is None else value
 
 
 def erased_in(value: Any) -> bool:
-    """Return whether *value* was erased, or is a container with an item that was."""
-    if value is ERASED or (value.__class__ is Replacement and value.value is ERASED):
+    """Return whether *value* was erased, or is a container with an item that was. Containers inside it do not count."""
+    if value is ERASED or (value.__class__ is Replacement and value.value is ERASED):  # `Overwrite` of an erased value
         return True
     if issubclass(type(value), _CONTAINERS):
         return any(item is ERASED for item in value)

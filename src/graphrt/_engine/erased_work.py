@@ -1,4 +1,9 @@
-"""Where an engine still holds values that were erased: in fields, in open tasks, and in what is due (decision 0129)."""
+"""Where an engine still holds values that were erased: in fields, in open tasks, and in what is due (decision 0129).
+
+`Runtime.erase` replaces single values in stored entries by `ERASED`. A thread that still needs one of them can be read,
+but not driven, because nodes are not called with `Erased` unless the type of the field allows it. `run`, `resume` and
+`retry` refuse such a thread, and `erase` refuses to make one, with the names that these functions return.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
-    """Return the fields of *values* that hold something erased which their types do not allow, in schema order."""
+    """Return the fields of *values* that hold something erased which their types do not allow, in schema order.
+
+    Args:
+        values: The state by field: the engine's own, or the one that a run would start with.
+    """
     found: list[str] = []
     for name, field in engine.fields.items():
         value = values.get(name)
@@ -27,12 +36,16 @@ def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
 
 
 def holds_erased(engine: Engine) -> bool:
-    """Return whether values, open tasks or what is due hold something that was erased."""
+    """Return whether values, open tasks or what is due hold something erased; `replay` then calls no router anew."""
     return any(map(erased_in, engine.values.values())) or any(True for _ in erased_work(engine))
 
 
 def erased_work(engine: Engine) -> Iterator[str]:
-    """Yield what the next tasks need and was erased: arguments of Sends, outcomes, answers, effects and replies."""
+    """Yield, as phrases for an error, what the next tasks need and was erased.
+
+    That may be the argument of a Send, the outcome of a task, an answer, an effect, or the reply of a model.
+    """
+    # `waiting`: tasks that an edit made due while a superstep was open.
     for due in (*engine.due, *engine.waiting):
         if due.arg is ERASED:
             yield f"the argument of node {due.node.name!r}"
@@ -41,6 +54,7 @@ def erased_work(engine: Engine) -> Iterator[str]:
 
 
 def _of_task(task: Task) -> Iterator[str]:
+    """Yield what was erased of all that *task*, of the open superstep, needs or has made; nested graphs included."""
     if task.arg is ERASED:
         yield f"the argument of task {task.id}"
     if any(erased_in(value) for update in task.updates for value in update.values()):
@@ -48,6 +62,7 @@ def _of_task(task: Task) -> Iterator[str]:
     extra = task.extra
     if extra is None:
         return
+    # `answers_ahead`: answers that are kept for a nested graph which begins anew in a fork and asks again.
     if ERASED in [*extra.effects.values(), *(answer for answer, _ in extra.answers_ahead.values())]:
         yield f"an effect of task {task.id}"
     for question in extra.interrupts:

@@ -2,6 +2,10 @@
 
 Nothing is decided here and no router is called, because the entries contain what routers chose. Reducers are called
 again, as they were when the entries were written. Values are changed in place: the engine belongs to the fold alone.
+
+An event comes with a path: that of the nested graph in which it happened, or "" for the graph at the top. It comes from
+the journal, or was *staged*: stored beside the journal because its superstep is still open. A superstep is *held* if it
+was folded and its routers wait for the answers to `interrupt_after` questions.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.model_calls import ModelEvent
-from graphrt._engine.pending_as_data import Handles, due_again, held_task, set_joins
+from graphrt._engine.pending_as_data import Handles, due_again, held_task, present_node, set_joins
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
@@ -42,10 +46,11 @@ def as_is(value: Any) -> Any:
 
 
 def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, journalled: bool = True) -> None:
-    """Apply the events in *logged* that have the engine's own path, in order.
+    """Apply the events in *logged* that have the engine's own path, in order. Loading a thread calls this.
 
     Args:
-        logged: Events of this graph and of graphs nested in it; those of nested graphs are passed over.
+        logged: Events of this graph and of graphs nested in it. Those of nested graphs are passed over, except for what
+            they say of child threads.
         take: Makes values of events the engine's own.
         journalled: Whether the events come from the journal; false if they were staged.
 
@@ -71,14 +76,14 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         evolve(engine, event, take, journalled=journalled)
 
 
-_NO_FIELD: Final = object()
+_NO_FIELD: Final = object()  # instead of a field's kind: the update has a field that the graph lacks
 _NUMBERS: Final = (int, float)
 
 
 def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted, take: Take) -> None:
-    """Apply a superstep of one task in place, with the result that `evolve` would have for *done* and *commit*.
+    """Apply the superstep of a lone task in place, with the result that `evolve` would have for *done* and *commit*.
 
-    Anything but plain writes of existing fields with built-in reducers is left to `evolve`.
+    All but plain writes of existing fields with built-in reducers is left to `evolve`; so are resets and recordings.
     """
     values, fields = engine.values, engine.fields
     update = done.updates[0] if len(done.updates) == 1 else None
@@ -140,6 +145,7 @@ def evolve(engine: Engine, event: events.Event | events.StateSaved, take: Take, 
 
 
 def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
+    """Put the outcome of a task on it; the commit that follows folds it."""
     task = _task(engine, event.task)
     task.updates = tuple(take(dict(update)) for update in event.updates)
     task.goto = _goto(engine, event, take)
@@ -150,6 +156,7 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
 
 
 def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
+    """Put the failure of a task on it: it ended the run (FAILED), or an `on_error` node takes over (HANDLED)."""
     task = _task(engine, event.task)
     task.more().failure = event.exception or Recalled(event.error, event.message)
     task.status = FAILED if event.handler is None else HANDLED
@@ -159,12 +166,14 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
 
 
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned, _take: Take) -> None:
+    """Drop the unfinished work that a run with `abandon=True` gave up; its `RunStarted` follows."""
     engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
     engine.close_superstep()
     engine.due = []
 
 
 def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
+    """Note a failed attempt that the node's retry policy followed by another one."""
     task = _task(engine, event.task)
     task.more().retries.append((event.attempt, event.delay_s, Recalled(event.error, event.message)))
     task.attempt = event.attempt + 1
@@ -172,6 +181,7 @@ def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
 
 
 def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
+    """Note a start of a `"once"` effect; without a result, it is unknown whether the effect happened."""
     extra = _task(engine, event.task).more()
     # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
     extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
@@ -179,6 +189,7 @@ def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) ->
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -> None:
+    """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
     extra = _task(engine, event.task).more()
     extra.effects[event.key] = take(event.result)
     extra.effect_answers[event.key] = event.answers
@@ -186,14 +197,17 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -
 
 
 def _thread_started(engine: Engine, event: events.ThreadStarted, _take: Take) -> None:
+    """Note that a task started a child thread (`ctx.start`)."""
     started(_task(engine, event.task), event)
 
 
 def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
+    """Note what an event says about the model calls of a task: a reply, usage, a reservation or a grant."""
     _task(engine, event.task).more().model_calls().apply(event, take)
 
 
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
+    """Begin a run, with its input as the whole state of a new thread (`fresh`), or as an update of a finished one."""
     values = take(dict(event.input))
     start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))
     if event.fresh:
@@ -201,11 +215,13 @@ def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
 
 
 def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
+    """Make failed tasks due again, as `resume` and `retry` both do. Answers are events of their own."""
     engine.retry()
 
 
 def _routed(engine: Engine, event: events.TasksRouted, take: Take) -> None:
-    if engine.held:
+    """Take the tasks that became due without a commit, for instance from the router of START."""
+    if engine.held:  # its questions are answered, and these are its next tasks
         engine.close_superstep()
     engine.due = _due(engine, event, take)
     engine.entering = False
@@ -213,10 +229,12 @@ def _routed(engine: Engine, event: events.TasksRouted, take: Take) -> None:
 
 
 def _forked(engine: Engine, event: events.ThreadForked, take: Take) -> None:
+    """Begin with the state that the source of this fork had: the first entry of a fork has all of it."""
     restore(engine, event.state, take)
 
 
 def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
+    """Take the values that a migration to a changed graph made (R14), if it changed them."""
     if event.values is not None:
         engine.take(with_untracked(engine, take(dict(event.values))), engine.fields)
         engine.forget_view()
@@ -225,7 +243,7 @@ def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
 
 
 def start(engine: Engine, values: Values) -> None:
-    """Begin a run on *values*, with untracked fields at their defaults (R16)."""
+    """Begin a run on *values*, with untracked fields, which are never stored, at their defaults (R16)."""
     engine.count_anew()
     engine.close_superstep()
     engine.start(with_untracked(engine, values))
@@ -236,11 +254,11 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     """Set the engine to the state in *saved*, a snapshot or the beginning of a fork."""
     start(engine, take(dict(saved.values)))
     engine.superstep, engine.steps = saved.superstep, saved.steps
-    by_name = engine.plan.by_name
     for name, visits in saved.visits.items():
-        if name in by_name:
-            engine.visits[by_name[name].index] = visits
-    due = _due(engine, saved, take)  # `waits` says how many at its end belong to `waiting`
+        node = present_node(engine, name)
+        if node is not None:
+            engine.visits[node.index] = visits
+    due = _due(engine, saved, take)  # the last `waits` of them: made due by an edit while a superstep was open
     opens = max(len(due) - saved.waits, 0)
     engine.due, engine.waiting = due[:opens], due[opens:]
     engine.entering = saved.entering
@@ -261,7 +279,7 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
 
 
 def _task(engine: Engine, task_id: str) -> Task:
-    """Return the task *task_id* of the open superstep."""
+    """Return the task *task_id*, such as `2.0:draft`, of the open superstep: the second number is its position."""
     if not engine.tasks:  # no entry says that a superstep opens: the first event of one of its tasks implies it
         engine.open()
     index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
@@ -292,34 +310,28 @@ def _handled(handled: Handles, take: Take) -> Handles:
 
 
 def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, take: Take) -> tuple[Any, ...] | None:
-    """Return the checked targets of a Command or edit; None if the edges of the node apply."""
+    """Return the targets of a Command or edit: NodePlan, END, or a Due for a Send. None if the node's edges apply.
+
+    A node that the graph no longer has becomes END, as what it led to is in the next tasks of the commit.
+    """
     if event.goto is None:
         return None
-    by_name = engine.plan.by_name
     targets: list[Any] = []
     for at, name in enumerate(event.goto):
-        if at in event.sends:
-            targets.append(Due(by_name[name], take(event.sends[at]), None, True))
-        elif name in by_name:
-            targets.append(by_name[name])
-        else:
+        node = present_node(engine, name)
+        if node is None:
             targets.append(END)
+        else:
+            targets.append(Due(node, take(event.sends[at]), None, True) if at in event.sends else node)
     return tuple(targets)
 
 
 def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
     tasks = engine.tasks or engine.open()
-    try:
-        folded = fold(
-            engine.fields,
-            engine.values,
-            tasks,
-            ephemeral=engine.ephemeral,
-            record=engine.recorder is not None,
-            past=True,
-            where=engine.where,
-        )
+    values, ephemeral, record = engine.values, engine.ephemeral, engine.recorder is not None
+    try:  # `past`: a reducer that returned None when the entries were written is not an error now
+        folded = fold(engine.fields, values, tasks, ephemeral=ephemeral, record=record, past=True, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
     for task in tasks:  # views would count as owners of the lists in them (R15)
@@ -343,6 +355,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
 
 
 def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
+    """Apply an edit (`Runtime.update`), which may make a thread (`fresh`), finish tasks, or make tasks due (`next`)."""
     if event.fresh:
         start(engine, take(dict(event.values)))
         engine.due = _due(engine, event, take) if event.next is not None else []
@@ -352,6 +365,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
     if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
         engine.open()
     values = folded_in(engine, take(dict(event.values)), reset=False, past=True)
+    # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes.
     edit(engine, values, event.as_node, _goto(engine, event, take), anew=event.next is None)
     if event.next is not None:
         due = _due(engine, event, take)
@@ -363,33 +377,18 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
     set_joins(engine, event.joins)
 
 
+# fmt: off
 _APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
-    events.BudgetGranted: _model_event,
-    events.BudgetHeld: _model_event,
-    events.BudgetReleased: _model_event,
-    events.EffectRecorded: _effect_recorded,
-    events.EffectStarted: _effect_started,
-    events.InterruptAnswered: answered,
-    events.ModelReplied: _model_event,
-    events.RepliesDiscarded: _model_event,
-    events.RunResumed: _resumed,
-    events.RunStarted: _started,
-    events.StateSaved: restore,
-    events.SuperstepAbandoned: _abandoned,
-    events.SuperstepCommitted: _commit,
-    events.TaskFailed: _failed,
-    events.TaskRetried: _retried,
-    events.TaskSucceeded: _succeeded,
-    events.TasksRouted: _routed,
-    events.ThreadForked: _forked,
-    events.ThreadMigrated: _migrated,
-    events.ThreadStarted: _thread_started,
-    events.ThreadUpdated: _updated,
-    events.UsageRecorded: _model_event,
-    **SIGNALS,
+    events.BudgetGranted: _model_event, events.BudgetHeld: _model_event, events.BudgetReleased: _model_event,
+    events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.UsageRecorded: _model_event,
+    events.EffectRecorded: _effect_recorded, events.EffectStarted: _effect_started,
+    events.InterruptAnswered: answered, events.RunResumed: _resumed, events.RunStarted: _started,
+    events.StateSaved: restore, events.SuperstepAbandoned: _abandoned, events.SuperstepCommitted: _commit,
+    events.TaskFailed: _failed, events.TaskRetried: _retried, events.TaskSucceeded: _succeeded,
+    events.TasksRouted: _routed, events.ThreadForked: _forked, events.ThreadMigrated: _migrated,
+    events.ThreadStarted: _thread_started, events.ThreadUpdated: _updated, **SIGNALS,
 }
 """The function that applies an event, by its class."""
-# fmt: off
 CHANGE_NOTHING: Final = frozenset({
     events.HistoryPruned, events.LetterDropped, events.NodeFatigued, events.OutcomeDropped, events.RunCancelled,
     events.RunHandedOver, events.RunCompleted, events.RunFailed, events.RunInterrupted, events.ThreadLabelled,

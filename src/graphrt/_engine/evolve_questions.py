@@ -1,4 +1,9 @@
-"""Apply events of questions and answers to the engine: the part of `evolve` for pauses. Nothing is decided here."""
+"""Apply events of questions and answers to the engine: the part of `evolve` for pauses. Nothing is decided here.
+
+An event comes from the journal, or was *staged*: stored beside the journal while its superstep is open. Staged events
+of a task contain all its questions, also those that the journal has. So a question may be applied twice, and the fields
+`logged` and `fate_told` of a question keep which of its events the journal has, so that none is written twice.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 Take = Callable[[Any], Any]
+"""Makes a value of an entry the engine's own: a copy if the store keeps the entry as an object, else the value."""
 
 
 def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
@@ -24,7 +30,7 @@ def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> Non
 
 
 def _signal_received(engine: Engine, event: events.SignalReceived, take: Take) -> None:
-    """Let a signal wait."""
+    """Let a signal, which another process posted to the thread, wait until a node takes it by `ctx.receive` (R22)."""
     engine.receive(event.id, event.name, take(event.value))
 
 
@@ -41,6 +47,7 @@ SIGNALS: Final[dict[Any, Callable[[Any, Any, Take], None]]] = {
 
 
 FATES: Final = (events.InterruptExpired, events.InterruptWithdrawn, events.AnswerUsed, events.AnswerDiscarded)
+"""Events that say what became of a question or of its answer."""
 
 
 def fated(
@@ -53,6 +60,7 @@ def fated(
     """Apply the end of a question (expired, withdrawn) or of its answer (used, discarded).
 
     Args:
+        take: Makes the payload of *event* the engine's own.
         journalled: Whether *event* comes from the journal; if so, it is not logged again.
     """
     id_ = local_id(engine, event.id)
@@ -73,17 +81,25 @@ def fated(
 
 
 def local_id(engine: RunState, id_: str) -> str:
-    """Return interrupt id *id_* with the engine's own thread: entries of a copied thread name their source."""
+    """Return interrupt id *id_* with the id of the engine's own thread in front.
+
+    An interrupt id is `thread/task#key`. The entries of a copied thread still name the thread that they were copied
+    from.
+    """
     return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
 
 
 def hold(engine: Engine, waiting: Sequence[str]) -> None:
-    """Hold the folded superstep for the `interrupt_after` questions of the tasks *waiting*."""
+    """Hold the folded superstep: its routers wait for the answers to the `interrupt_after` questions of some tasks.
+
+    Args:
+        waiting: Ids of these tasks, `path/superstep.index:node`, as the journal has them.
+    """
     engine.hold([question_after(engine, task, task[len(engine.path) :].partition(":")[2]) for task in waiting])
 
 
 def raised_after(engine: Engine, event: events.InterruptRaised, *, journalled: bool) -> None:
-    """Mark a question of `interrupt_after` as logged; the commit before it created the question."""
+    """Apply the event of an `interrupt_after` question, which the commit before it created: only mark it as logged."""
     id_ = local_id(engine, event.id)
     for question in engine.after:
         if question.id == id_:
@@ -99,7 +115,9 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
     engine = task.engine
     id_ = local_id(engine, event.id)
     extra = task.more()
-    if event.key == "after" and task.status == DONE:  # graphrt 0.1 asked with the outcome staged, before the fold
+    # An `interrupt_after` of graphrt 0.1, which asked after the node had ended and before the fold. The outcome is
+    # staged before the question; `ended` keeps the answer from running the node again.
+    if event.key == "after" and task.status == DONE:
         extra.ended = True
     question = next((known for known in extra.interrupts if known.id == id_), None)
     if question is None:
@@ -116,7 +134,8 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
     question.default = take(event.default) if event.has_default else UNSET
     question.stale = question.stale or event.stale
-    # A nested graph's question has an entry in each enclosing graph; these are counted by path.
+    # A nested graph's question has an entry in each enclosing graph, where the nested graph's task asks it. `told` is
+    # the set of paths of those graphs; `logged` says only whether the graph that asked has its entry.
     if task.node.child is None:
         question.logged = question.logged or journalled
     elif journalled:

@@ -1,7 +1,8 @@
 """Failed tasks: their place, the note on the node's exception, the error that the caller gets, and failing for good.
 
-Whether a failure is retried or handled is decided in `outcome`. Which errors reach the caller as they are, and which
-become the cause of a NodeError, is decision 0055.
+Whether a failure is retried or handled is decided in `outcome`. What a node or its libraries raised reaches the caller
+as the cause of a NodeError. What graphrt itself says about the task, such as an UpdateError or a LimitError, reaches
+the caller as it is (decision 0055): such a failure is marked `raise_as_is`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 _OURS = __name__.partition(".")[0] + "."
+"""What the names of graphrt's own modules begin with."""
 
 
 def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
-    """Add the place to *error*: as attributes of graphrt's own errors, as a note on exceptions of the node.
+    """Add the place to *error*, with which an attempt of *task* failed.
+
+    An error of graphrt's own about the task gets it as attributes. An exception of the node gets a note, and loses the
+    frames of graphrt at the top of its traceback.
 
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
@@ -44,11 +49,12 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
 
 
 def failure(engine: RunState, task: Task) -> BaseException:
-    """Return the error to raise for a task that failed for good."""
+    """Return the error to raise for *task*, which failed for good and thereby ends the run."""
     extra = task.more()
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
-    instead = other_answer(engine, task)
+    instead = other_answer(engine, task)  # how to replace the answer of a person that the task was given; may be empty
+    # A BaseException such as KeyboardInterrupt is never wrapped.
     if not isinstance(error, Exception) or extra.raise_as_is:
         if instead and isinstance(error, GraphrtError) and instead not in error.fix:
             error.fix = f"{error.fix} {instead}".lstrip()
@@ -59,10 +65,11 @@ def failure(engine: RunState, task: Task) -> BaseException:
     declared, known, fix = NODE_FAILED, "", extra.advice
     if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
         known, fix = error.known, fix or error.fix
-    elif isinstance(error, TimeoutError) and text.startswith("no result within"):
+    elif isinstance(error, TimeoutError) and text.startswith("no result within"):  # made by `outcome` for `TimedOut`
         declared, fix = NODE_TIMEOUT, NODE_TIMEOUT.fix
     else:
         fix = fix or advice(engine, task, error)
+    # A server may ask for a longer wait, by Retry-After, than the node's retry policy allows.
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
@@ -79,9 +86,12 @@ def failure(engine: RunState, task: Task) -> BaseException:
 
 
 def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
-    """Fail *tasks* for good with an error of graphrt's own; `retry` runs them again."""
+    """Fail *tasks*, whose nodes have returned, for good with an error of graphrt's own; `retry` runs them again.
+
+    They changed the state in place, or wrote what cannot be folded.
+    """
     for task in tasks:
-        task.engine.note_change(task)  # what was staged of it is out of date
+        task.engine.note_change(task)  # what was staged of it, its outcome, is out of date
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.raise_as_is, extra.ended = error, True, False

@@ -4,8 +4,13 @@ When it meets something odd (an unknown key, a Command, an unknown label, an err
 was. The open task and its reply go to the general path, which meets the same thing again and reports it. So the fast
 path has no error texts and no rules of its own, and reducers, which are pure, may be called twice (decision 0004).
 
-The Task of a plain node is reused from superstep to superstep, and a run without observers builds no events. The run
-loop (`_flows.run`) calls these functions; `tell` is installed as `Engine.quick` when a run is opened.
+The Task of a plain node, which takes no Context, is reused from superstep to superstep, and a run without observers
+builds no events. The run loop (`_flows.run`) calls these functions; `tell` is installed as `Engine.quick` when a run is
+opened. The task that runs, or is ready to run, is `Engine.call`; `Engine.tasks` stays empty meanwhile.
+
+A *view* is the state as a node or router gets it: an instance of the user's state class made of `Engine.values`, whose
+lists it shares. So while a view exists, it counts as an owner of these lists. A list grows in place only if the dict of
+values is its only owner (R15).
 """
 
 from __future__ import annotations
@@ -30,8 +35,9 @@ if TYPE_CHECKING:
 def begin(engine: Engine) -> Task | None:
     """Open a superstep of one plain task, and return the task; None if the fast path does not apply.
 
-    It applies if exactly one task is due, no limit is reached, and the node has no timeout, cache, pause or nested
-    graph. The run must have no time limit, ephemeral field or `check_state`.
+    It applies if exactly one task is due, no limit is reached, and the node has no timeout, cache, pause, queue or
+    nested graph (`on_fast_path`). The run must have no time limit, ephemeral field, redaction or `check_state`, and the
+    values no erased one (`Engine.fast`).
     """
     due = engine.due
     if len(due) != 1 or not engine.fast or engine.tasks:
@@ -53,26 +59,33 @@ def begin(engine: Engine) -> Task | None:
 def advance(engine: Engine, reply: Any) -> Task | None:
     """Fold and route the *reply* of the node that was called, and open the next superstep.
 
+    Args:
+        reply: What the node of `engine.call` returned, or a report of the driver such as `Failed`. Only a dict and None
+            are handled here.
+
     Returns:
         The task to call next. None if the run continues on the general path: either with the open task in
         `engine.tasks`, whose outcome is *reply*, or with what is in `engine.due`.
     """
     call: Task = engine.call  # type: ignore[assignment]  # begin() or this function set it
-    engine.told = None  # written since the last call
+    engine.told = None  # the journal has written the last commit since (see `tell`)
     values = engine.values
-    sizes = engine.sizes
+    sizes = engine.sizes  # field to the length that its list, dict or set had at the last commit
     # Rule R15: the node must not have changed a container's length, or assigned to its view. CPython compares two dicts
     # of the same objects by identity, in one call: about 3 % of the loop over a dict (decision 0052).
     for name in sizes:
         if len(values[name]) != sizes[name]:
             _leave(engine, call)
             return None
-    keeps = engine.keeps  # the view gets no local name, because that would be one more owner of its lists
+    keeps = engine.keeps  # where views keep their values: IS_MAPPING (0) in itself, HAS_MAPPING in `__dict__`
+    # The view, `call.state`, gets no local name, because that would be one more owner of its lists.
     try:
         same = call.state == values if not keeps else keeps == HAS_MAPPING and call.state.__dict__ == values
     except Exception:  # noqa: BLE001 - the general path meets it again and reports it
         same = False
     node = call.node
+    # `assigned` tells assignments from harmless differences, such as cached properties. Joins (`arrives`) are counted
+    # on the general path.
     if (not same and engine.plan.state.assigned(call.state, values)) or node.arrives:
         _leave(engine, call)
         return None
@@ -99,7 +112,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                     checked[name] = value
                     if undo is not None:
                         undo[name] = _before(values, name, kind)
-                if kind == LAST:
+                if kind == LAST:  # no reducer: the last value
                     out[name] = value
                 elif kind == ADD:
                     out[name] = values[name] + value
@@ -110,7 +123,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                         grown.append((name, values[name], value))
                     else:
                         out[name] = field.reduce(values[name], value)
-                else:
+                else:  # a user's reducer, which gets a copy of a container because it might change it
                     current = values[name]
                     made = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
                     if made is None and not field.nullable:
@@ -120,6 +133,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 if field.boxed:
                     boxed = True
             if checked and engine.codec is not None:
+                # Both refuse what cannot be stored. `stamped` encodes for a store of bytes, `kept` copies for another.
                 checked = stamped(engine, call, checked) if engine.stamps else kept(engine, call, checked)
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and reports it
             _leave(engine, call)
@@ -139,23 +153,25 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     target: NodePlan | None = None
     said: Any = engine  # sentinel: the router returned nothing yet
     try:
-        if not node.simple:
+        if not node.simple:  # several static edges or routers
             routed = engine.router().ask(node, view)
         elif node.router is None:
             target = node.next
         else:
             said = node.router(view)
-            if said.__class__ is list:
+            if said.__class__ is list:  # of labels and Sends
                 routed = engine.router().read(node, node.branches[0], said)
             else:
                 target = node.table[said]
         if routed is not None and routed.emptied and engine.joins:
-            raise LookupError  # an empty list of Sends concerns joins (decision 0060): the general path marks them
+            # The router returned an empty list. A join behind it may then never fire, which the general path notes
+            # (decision 0060).
+            raise LookupError
     except Exception:  # noqa: BLE001 - an error or an odd label: the general path reports which
         # The router may have kept the longer list: the state gets a copy of the old length instead.
         for name, owned, _ in grown or ():
             values[name] = owned[: sizes[name]]
-        if said is not engine:  # the router has returned: the general path uses its label and does not call it again
+        if said is not engine:  # the router has returned: the commit of the general path uses its label (`take_asked`)
             engine.asked = (node.branches[0], said)
         _leave(engine, call)
         return None
@@ -193,13 +209,26 @@ def advance(engine: Engine, reply: Any) -> Task | None:
 
 
 def tell(call: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-    """Note a commit in `engine.told`, for a journal that writes it without event objects before the run continues."""
+    """Note a commit in `engine.told`, for a journal that writes it without event objects before the run continues.
+
+    Installed as `Engine.quick` for stores that keep bytes. The run loop then yields the effect `TELL`, and the journal
+    writes the bytes that the two events of the superstep would have.
+
+    Args:
+        update: The validated update with its encoded values (`Stamped`); None if the node returned None.
+        target: The next node; None if the run has no next task.
+    """
     engine = call.engine
     engine.told = (engine.superstep, call.node, update, target)
 
 
 def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, Any, Any]] | None) -> None:
-    """Update *sizes* for the fields that were written."""
+    """Update *sizes*, which is `Engine.sizes`, for the fields that were written.
+
+    Args:
+        out: New values by field.
+        grown: (field, list, appended items) of lists that were extended in place.
+    """
     for name, value in out.items():
         if value.__class__ in CONTAINERS:
             sizes[name] = len(value)
@@ -210,9 +239,9 @@ def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, 
 
 
 def _leave(engine: Engine, call: Task) -> None:
-    """Hand *call* over to the general path as the task of the open superstep."""
+    """Hand *call* over to the general path as the task of the open superstep; the run loop reports its reply there."""
     call.superstep = engine.superstep
-    if call.state is None:
+    if call.state is None:  # was dropped for the reference counts; a task of the general path has a view
         call.state = engine.make_view(engine.values)
     engine.call = None
     engine.tasks, engine.looks = [call], True  # the report looks at once for changes of the state (R15)
@@ -226,9 +255,12 @@ def _note(
     target: NodePlan | None,
     routed: Routed | None,
 ) -> None:
-    """Pass this superstep on to the parent's trail, the log and the step recorder.
+    """Pass this superstep on to the trail, the log and the step recorder, as far as there are any.
+
+    The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
 
     Args:
+        call: The task that ended.
         checked: The validated update; None if the node returned None.
         undo: Previous values of the written fields; None if no steps are recorded.
         target: The only next node, if *routed* is None.
@@ -246,14 +278,18 @@ def _note(
         call.state = None
         call.status = DONE
         call.updates = () if checked is None else (checked,)
-        plain = call.plain != 0
+        plain = call.plain != 0  # not CALL_WITH_CONTEXT
         engine.recorder.record(call, undo or {}, plain=plain)
         if plain:  # the Task is reused
             call.status, call.updates = DUE, ()
 
 
 def _before(values: dict[str, Any], name: str, kind: int) -> Any:
-    """Return what undoes a write of the field: its value, or the length of the list that is appended to."""
+    """Return what undoes a write of the field, for the steps: its value, or the length of the list that is extended.
+
+    Args:
+        kind: How the field folds: LAST, APPEND, CALL or ADD of `_plan.fields`.
+    """
     value = values.get(name, ABSENT)
     if kind == APPEND and value.__class__ in (list, tuple):
         return Prefix(len(value))  # the new value starts with the old one, so that no second list is kept

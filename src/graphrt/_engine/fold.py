@@ -1,7 +1,14 @@
-"""Fold the updates of a superstep, in task order, into new values (rules R2, R6, R16). Nothing is changed here.
+"""Fold the updates of a superstep, in task order, into new values. Nothing is changed here.
+
+Rules: updates fold in task order, never in the order in which tasks finished (R2). Two tasks may write one field only
+if its reducer aggregates (R6). Ephemeral fields are reset before the fold, and no error quotes the value of an
+untracked field (R16).
 
 The result lists what to write. Items to append are kept apart from other new values, because `apply_folded` may extend
-the existing list in place.
+the existing list in place. An *undo record* holds what the fields that one task wrote were before it; steps need it.
+
+`ABSENT` is a TypedDict key without a value. A *marker* in an update is DELETE, or a `Replacement`, which `Overwrite`
+makes: it sets the field without its reducer. `ERASED` stands for a value that was erased from the journal.
 """
 
 from __future__ import annotations
@@ -49,7 +56,10 @@ class Folded:
 
 
 class FoldError(Exception):
-    """A fold that failed: the error for the user, and the tasks that a retry has to run again (R9)."""
+    """A fold that failed: the error for the user, and the tasks that a retry has to run again (R9).
+
+    Those are the tasks that wrote the field. It never leaves the engine: callers raise its `error`.
+    """
 
     def __init__(self, error: UpdateError, tasks: Sequence[Task]) -> None:
         super().__init__(error)
@@ -70,10 +80,13 @@ def fold(
     """Fold the updates of *tasks*, which are in task order, over *values*.
 
     Args:
+        fields: The schema of the state, by name.
+        values: The committed values by field.
+        tasks: Ended tasks; their `updates` are validated. A nested graph's task may have several, others have 0 or 1.
         ephemeral: Fields to reset before the first update.
-        record: Make undo records.
-        past: The superstep is in the journal already: a reducer that returned None then is not an error now.
-        where: Place for errors, made only if there is one.
+        record: Whether to make undo records.
+        past: Whether the superstep is in the journal already: a reducer that returned None then is not an error now.
+        where: Makes the place for errors; called only if there is one.
 
     Raises:
         FoldError: Two tasks wrote a field without an aggregating reducer, a reducer raised, or it returned None for a
@@ -111,7 +124,7 @@ def fold(
                 if marker:
                     grown.pop(name, None)  # items appended before it are replaced too
                     out[name] = field.default() if value is DELETE else value.value
-                elif field.kind == APPEND:
+                elif field.kind == APPEND:  # the reducer `append`; LAST: no reducer
                     items = as_items(value)
                     if name in grown:
                         grown[name] += items
@@ -134,11 +147,15 @@ def _note_before(
     """Record in *undo* the value of *field* before this write; a Prefix is enough if the write only appends.
 
     Args:
-        whole: The write replaces the value, so that the previous value itself is needed.
+        undo: The record of the task that writes; filled here.
+        values: The committed values.
+        out: New values so far, by field.
+        grown: Items to append so far, by field, to the value in *out* or in *values*.
+        whole: Whether the write replaces the value, so that the previous value itself is needed.
     """
     name = field.name
     known = undo.get(name, undo)  # *undo* itself is the sentinel for "nothing recorded"
-    if known is not undo and known.__class__ is not Prefix:
+    if known is not undo and known.__class__ is not Prefix:  # the previous value itself is recorded already
         return
     base = out[name] if name in out else values.get(name, ABSENT)
     pending = grown.get(name)
@@ -161,6 +178,11 @@ def _reduced(
     where: Callable[[], Place],
 ) -> Any:
     """Return the result of the field's reducer for *value*, which *task* wrote.
+
+    Args:
+        values: The committed values by field.
+        out: New values so far; they take precedence.
+        tasks: All tasks of the superstep, to name in an error those that wrote the field.
 
     Raises:
         FoldError: The reducer raised.
@@ -211,7 +233,10 @@ def _place(error: Exception) -> str:
 
 
 def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
-    """Return the error for two tasks of one superstep that wrote *field* (R6)."""
+    """Return the error for two tasks of one superstep, *one* and *two*, that wrote *field* (R6).
+
+    It names all of *tasks* that wrote it, and shows the values unless the field is untracked.
+    """
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
     writes = [(t.id, update[field.name]) for t in wrote for update in t.updates if field.name in update]
@@ -241,7 +266,8 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
 def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return several updates of one task as one: aggregated fields by their reducer, others by the last write.
 
-    None if *updates* is empty. A nested graph has one update for each of its commits.
+    None if *updates* is empty. A nested graph has one update for each of its commits. For display only: `Step.update`
+    and the stream mode `live` show it; the fold takes the updates one by one.
     """
     if not updates:
         return None
@@ -251,7 +277,7 @@ def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) 
     for update in updates:
         for name, value in update.items():
             marker = value is DELETE or value.__class__ is Replacement
-            before = result.get(name, DELETE)
+            before = result.get(name, DELETE)  # DELETE also stands for "not written yet": either way, *value* is all
             if marker or before is DELETE or not fields[name].aggregates:
                 result[name] = value
             elif before.__class__ is Replacement:

@@ -2,6 +2,10 @@
 
 A generation begins with an arrival, fires once when enough distinct sources have arrived, and closes when all have
 arrived or when a counted source arrives again. Only the open generation is kept.
+
+When nothing is due any more, a join whose generation has begun and not fired is *starved*: what it waits for cannot
+happen. A join is *emptied* if a router returned an empty list instead of starting a source (a map over nothing,
+decision 0060). What happens then is its `starved` option: "error", "run" (fire all the same) or "ignore".
 """
 
 from __future__ import annotations
@@ -40,7 +44,11 @@ def starved_error(engine: RunState, joins: Sequence[JoinState]) -> StarvedJoinEr
 
 
 def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
-    """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed."""
+    """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed.
+
+    Called in each commit, after the edges and routers of the ended tasks were followed. The changed joins go into the
+    event of the commit.
+    """
     moved: list[JoinState] = []
     for join, source in routed.arrivals:
         state = engine.joins[join]
@@ -48,7 +56,7 @@ def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
             routed.plain[state.plan.dst.index] = state.plan.dst
         if state not in moved:
             moved.append(state)
-    for branch in routed.emptied:
+    for branch in routed.emptied:  # conditional edges whose routers returned an empty list
         moved += [state for state in empty(engine, branch) if state not in moved]
     return moved
 
@@ -67,14 +75,14 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
             if target.index not in reached:
                 reached.add(target.index)
                 waiting.append(target.index)
-    told = [join for join in engine.joins if not join.arrived and not join.plan.sources.isdisjoint(reached)]
-    for join in told:
+    marked = [join for join in engine.joins if not join.arrived and not join.plan.sources.isdisjoint(reached)]
+    for join in marked:
         join.emptied = True
-    return told
+    return marked
 
 
 def never_fired(engine: RunState) -> list[str]:
-    """Return warnings for the end of a run: one for each join that a map over nothing kept from firing.
+    """Return warnings for the result of a completed run: one for each join that a map over nothing kept from firing.
 
     An empty list is often meant, so it is an error only where a source arrived. `starved="ignore"` gives no warning.
     """

@@ -1,7 +1,9 @@
 """Limits of a run (rule R8): visits of nodes, supersteps, and tasks in one superstep.
 
 They are checked before a superstep opens and before anything is counted, so that a retry under higher limits continues
-where the run stopped. Fatigue goes first: a tired node with a route to END needs no further superstep (decision 0006).
+where the run stopped. A node that has reached its limit of visits is *tired* (in errors: fatigued). Its `on_fatigue`
+route, if it has one, names what runs in its place. Fatigue goes first: a tired node with a route to END needs no
+further superstep (decision 0006).
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ def check_limits(engine: RunState, due: Sequence[Due]) -> None:
 
 
 def rest(engine: RunState) -> None:
-    """Replace due tasks of nodes that reached their visit limit by one activation of their `on_fatigue` target.
+    """Replace due tasks of nodes that reached their visit limit by one plain activation of their `on_fatigue` target.
 
-    Routes are followed from tired node to tired node. END makes nothing due.
+    Routes are followed from tired node to tired node. END makes nothing due. Sends to a tired node, and the failures
+    that it was to handle, are dropped with it.
 
     Raises:
         NodeFatigueError: A tired node has no route, or its route leads in a circle of tired nodes.
@@ -66,7 +69,7 @@ def rest(engine: RunState) -> None:
             break
     else:  # the common case: no node is tired, and `due` stays the same list
         return
-    routed = Routed()
+    routed = Routed()  # collects what stays due, in task order, and merges activations of one node
     tired: dict[int, NodePlan] = {}
     for item in engine.due:
         node: NodePlan | None = item.node
@@ -94,6 +97,7 @@ def rest(engine: RunState) -> None:
 
 
 def _fatigue(engine: RunState, node: NodePlan) -> NodeFatigueError:
+    """Return the error for the tired *node*, which has no route that leads on."""
     limit = engine.visit_limits[node.index]
     return NODE_FATIGUE(
         node=node.name,

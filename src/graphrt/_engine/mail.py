@@ -1,8 +1,11 @@
 """How mail from other processes changes a thread (R22): signals are received and taken, and open questions answered.
 
-A `Letter` is decoded here already. The functions note the events, and the engine changes with them; who calls them
-stores both in one commit, with the places of the letters that it deletes. A request to cancel, and a new input, are
-no matter of the engine: the run ends, or another one begins.
+A process that does not own a thread may post letters to it; the store keeps them until the owner of the thread takes
+them. That happens at a pause of a run (`_flows.mail`), or while no run drives the thread (`_runs.taking_mail`). The
+functions here change the engine and log events. The caller stores the events and deletes the letters in one commit.
+
+A *signal* is a named value that waits in the thread until a node takes it by `ctx.receive(name)`, which asks a question
+of the kind SIGNAL. A request to cancel and a new input are not handled here: they end a run or begin another one.
 """
 
 from __future__ import annotations
@@ -19,30 +22,36 @@ from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
 What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended", "task"]
+"""What a letter is: a request to cancel, a signal, answers to open questions, an input for the next run, the end of a
+child thread, or the report of a worker about a task of a queue."""
 
 
 class Letter(NamedTuple):
     """Mail to a thread, decoded."""
 
     place: int
+    """Number of the letter in the store, by which it is deleted; letters are taken in its order."""
     id: str
+    """Id that the sender gave it. The store keeps one letter of each id, so a repeated one is dropped."""
     what: What
     told: Mapping[str, Any]
-    """`epoch` of a request to cancel, or None from a parent; `name`, `value` and `user` of a signal; `answers` by interrupt
-    id; `input` and how it is meant; `thread` of a child that ended; what `_journal.task_letters` says of a task."""
+    """What the letter says. Keys by `what`: `epoch`, the number of the claim that drove the thread (None from a parent
+    thread); `name`, `value` and `user` of a signal; `answers` by interrupt id; `input`, and `abandon` and labels;
+    `thread`, the id of the child that ended. The rest of a report on a task is defined in `_journal.task_letters`."""
 
 
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
     """Take the signals, answers and ends of children among *letters*; return the places of those taken or dropped.
 
-    The end of a child that no task waits for leaves no event: a task that waits for it later looks at the child first.
+    Other letters are left to the caller. The end of a child that no task waits for leaves no event: a task that waits
+    for it later looks at the child first.
     """
     places: list[int] = []
     for letter in letters:
         told = letter.told
         if letter.what == "signal":
             engine.receive(letter.id, told["name"], told["value"])
-            event = events.SignalReceived(
+            event = events.SignalReceived(  # with a copy of the value, so that journal and engine share nothing (R15)
                 id=letter.id, name=told["name"], value=own(told["value"]), user=told.get("user", "")
             )
             emit_events.note(engine, event)
@@ -57,6 +66,10 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
 
 
 def _answer(engine: Engine, letter: Letter) -> None:
+    """Take the answers in *letter* to questions that are still open; drop it if there is none.
+
+    Questions that no person answers, such as those of a timer or a signal, take no answer from a letter.
+    """
     open_ = {question.id for question in engine.open_interrupts() if question.kind not in NOT_FOR_PEOPLE}
     given = {id_: answer for id_, answer in letter.told["answers"].items() if id_ in open_}
     if not given:
@@ -66,14 +79,15 @@ def _answer(engine: Engine, letter: Letter) -> None:
 
 
 def drop(engine: Engine, letter: Letter, reason: str) -> None:
-    """Note that *letter* changes nothing."""
+    """Log that *letter* changes nothing, for a *reason* in words; the caller deletes it."""
     emit_events.note(engine, events.LetterDropped(id=letter.id, what=letter.what, reason=reason))
 
 
 def deliver(engine: Engine) -> bool:
     """Give waiting signals to the tasks that wait for them, each once, in order of arrival.
 
-    Of several tasks that wait for one name, the first in task order gets the first signal.
+    Called when a run pauses and when mail was taken, since a signal may come before or after a task asks for it. Of
+    several tasks that wait for one name, the first in task order gets the first signal.
 
     Returns:
         Whether a task got one; it is due then.
@@ -82,6 +96,7 @@ def deliver(engine: Engine) -> bool:
     for question in engine.open_interrupts() if engine.signals else ():
         if question.kind != SIGNAL:
             continue
+        # A signal is (id, name, value); the payload of the question is the name that the task waits for.
         found = next((signal for signal in engine.signals if signal[1] == question.payload), None)
         if found is None:
             continue
@@ -93,6 +108,11 @@ def deliver(engine: Engine) -> bool:
 
 
 def _answered(engine: Engine, answers: Mapping[str, Any], *, by: str = "") -> None:
+    """Give *answers*, by interrupt id, to open questions and log them; tasks that have all their answers become due.
+
+    Args:
+        by: What gives them: empty for a person or a signal, BY_THREAD for the end of a child thread.
+    """
     engine.answer(answers, by=by)
     for id_, answer in answers.items():
         event = events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_), by=by)

@@ -1,8 +1,12 @@
 """What is recorded of the model calls of one task: replies, usage, reservations and grants, as typed values.
 
+A task that runs again after a pause or a crash gets the recorded replies and calls no model for them (decision 0033).
+Before a call, an upper bound of what it may use is *reserved* in the budgets that it must fit. A *grant* is what a
+person allowed a budget beyond its limit, as the answer to a question (decision 0030).
+
 Each value corresponds to one event of `events.model_calls`: `apply` folds an event into it, and `about` and `general`
-make the events again. What the calls have used is computed from these values and kept nowhere else. Who makes calls,
-and which budget a call must fit, is decided above (`_agents`).
+make the events again. What the calls have used is computed from these values and kept nowhere else. `_agents` makes the
+calls, stores each event while the task runs, and decides which budget a call must fit.
 """
 
 from __future__ import annotations
@@ -24,14 +28,16 @@ ModelEvent: TypeAlias = (
 )
 """Events that belong to the model calls of a task."""
 RUN = "run"
-"""Name of the run's budget in grants."""
+"""Name of the run's budget in grants. The budget of a node is named `node 'name'`."""
 
 
 class ModelCall(NamedTuple):
     """Identifies a model call within its task."""
 
     failed_attempts: int
+    """Number of attempts of the task that had failed before; after each, its models are asked anew."""
     key: str
+    """Key inside the task: it contains a digest of the request, so that the same request finds the recorded reply."""
 
 
 class Reply(NamedTuple):
@@ -42,30 +48,34 @@ class Reply(NamedTuple):
     usage: Usage | None
     """None if the provider did not report it, which counts as one call."""
     model: str | None
+    """Name of the model, as the provider reported it; None if it did not."""
     answers: int | None
-    """Number of answers that the task had; None in journals of 0.1."""
+    """Number of answers to its questions that the task had been given by then; None in journals of 0.1."""
 
 
 class CallUsage(NamedTuple):
-    """The usage of a call whose reply is not recorded."""
+    """The usage of a call whose reply is not recorded, such as a graph that an agent has as a tool."""
 
     usage: Usage
     model: str | None
+    """Name of the model, or of the graph; None if it is not known."""
 
 
 class Grant(NamedTuple):
     """What a person allowed a budget beyond its limit."""
 
     of: str
-    """Name of the budget."""
+    """Name of the budget, such as `RUN`."""
     amounts: Amounts
+    """Tokens, millionths of a dollar, and calls."""
 
 
 @final
 class ModelCalls:
     """All that is recorded of the model calls of one task.
 
-    Several threads may read while the task's own thread adds: readers iterate over copies.
+    Several worker threads may read while that of the task adds: readers iterate over copies. It is `Extra.models` of
+    the task.
     """
 
     __slots__ = ("failed_attempts", "grants", "holds", "replies", "usages")
@@ -77,9 +87,10 @@ class ModelCalls:
         self.usages: dict[ModelCall, dict[int, CallUsage]] = {}
         """By call and number of the usage, from 1."""
         self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
-        """Reservations of each call, oldest first; empty once they were given back."""
+        """Reservations by call, oldest first: a call that a crash cut off is made again, and reserves again. Empty once
+        they were given back."""
         self.grants: dict[str, Grant] = {}
-        """By key of the answered question."""
+        """By key of the answered question, `<call>/budget/<of>/<unit>/<n>`."""
 
     def call(self, key: str) -> ModelCall:
         """Return what identifies the call *key* in the present attempt."""
@@ -92,7 +103,7 @@ class ModelCalls:
         self.holds[call] = (*self.holds.get(call, ()), want)
 
     def release(self, call: ModelCall) -> bool:
-        """Give the newest reservation of *call* back; return False if there is none."""
+        """Give the newest reservation of *call*, which used nothing, back; return False if there is none."""
         held = self.holds.get(call)
         if held:
             self.holds[call] = held[:-1]
@@ -106,7 +117,10 @@ class ModelCalls:
         return nth
 
     def discard_replies(self) -> bool:
-        """Let the next attempt ask its models anew; return False if no model was called yet."""
+        """Let the next attempt ask its models anew; return False if no model was called yet.
+
+        Called when an attempt failed: the recorded replies may be what made it fail.
+        """
         if not self.replies and not self.usages:
             return False
         self.failed_attempts += 1
@@ -116,12 +130,12 @@ class ModelCalls:
         """Fold *event* into the values.
 
         Args:
-            event: An event of the task.
-            take: Makes a value of the event the engine's own.
+            event: An event of the task, from the journal or as it was stored while the task ran.
+            take: Makes a value of the event the engine's own: a copy, or the value itself.
         """
         match event:
             case events.RepliesDiscarded():
-                # The journal and the staged rows may both have a count: the larger one is the newer one.
+                # The journal and what is stored beside it may both have a count: the larger one is the newer one.
                 self.failed_attempts = max(event.failed_attempts, self.failed_attempts)
             case events.BudgetGranted():
                 self.grants[event.question] = Grant(event.of, event.amounts)
@@ -139,7 +153,11 @@ class ModelCalls:
     # -- what follows from the values ----------------------------------------------------------------------------
 
     def knows(self, prefix: str) -> bool:
-        """Return whether the present attempt has a reply whose key begins with *prefix*."""
+        """Return whether the present attempt has a reply whose key begins with *prefix*, the path of an agent's run.
+
+        The model of an agent may be replaced while the thread pauses: the agent looks which of its two forms of request
+        has replies.
+        """
         return any(
             call.failed_attempts == self.failed_attempts and call.key.startswith(prefix) for call in list(self.replies)
         )
@@ -162,7 +180,7 @@ class ModelCalls:
     def lost(self, call: ModelCall) -> tuple[Amounts, ...]:
         """Return the reservations of *call* that a crash cut off: those that no reply and no usage has settled."""
         held = self.holds.get(call, ())
-        ended = (call in self.replies) + len(self.usages.get(call, ()))
+        ended = (call in self.replies) + len(self.usages.get(call, ()))  # executions that came to an end
         return held[: max(0, len(held) - ended)]
 
     def granted(self, of: str) -> Amounts | None:
@@ -174,10 +192,12 @@ class ModelCalls:
         return total
 
     def granted_for(self, key: str) -> dict[str, Amounts]:
-        """Return the grants to questions that the call *key* asked, by name of the budget."""
+        """Return the grants to questions that the call *key* asked, by name of the budget.
+
+        For budgets that begin anew with each execution of the node, as those of agents do.
+        """
         found: dict[str, Amounts] = {}
         for question, (of, amounts) in list(self.grants.items()):
-            # The key of a budget question is `<call>/budget/<of>/<unit>/<n>`.
             if question.rpartition("/budget/")[0] == key:
                 found[of] = found.get(of, Amounts()).plus(amounts)
         return found

@@ -1,5 +1,8 @@
 """Find nodes and routers that changed the state in place, and restore what can be restored (rule R15, decision 0052).
 
+A task reads the state through a *view*: an instance of the user's state class made of the committed values, whose lists
+and dicts it shares. A node must not change them, because other tasks and older states have them too.
+
 Two kinds of change are always found, when the node returns: an assignment to its view, which its task has for itself,
 and a container whose length differs. With `check_state`, the stored form of every value is compared as well, once all
 tasks have returned. That finds every change of a value that can be stored, without calling `==` of the user's classes.
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
 
 
 def prepare(engine: RunState) -> bool:
-    """Prepare the checks before the tasks of the open superstep run; always return True."""
-    # Outcomes must be checked before they are staged. A fan-out that stages nothing is cheaper to check at its commit.
+    """Prepare the checks before the tasks of the open superstep run; always return True, for `Engine.begin`."""
+    # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
+    # stages nothing is cheaper to check at its commit.
     engine.check_each_report(engine.staging or engine.check_state or len(engine.tasks) == 1)
     if engine.check_state:
         look(engine)
@@ -34,7 +38,11 @@ def prepare(engine: RunState) -> bool:
 
 
 def look(engine: RunState) -> None:
-    """Encode every value that is not encoded yet into `engine.guard`; note those that cannot be encoded (R7)."""
+    """With `check_state`: encode every value that is not encoded yet into `engine.guard`, for a later comparison.
+
+    Values that cannot be encoded go into `engine.unstorable`, from which a run without a store makes warnings: a run
+    with one would refuse them (R7). Untracked fields are never stored, so they give no warning.
+    """
     known, dump = engine.guard, engine.plan.checking.dump
     for name, value in engine.values.items():
         if name not in known and value.__class__ not in SCALARS:
@@ -49,6 +57,9 @@ def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     """Return whether *task*, which ended with *reply*, changed the state; if so, fail it before anything is staged.
 
     Any of several tasks that share a container may have changed its length: the error names all that were running.
+
+    Args:
+        reply: What the node returned, or a report of the driver. The exception in a `Failed` is chained to the error.
     """
     tasks = engine.tasks
     changed = _other_lengths(engine)
@@ -70,10 +81,11 @@ def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
 
 
 _RUNS = frozenset({DUE, RUNNING})
+"""Statuses of tasks whose nodes may still change values."""
 
 
 def check_all(engine: RunState, tasks: Sequence[Task]) -> None:
-    """Check all *tasks*, which have ended, for changes of the state, and drop their views.
+    """Check all *tasks*, which have ended, for changes of the state, and drop their views; the commit begins with it.
 
     Tasks that were checked when they returned are checked again: a node that was abandoned after its timeout may still
     be running.
@@ -103,6 +115,7 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
 
     Args:
         tasks: Tasks whose routers were called; empty for the router of START.
+        values: The values that the routers saw: those to be committed, which may not be the engine's yet.
 
     Raises:
         RouteError: A router assigned to it.
@@ -121,13 +134,13 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
 
 def _other_lengths(engine: RunState) -> list[str]:
     """Return the fields whose containers have another length than when they were committed."""
-    values, sizes = engine.values, engine.sizes
+    values, sizes = engine.values, engine.sizes  # `sizes` has the length of each list, dict and set
     return [name for name in sizes if len(values[name]) != sizes[name]]
 
 
 def _is_assigned(engine: RunState, view: Any, values: Values) -> bool:
-    """Return whether something was assigned to *view*, which was made of *values*."""
-    keeps = engine.keeps
+    """Return whether something was assigned to *view*, which was made of *values*; False if the task has none."""
+    keeps = engine.keeps  # where views keep their values: IS_MAPPING (0) as a dict, HAS_MAPPING in their `__dict__`
     # The quick test compares dicts of the same objects, which CPython does by identity. `assigned` decides the rest: an
     # equal value, a cached property and a private attribute are no changes.
     try:
@@ -149,7 +162,10 @@ def _dumped(dump: Any, value: Any) -> bytes | None:
 def _fail(
     engine: RunState, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]
 ) -> UpdateError:
-    """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*."""
+    """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*.
+
+    The two differ if several tasks were running: the one that returned fails, and the error names all suspects.
+    """
     how = ", ".join(_how(engine, name) for name in changed)
     error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
     _restore(engine, changed)
@@ -174,7 +190,14 @@ def _fail_assigned(engine: RunState, task: Task, reply: Any) -> UpdateError:
 
 
 def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
-    """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it."""
+    """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it.
+
+    Args:
+        who: Tasks that may have done it, 1 or more.
+        did: What was done, as the predicate of the message.
+        reply: As for `is_changed`; None if the change was found later.
+        known: Text of the "Known" line: the fields, before and after.
+    """
     nodes = tuple(dict.fromkeys(task.node.name for task in who))
     failed = reply.error if reply.__class__ is Failed else None
     error = NODE_MUTATED_STATE(
@@ -200,11 +223,12 @@ def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
 
 
 def _seen(view: Any, name: str) -> Any:
+    """Return the value of a field as *view* has it now; None if it has none."""
     return view.get(name) if is_mapping(view) else getattr(view, name, None)
 
 
 def _how(engine: RunState, name: str) -> str:
-    """Return how the value of a field differs from what was committed, for an error."""
+    """Return how the value of a field differs from what was committed, for an error: its length, else the value."""
     now = engine.values[name]
     before = engine.sizes.get(name)
     if before is not None and len(now) != before:
@@ -223,7 +247,8 @@ def _change(engine: RunState, name: str, was: Any, now: Any) -> str:
 def _restore(engine: RunState, changed: Sequence[str]) -> None:
     """Restore fields that were changed in place, as far as possible.
 
-    A value with a stored form is decoded from it, and a list that grew is cut. Other fields are marked as spoilt.
+    A value with a stored form is decoded from it, and a list that grew is cut. Other fields are marked as spoilt: no
+    checksum of them is journalled, because a replay could not compute it again.
     """
     for name in changed:
         value, size = engine.values[name], engine.sizes.get(name)
@@ -233,5 +258,5 @@ def _restore(engine: RunState, changed: Sequence[str]) -> None:
             del value[size:]  # in place, because tasks that still run share the list
         else:
             engine.spoilt.add(name)
-        if size is not None:
+        if size is not None:  # also of a spoilt field, so that the same change is reported once
             engine.measure(name)

@@ -1,4 +1,9 @@
-"""A question that a task asked, with its answer and what became of it (R10)."""
+"""A question that a task asked, with its answer and what became of it (R10).
+
+A task that asks pauses, and its thread waits. When the question is answered, the node runs again from its start and
+asks again; `questions` decides which question and answer match what it asks then. A question with a *key* is identified
+by that key. Another one is identified by its ordinal inside the task together with its *payload*, the data to show.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import Any, Final, final
 from graphrt.commands import UNSET
 
 USED: Final = "used"
-"""Fate of an answer that its node was given; any other fate is the reason why the answer was discarded."""
+"""Value of `fate` for an answer that its node was given; any other fate says why the answer was discarded."""
 EXPIRED: Final = "expired"
 """Reason for which a question is closed, or its answer discarded, when nobody answered in time."""
 TIMER: Final = "timer"
@@ -21,8 +26,8 @@ TASK: Final = "task"
 NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, THREAD, TASK})
 """Kinds of questions that no person answers."""
 BY_TIMER, BY_DEFAULT, BY_EXPIRY, BY_THREAD = "timer", "default", "expiry", "thread"
-"""What answered a question, if no person did: its timer fired, its default was taken, nobody answered in time, or a child
-thread ended."""
+"""What answered a question, if no person did: its timer fired, its default was taken, no answer came in time, or a
+child thread ended."""
 STATIC: Final = ("before", "after")
 """Kinds of questions that the node's policy asks, and not its code; `task` is another one."""
 
@@ -59,7 +64,8 @@ class OpenInterrupt:
         self.id: str = id
         """Thread, task id and key: `thread/task#key`. Stable over re-execution."""
         self.key: str = key
-        """Ordinal or user's key inside the task, with a colon and the version if that is above 1."""
+        """What identifies it inside its task: the user's key, an ordinal, or a name such as `after`. If its version is
+        above 1, a colon and the version follow."""
         self.node: str = node
         """Name of the node that asked."""
         self.payload: Any = payload
@@ -67,7 +73,7 @@ class OpenInterrupt:
         self.kind: str = kind
         """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal`, `thread` or `task`."""
         self.version: int = version
-        """Number of this question among those with the same base key, from 1."""
+        """Number of this question among those with the same `base`, from 1: one that is worded anew is another one."""
         self.answer_type: Any = None
         """Type that the answer must have, as the codec describes types; None if any answer will do."""
         self.expires_at: float | None = None
@@ -75,9 +81,9 @@ class OpenInterrupt:
         self.default: Any = UNSET
         """The answer that it then gives itself; UNSET if its node is to be told that nobody answered."""
         self.stale: bool = False
-        """Whether the state was edited after it was asked. An answer is then used even if the node asks something else."""
+        """Whether the state was edited after it was asked. An answer is then used whatever the node asks."""
         self.closed: str = ""
-        """Reason why it takes no answer any more although it has none; empty while it is open."""
+        """Reason why it takes no answer any more although it has none, such as `reworded`; empty while it is open."""
         self.answered: bool = False
         """Whether it has an answer."""
         self.answer: Any = None
@@ -95,7 +101,7 @@ class OpenInterrupt:
         self.newest: Any = None
         """The payload with which the node was given the answer, if it differs from `payload`; else None."""
         self.logged: bool = False
-        """Whether its own graph has journalled it."""
+        """Whether the graph whose task asked has journalled it; else its event is logged when the run pauses."""
         self.told: frozenset[str] = frozenset()
         """Paths of enclosing graphs that have journalled it already, so that each writes one `InterruptRaised`."""
 
@@ -105,7 +111,10 @@ class OpenInterrupt:
         return not self.answered and self.current
 
     def elapsed(self, now_s: float) -> str:
-        """Return what answers it at the time *now_s*, as one of the `BY_` constants; empty if it waits on."""
+        """Return what answers it at the time *now_s*, as one of the `BY_` constants; empty if it waits on.
+
+        Asked when a thread is resumed or looked at by a worker. BY_EXPIRY means that the node gets an error.
+        """
         if self.expires_at is None or now_s < self.expires_at:
             return ""
         if self.kind == TIMER:
@@ -114,17 +123,20 @@ class OpenInterrupt:
 
     @property
     def static(self) -> bool:
-        """Whether the node's policy asked it (`interrupt_before`, `interrupt_after`, `queue`), and not its code."""
+        """Whether the node's policy asked it (`interrupt_before`, `interrupt_after`, `queue`), and not its code.
+
+        No code of the node gets the answer, and nothing in the question depends on the state.
+        """
         return self.kind in STATIC or self.kind == TASK
 
     @property
     def base(self) -> str:
-        """The key without the version."""
+        """The key without the version: the same for all wordings of one question."""
         return self.key if self.version == 1 else self.key.removesuffix(f":{self.version}")
 
     @property
     def task_id(self) -> str:
-        """Id of the task that asked, with the path of its graph."""
+        """Id of the task that asked, `superstep.index:node`, after the path of its graph if that is nested."""
         return self.id.partition("/")[2].removesuffix(f"#{self.key}")
 
     @property

@@ -1,6 +1,12 @@
 """Outcomes of tasks: a driver's reply is classified, checked at the node's boundary (rule R7) and staged on the task.
 
-Nothing is folded here. A report about an execution that is no longer open changes nothing (the law *duplicate*).
+R7: unknown keys, wrong types and values that no store can keep are refused where the node returns. Nothing is folded
+here: the commit of the superstep does that with what is on its tasks. A report about an execution that is no longer
+open changes nothing (the law *duplicate*).
+
+Two flags accompany an error. `raise_as_is`: it is graphrt's own statement about the task and reaches the caller itself,
+not as the cause of a NodeError. `final`: neither the retry policy nor an `on_error` node gets to see it, for instance
+because a redaction rule failed (AuditError).
 """
 
 from __future__ import annotations
@@ -54,15 +60,18 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     """Stage the *reply* of execution number *execution* of *task*; `task.status` then says what follows.
 
     Args:
+        execution: The number that `task.execution` had when the driver started it.
         reply: What the node returned, or one of the report classes of `task`.
 
     Returns:
         False if the report is a duplicate or late, and changed nothing.
     """
-    if task.execution != execution or task.status > RUNNING:
+    if task.execution != execution or task.status > RUNNING:  # late, or neither DUE nor RUNNING: ended already
         return False
     engine.note_change(task)
     kind = reply.__class__
+    # `looks`: changes of the state in place are looked for at each report, and not only at the commit (R15). For a
+    # Spent the recursive call below does that with the reply inside it; a stopped task has no outcome.
     if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
         return True  # the outcome does not count, because the node changed the values that it worked on
     if kind is dict:  # the common case, without a call per field
@@ -96,7 +105,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:  # due at the next drive
         task.again()
-    elif kind is Nested:
+    elif kind is Nested:  # a nested graph completed, with an update for each of its commits
         if _stamp(engine, task, reply.updates):
             task.status = DONE
             _spent(engine, task, spending(engine, task))
@@ -115,7 +124,11 @@ MARKERS = frozenset({Sentinel, Replacement})
 
 
 def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
-    """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself."""
+    """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself.
+
+    Args:
+        spending: 0 or 1 updates of that field, see `spending.spending`.
+    """
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     left = engine.values.get(TOKEN_BUDGET)
     if not ended or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
@@ -126,7 +139,10 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
 
 
 def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
-    """Stage *updates*; if one cannot be stored, fail the task and return False."""
+    """Stage *updates*, redacted and with their encoded values if the store keeps bytes (`Stamped`).
+
+    If one cannot be stored, fail the task and return False.
+    """
     try:
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
@@ -138,7 +154,9 @@ def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> b
 def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     """Pause *task* for an Interrupt that its node returned.
 
-    The question is numbered by the answers before it: a node that was answered and returns another one asks anew.
+    The key of the question, `returned0` and so on, has the number of answers before it: a node that was answered and
+    returns another Interrupt asks another question. If one was withdrawn unanswered, the next has the same base key and
+    a higher version.
     """
     asked = [question for question in task.more().interrupts if question.base.startswith("returned")]
     base = f"returned{sum(question.answered for question in asked)}"
@@ -161,6 +179,8 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
 def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
     """Return the type that an answer must have, *annotation*, as plain data; None if any answer will do.
 
+    As data it is stored with the question, and another process can check an answer against it.
+
     Raises:
         InputError: The type cannot be stored.
     """
@@ -173,7 +193,9 @@ def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
 
 
 def checked_default(engine: RunState, task: Task, default: Any, described: Any) -> Any:
-    """Return the *default* of a question as an answer to it, redacted; UNSET if it has none.
+    """Return the *default* of a question, which answers it at its expiry, as an answer: checked and redacted.
+
+    UNSET if it has none.
 
     Args:
         described: The type of the answer as plain data; None if any answer will do.
@@ -195,7 +217,10 @@ def checked_default(engine: RunState, task: Task, default: Any, described: Any) 
 
 
 def check_reply(engine: RunState, task: Task, reply: Any) -> None:
-    """Check an update or a Command in full, and stage it; if it is wrong, fail the task with an error that says why."""
+    """Check an update or a Command in full, and stage it; if it is wrong, fail the task with an error that says why.
+
+    The slow way of `report`, for whatever its quick checks did not accept.
+    """
     try:
         goto: Any = None
         update: Any = reply
@@ -213,7 +238,7 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
 
 
 def _target(engine: RunState, task: Task, target: Any) -> Any:
-    """Return a target of a Command; the argument of a Send checked, and redacted.
+    """Return a target of a Command (NodePlan, END, or a Due for a Send); the argument of a Send checked, and redacted.
 
     Raises:
         UpdateError, AuditError: The argument cannot be stored, or not be redacted.
@@ -230,7 +255,7 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
     Raises:
         UpdateError: It is not an update, or has an unknown key or a wrong type.
     """
-    update = engine.plan.update
+    update = engine.plan.update  # the schema of updates: what a node may return
     node = task.node.name
     entries = update.entries(returned)
     if entries is None:
@@ -271,7 +296,10 @@ def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: A
     """Let *task* wait for the answers to *questions*; without a thread it fails (R10).
 
     Args:
-        child: The parked engine of a nested graph, whose questions these are.
+        questions: What the task asks, in order. Those of a nested graph are shared with the tasks inside that ask them;
+            a question of `ctx.interrupt` is on the task already and may be left out.
+        child: The engine of the nested graph whose questions these are, kept for the resume; None for a node that asks
+            itself.
     """
     if engine.thread is None:  # final: neither a retry nor an `on_error` node could get an answer
         _fail(task, pausing.no_thread(engine, task), None, raise_as_is=True, final=True)
@@ -284,7 +312,7 @@ def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: A
         return
     for question in questions:
         before = known.get(question.id)
-        if before is not None:  # keep which enclosing graphs have journalled it
+        if before is not None:  # read from the journal: keep which enclosing graphs have an entry of it (`told`)
             question.told |= before.told
         # In a fork the nested graph begins anew, and asks again what was answered already (decision 0027).
         if question.id in extra.answers_ahead:
@@ -308,7 +336,7 @@ def _fail(
     """Handle a failed attempt: make *task* due for another one, or mark it as handled or failed.
 
     Args:
-        hint_s: Seconds that the error asks to wait before another attempt; None if it does not say.
+        hint_s: Seconds that the error asks to wait before another attempt, as by Retry-After; None if it does not say.
         raise_as_is: Raise *error* itself to the caller, and not as the cause of a NodeError (decision 0055).
         final: Neither retry nor hand over to an `on_error` node.
         advice: What to do about it, if more is known than the error says.
@@ -326,6 +354,7 @@ def _fail(
             error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
             again = False
         error = redacted_error(task.engine, error)  # the predicate has seen the exception as it was raised
+        # None also if the hint is longer than the policy waits.
         wait_s = retry.delay(policy, task.id, task.attempt, hint_s) if again else None
         if wait_s is not None:
             extra.delay_s = wait_s
@@ -342,7 +371,7 @@ def _fail(
 
 
 def pause_before(engine: RunState, task: Task) -> None:
-    """Pause *task* before its node runs (`interrupt_before`)."""
+    """Pause *task* before its node runs (`interrupt_before`), when its superstep opens."""
     node = task.node.name
     question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
     pause(engine, task, [question])
@@ -351,7 +380,8 @@ def pause_before(engine: RunState, task: Task) -> None:
 def failed_with(engine: RunState, error: BaseException) -> bool:
     """Return whether a task of the open superstep failed with *error*, because it could not store an effect.
 
-    Such an error is an outcome, which is stored together with the result of the effect.
+    Such an error is an outcome, and the run ends with it as with any failure. Any other StoreError means that nothing
+    can be stored, so the run loop does not write that the run failed.
     """
     failed = engine.failed()
     return failed is not None and failed.extra is not None and failed.extra.failure is error

@@ -14,16 +14,18 @@ from typing import Any, Final
 __all__ = ["CONTAINERS", "SOLE", "getrefcount"]
 
 CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
-"""Types whose length is compared to find changes in place, and which reducers get as a copy (R15)."""
+"""Types whose length is compared to find changes in place. A user's reducer gets a copy of such a value (R15)."""
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:
+    """Return the reference count as the engine takes it: by this very expression, which has its own references."""
     return getrefcount(values[name])
 
 
 def _measure() -> int:
     """Return what `getrefcount(values[name])` gives for a list that only *values* holds; 0 if that proves nothing."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():  # exists in CPython 3.13 and later
+    # Without the GIL, counts are split between threads and prove nothing. The function exists from CPython 3.13 on.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return 0
     # A sole owner counts 2 in CPython: the dict, and the argument of `getrefcount`. Each further holder must add 1: a
     # local variable (3), then a copied dict (4), whose own count after the variable is gone is 3 again.

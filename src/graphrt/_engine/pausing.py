@@ -1,7 +1,11 @@
 """Pausing and resuming tasks (rules R1, R10): interrupts before and after a node, answers, and withdrawn questions.
 
 Which answer belongs to which question is decided in `questions`. A nested graph shares its question objects with the
-task that runs it, so that both see an answer.
+task that runs it, so that both see an answer. Its engine, *parked* while it waits, is `Extra.child` of that task.
+
+A question of the kind TASK means that a task was *left*: a worker of its node's queue runs it, and closes the question.
+`interrupt_after` pauses after the fold: the superstep is *held*, and its questions are in `RunState.after` and not on
+tasks. A task that graphrt 0.1 paused after its node was not folded yet; it has `Extra.ended`.
 """
 
 from __future__ import annotations
@@ -22,17 +26,20 @@ if TYPE_CHECKING:
 def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False, by: str = "") -> None:
     """Take answers by interrupt id; tasks whose questions are all answered become due again.
 
+    Ids that belong to no question here are passed over: the caller has checked them, or they are of another graph.
+
     Args:
         nth: Number of the answer among those of its task, when a journalled one is applied; 0 for a new one.
-        replace: Let these answers replace earlier ones.
-        by: What gives them, as in `OpenInterrupt.by`.
+        replace: Let these answers replace earlier ones, which a resume of a failed thread does.
+        by: What gives them, as in `OpenInterrupt.by`: empty for a person, else for instance a timer.
     """
     for question in engine.after:
         if question.id in answers:
             question.answered, question.answer = True, answers[question.id]
     for task in engine.tasks:
         if task.node.child is not None:
-            # Kept for a nested graph that begins anew in a fork and asks again (decision 0027).
+            # Kept for a nested graph that begins anew in a fork and asks again (decision 0027). Ids of its questions go
+            # on with a slash where those of the task itself have `#`: `thread/task/inner task#key`.
             around = engine.interrupt_prefix(task)
             inside = f"{around[:-1]}/"
             if mine := {id_: answer for id_, answer in answers.items() if id_.startswith((around, inside))}:
@@ -46,14 +53,19 @@ def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replac
         if extra.child is not None:
             answer(extra.child, answers, nth=nth, replace=replace, by=by)  # it shares its questions with the task
         for question in extra.interrupts:
-            wanted = question.current or not question.answered  # a staged fate may be applied before its answer
+            # `current`: an answer still counts. On a restart, the event that an answer was discarded may be applied
+            # before the answer itself, which is then taken nevertheless.
+            wanted = question.current or not question.answered
             if question.id in answers and wanted and (extra.child is None or not question.answered):
                 take_answer(extra, question, answers[question.id], nth=nth, replace=replace, by=by)
     take_answers(engine)
 
 
 def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: bool, by: str) -> None:
-    """Make a finished task due again with another answer, because its outcome could not be folded or routed."""
+    """Make a finished task due again with another answer, because its outcome could not be folded or routed.
+
+    Without *replace*, an answer is another one if its number *nth* is higher: it was journalled after the present one.
+    """
     extra = task.more()
     for question in extra.interrupts:
         newer = question.answered and question.current and not question.static and (replace or nth > question.nth)
@@ -64,7 +76,7 @@ def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: b
 
 
 def answer_number(engine: RunState, id_: str) -> int:
-    """Return the number of the answer to question *id_* among the answers of its task; 0 if the question is unknown."""
+    """Return the number of the answer to question *id_* among the answers of its task, for the event; 0 if unknown."""
     for task in engine.tasks:
         extra = task.extra
         if extra is None:
@@ -91,7 +103,7 @@ def withdraw(engine: RunState, ids: Collection[str], reason: str) -> None:
         child: RunState | None = extra.child
         if child is not None:
             withdraw(child, ids, reason)
-            left = left_with(task)
+            left = left_with(task)  # the task's own questions; the others are of the nested graph, and go with it
             extra.interrupts = [one for one in extra.interrupts if one not in mine or one in left]
         for question in mine:
             question.closed = reason
@@ -116,7 +128,8 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
     """Return the questions to ask between the fold of *tasks* and their routers: one for each `interrupt_after`.
 
     Args:
-        told: Ids of the tasks that a journalled commit names; None decides by the policies of the nodes.
+        told: Ids of the tasks that a journalled commit names, when that is repeated; None decides by the policies of
+            the nodes.
 
     Raises:
         InputError: The run has no thread that could wait.
@@ -141,7 +154,7 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
 
 
 def question_after(engine: RunState, task_id: str, node: str) -> OpenInterrupt:
-    """Return the question that the `interrupt_after` of a task asks."""
+    """Return the question that the `interrupt_after` of a task asks, for a commit or for its fold from the journal."""
     return OpenInterrupt(f"{engine.thread}/{task_id}#after", "after", node, {"after": node}, kind="after")
 
 
@@ -164,7 +177,7 @@ def unpause(task: Task) -> None:
     child: RunState | None = extra.child
     if child is not None and not extra.ended:
         take_answers(child)
-        left = left_with(task)
+        left = left_with(task)  # questions about the queue stay, also when closed
         extra.interrupts = [question for question in extra.interrupts if question.open or question in left]
         if may_go_on(task, child):
             task.again()
@@ -177,9 +190,10 @@ def unpause(task: Task) -> None:
 
 
 def left_with(task: Task) -> list[OpenInterrupt]:
-    """Return the questions with which *task* was left to its queue: they are its own, also if it has a nested graph.
+    """Return the questions with which *task* was left to its queue: open and closed ones, oldest first.
 
-    Closed ones are kept, since the next one is numbered by them.
+    They are its own, unlike the others of a task with a nested graph. Closed ones are kept, since the next one is
+    numbered by them.
     """
     asked = task.extra.interrupts if task.extra is not None else ()
     return [question for question in asked if question.kind == TASK and question.task_id == task.id]
@@ -191,7 +205,7 @@ def may_go_on(task: Task, child: RunState) -> bool:
 
 
 def goes_on(engine: RunState) -> bool:
-    """Return whether *engine* has something to do before a person must answer."""
+    """Return whether *engine* has something to do before a person, a timer or a signal must answer."""
     if engine.held:
         return not engine.open_interrupts()
     statuses = {task.status for task in engine.tasks}  # empty between two supersteps, when the next one can begin

@@ -1,6 +1,8 @@
 """Due tasks and open joins as plain data for events, and back.
 
-Nodes are given by name, because a changed graph may number them differently.
+The events `SuperstepCommitted`, `TasksRouted`, `ThreadUpdated` and `StateSaved` have this data. Nodes are given by
+name, because a changed graph may number them differently. Entries of an older graph may name nodes that the present one
+does not have. `RunState.aliases` maps such names to the node that was renamed, or to a placeholder.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ NO_ITEMS: dict[int, Any] = {}
 
 
 Handles = Mapping[int, tuple[HandledTask, ...]]
-"""Failed tasks by the position of the task that handles them, in task order."""
+"""Failed tasks, by the position among the due tasks of the task that handles them as an `on_error` node."""
 
 
 def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException], Handles]:
-    """Return *due* as plain data.
+    """Return *due*, the tasks of the next superstep in task order, as plain data.
 
     Returns:
         (names, sends, errors, handled): the names of the nodes in task order, and by position in them the arguments of
@@ -45,7 +47,7 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
             if errors is NO_ITEMS:
                 errors, handled = {}, {}
             errors[at] = item.error.error
-            if item.error.failures:
+            if item.error.failures:  # unknown if the error was read from a journal of graphrt 0.1
                 handled[at] = tuple(
                     HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
                 )
@@ -72,7 +74,12 @@ def due_again(
 
 
 def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> Handled | None:
-    """Return what the task at position *at* handles as an `on_error` node; None if it handles nothing."""
+    """Return what the task at position *at* handles as an `on_error` node; None if it handles nothing.
+
+    Args:
+        errors: Errors by position, as `due_parts` returns them.
+        handled: The tasks that failed with them, by position.
+    """
     error = errors.get(at)
     if error is None:
         return None
@@ -91,13 +98,22 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
 
 
 def stand_in(engine: RunState, name: str) -> NodePlan:
-    """Return a placeholder for node *name*, which the graph no longer has; the same one each time."""
+    """Return a placeholder for node *name*, which the graph no longer has; the same one each time.
+
+    It has no function: only the past is folded with it, and no task of it runs.
+    """
     node = engine.aliases.get(name)
     if node is None:
         # An index of its own above those of the plan, so that its visits can be counted when the past is folded.
         node = NodePlan(name, len(engine.visits), None, Policy())
         engine.add_alias(name, node)
     return node
+
+
+def present_node(engine: RunState, name: str) -> NodePlan | None:
+    """Return the node that an older graph called *name*: of the same name, or renamed; None if the graph has neither."""
+    node = engine.plan.by_name.get(name) or engine.aliases.get(name)
+    return node if node is not None and node.index < len(engine.plan.nodes) else None  # placeholders come after these
 
 
 def _key(engine: RunState, state: JoinState) -> tuple[str, tuple[str, ...]]:
@@ -107,7 +123,10 @@ def _key(engine: RunState, state: JoinState) -> tuple[str, tuple[str, ...]]:
 
 
 def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinStanding, ...]:
-    """Return the open generations of *states* as plain data, sources sorted by name."""
+    """Return the open generations of the joins *states* as plain data, sources sorted by name.
+
+    A generation is one round of arrivals: which sources arrived, and whether the join fired for them.
+    """
     nodes = engine.plan.nodes
     found: list[JoinStanding] = []
     for state in states:
@@ -120,7 +139,7 @@ def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinS
 
 
 def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
-    """Set the open generations to *standings*; joins that the graph does not have are passed over."""
+    """Set the open generations of some joins to *standings*; joins that the graph does not have are passed over."""
     if not standings:
         return
     by_name = {**engine.aliases, **engine.plan.by_name}
@@ -133,7 +152,11 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
 
 
 def held_task(engine: RunState, task_id: str) -> Task:
-    """Return the task *task_id* of a held superstep: it has ended, and only its successors are still open."""
+    """Return a task for the id *task_id* of a held superstep, when a snapshot or fork of one is read.
+
+    A superstep is held while `interrupt_after` waits between its fold and its routers. So the task has ended, and needs
+    neither argument nor state; its outcome is applied next. An id is `path/superstep.index:node`.
+    """
     place, _, name = task_id[len(engine.path) :].partition(":")
     superstep, _, index = place.partition(".")
     node = engine.plan.by_name.get(name) or stand_in(engine, name)

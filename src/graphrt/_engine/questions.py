@@ -1,11 +1,15 @@
 """Questions that tasks ask, and the matching of answers to questions (rule R10, decision 0057).
 
 A node that asked runs again from its start, perhaps in another release, and asks again. What it asks now is compared
-here with what was asked and answered before. Pausing and resuming tasks belongs to `pausing`.
+here with what was asked and answered before. Pausing and resuming tasks belongs to `pausing`. The rule: a question with
+a key is matched by key and answer type, one without a key by its ordinal, its answer type and its payload. If nothing
+matches, the node asks anew. No answer makes a thread fail.
 
 Data: `Extra.interrupts` lists the questions of a task in the order in which they were first asked. A question that is
 asked anew, because its payload or answer type changed, is another question with the next version. The older ones stay,
-closed or with a discarded answer, so that their ids are never used again.
+closed or with a discarded answer, so that their ids are never used again. A *fate* is what became of an answer: it was
+used, or discarded for a reason. *Static* questions are asked by a node's policy, such as `interrupt_before`, and not by
+its code. `current` is true of a question that is neither closed nor has a discarded answer.
 """
 
 from __future__ import annotations
@@ -28,11 +32,14 @@ def ask(
 ) -> OpenInterrupt:
     """Return the question that matches what *task* asks now: one with an answer, one still open, or a new one.
 
+    `ctx.interrupt`, `ctx.sleep`, `ctx.receive` and `ctx.wait` call this; the task pauses unless it is answered.
+
     Args:
         name: Key or ordinal of the question inside its task.
-        payload: What the node asks now.
-        answer_type: Type that the answer must have, as plain data.
+        payload: What the node asks now: data to show, the name of a signal, or the id of a child thread.
+        answer_type: Type that the answer must have, as plain data; None if any answer will do.
         keyed: Whether the name identifies the question, whatever its payload; else the payload must be the same.
+        kind: As `OpenInterrupt.kind`.
     """
     extra = task.more()
     version = 1
@@ -46,6 +53,7 @@ def ask(
                     last.fate, last.reworded = USED, not same
                     last.newest = None if same else own(payload)
                 elif keyed and not same:  # still open: journal it once more, with the newest payload
+                    # `logged`, and `told` for the enclosing graphs, say that the journal has it.
                     last.payload, last.logged, last.told = own(payload), False, frozenset()
                 return last
             if not last.answered:
@@ -65,7 +73,7 @@ def ask(
 
 
 def _same(engine: RunState, one: Any, other: Any) -> bool:
-    """Return whether two payloads are equal by `==` or by their stored bytes, so that a NaN equals itself."""
+    """Return whether two payloads are equal by `==` or by their stored bytes, by which a NaN equals itself."""
     with contextlib.suppress(Exception):  # `==` is user code; if it raises, the bytes decide
         if one == other:
             return True
@@ -80,6 +88,7 @@ def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int,
     """Store the *answer* to *question*, in place of an earlier one.
 
     Args:
+        extra: Of the task that asked; it counts the task's answers.
         nth: Number of the answer, when a journalled one is applied; 0 for a new one. A number that is not above that of
             the present answer changes nothing.
         replace: Replace the present answer in any case.
@@ -95,7 +104,10 @@ def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int,
 
 
 def returned(extra: Extra) -> OpenInterrupt | None:
-    """Return the last answered question that the node asked by returning an Interrupt, and mark its answer as used."""
+    """Return the last answered question that the node asked by returning an Interrupt, and mark its answer as used.
+
+    For `ctx.answer`. None if there is none. An answer with the fate EXPIRED is over: `retry` lets the node ask anew.
+    """
     for question in reversed(extra.interrupts):
         if question.answered and question.base.startswith("returned") and question.fate != EXPIRED:
             question.fate = USED
@@ -118,7 +130,7 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
         extra = task.extra
         if extra is None or task.status == HANDLED or (failed and task.status == DONE):
             continue
-        if extra.child is not None:
+        if extra.child is not None:  # the engine of a nested graph, whose tasks were answered
             found += replaceable(extra.child)
         else:
             found += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
@@ -128,7 +140,8 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
 def all_questions(engine: RunState) -> Iterator[OpenInterrupt]:
     """Yield all questions of the open superstep: open, answered and closed ones, also those of nested graphs.
 
-    An answer to a question that takes none any more is refused with what became of the question.
+    For the look-up of an interrupt id: an answer to a question that takes none any more is refused with what became of
+    the question.
     """
     yield from engine.after
     for task in engine.tasks:
@@ -141,13 +154,15 @@ def all_questions(engine: RunState) -> Iterator[OpenInterrupt]:
 def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     """Return the keys of effects that *task* started or recorded after *question* was answered.
 
-    Effects that graphrt 0.1 journalled have no count of answers and are taken as later ones (decision 0057).
+    The answer to *question* cannot be replaced then: the results may depend on it, and are found by name when the node
+    runs again (decision 0057). Effects that graphrt 0.1 journalled have no count of answers, and are taken as later
+    ones.
     """
     extra = task.more()
     keys = [*extra.intents, *(key for key in extra.effects if key not in extra.intents)]
     found: list[str] = []
     for key in keys:
-        answers = extra.effect_answers.get(key)
+        answers = extra.effect_answers.get(key)  # how many answers the task had been given by then
         if answers is None or not question.nth or answers >= question.nth:
             found.append(key)
     return found

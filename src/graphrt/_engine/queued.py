@@ -1,7 +1,9 @@
-"""Tasks of nodes with a queue, which workers of the queue run (decision 0159): how they are left, and how they come back.
+"""Tasks of nodes with a queue, which workers of the queue run: how they are left, and how they come back (R27).
 
-A task that is left waits with a question of the kind `task`. Each time it is left, the question has the next version,
-so that a report about an earlier time is never taken for one about this time.
+The process that drives the thread does not run such a task. It *leaves* it: the task waits with a question of the kind
+`task`, whose payload is the name of the queue. Workers find the task by that question, run it, and report its outcome
+by mail, which closes the question (decision 0159). Each time the task is left, the question has the next version, so
+that a report about an earlier time is never taken for one about this time.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 KEY: Final = "queue"
+"""Key of the question, without its version."""
 ENDED: Final = "ended"
 """Reason for which the question is closed when a worker has reported the end of the task."""
 EDITED: Final = "edited"
@@ -27,7 +30,7 @@ EDITED: Final = "edited"
 
 
 def leave(engine: RunState, task: Task) -> None:
-    """Let *task*, which is due, wait for a worker of its node's queue."""
+    """Let *task*, which is due, wait for a worker of its node's queue. The run pauses once no other task is due."""
     extra = task.more()
     version = 1 + len(left_with(task))
     key = KEY if version == 1 else f"{KEY}:{version}"
@@ -36,11 +39,14 @@ def leave(engine: RunState, task: Task) -> None:
         OpenInterrupt(f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, queue, kind=TASK, version=version)
     )
     task.status = PAUSED
-    engine.note_change(task)  # an outcome that was staged before, such as a failure, is out of date
+    engine.note_change(task)  # stage it anew: an outcome that was staged before, such as a failure, is out of date
 
 
 def leave_anew(engine: Engine) -> None:
-    """Leave the tasks of the open superstep that wait for a queue once more, since what they see was edited."""
+    """Leave the tasks of the open superstep that wait for a queue once more, after an edit (`Runtime.update`).
+
+    They have to see the edited state, so a worker that runs one of them on the older state loses it.
+    """
     for task in engine.tasks:
         question = open_question(task)
         if question is None:
@@ -58,10 +64,15 @@ def open_question(task: Task) -> OpenInterrupt | None:
 
 
 def close(engine: Engine, question: OpenInterrupt, reason: str) -> None:
-    """Close *question* of the thread that *engine* is of, and note that; its task is due."""
+    """Close *question*, by which a task waits for its queue, and log that; the task is due.
+
+    Args:
+        engine: The engine of the graph at the top, also if the task is one of a nested graph.
+        reason: Why, such as EDITED.
+    """
     emit_events.note(engine, events.InterruptWithdrawn(id=question.id, reason=reason))
     engine.withdraw({question.id}, reason)
-    question.closed, question.fate_told = reason, True
+    question.closed, question.fate_told = reason, True  # `fate_told`: the event above says it
 
 
 def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:

@@ -1,7 +1,8 @@
 """Where values enter a thread, they are redacted: once, before they are folded, hashed and stored (decision 0126).
 
-The engine knows a `Redactor`, and not its rules. Without one nothing here is called. Untracked
-fields are never written, and are left alone.
+To redact is to replace texts in a value by rules, such as an e-mail address by `<email>`. The run goes on with what
+replaced them, so that a replay sees the same values. The engine knows a `Redactor`, and not its rules. Without one,
+values pass unchanged. Untracked fields are never written, and are left alone.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def redacted_update(
     """Return a checked *update* redacted; the same object if nothing applies.
 
     Args:
-        what: Begins the description of a value in errors, for instance "the update of node 'ask'".
-        whole: The values are complete ones, as in an input, and not the operands of reducers.
+        update: Validated values by field.
+        what: What the update is, for errors, such as "an update of node 'ask'".
+        whole: Whether the values are complete ones, as in an input, and not the operands of reducers.
 
     Raises:
         AuditError: A rule failed, or a field cannot hold what it gave.
@@ -39,7 +41,7 @@ def redacted_update(
     for name, value in update.items():
         if name in state.untracked or value is None or value is DELETE:
             continue
-        marked = name in state.redacted
+        marked = name in state.redacted  # the field has the marker `redacted`: all its texts are replaced
         fits = _fitting(engine.fields.get(name), whole=whole)
         try:
             new = redactor.value(
@@ -56,10 +58,16 @@ def redacted_update(
 
 
 def _fitting(field: Field | None, *, whole: bool) -> Callable[[Any], Any] | None:
-    if field is None:  # a field of an older graph (R14)
+    """Return the check that a redacted value of *field* must pass; None for a field that only an older graph had (R14).
+
+    Args:
+        whole: Whether complete values are checked, else operands of the field's reducer.
+    """
+    if field is None:
         return None
 
     def fits(value: Any) -> Any:
+        """Return *value*, validated for the field; a ValueError says that the replaced texts do not fit its type."""
         if value.__class__ is Replacement:
             return Replacement(field.check_whole(value.value))
         return field.check_whole(value) if whole else field.check(value)
@@ -69,6 +77,9 @@ def _fitting(field: Field | None, *, whole: bool) -> Callable[[Any], Any] | None
 
 def redacted_value(engine: RunState, value: Any, what: str) -> Any:
     """Return a value that belongs to no field, such as an answer, redacted.
+
+    Args:
+        what: What the value is, for errors.
 
     Raises:
         AuditError: A rule failed, or the value cannot hold what it gave.
@@ -80,7 +91,7 @@ def redacted_value(engine: RunState, value: Any, what: str) -> Any:
     try:
         return redactor.value(engine.plan.codec, value, "", marked=False, fits=None, what=what)
     except NotStorable:
-        if engine.codec is None:
+        if engine.codec is None:  # a run without a store writes nothing, and may hold anything (R7)
             return value
         raise
 
@@ -96,5 +107,5 @@ def redacted_sends(engine: RunState, due: Sequence[Due]) -> list[Due]:
 
 
 def redacted_error(engine: RunState, error: BaseException) -> BaseException:
-    """Return *error* as it may be written and shown."""
+    """Return *error* with redacted texts, as it may be written and shown: the same object if it can be changed."""
     return error if engine.redactor is None else engine.redactor.error(error)

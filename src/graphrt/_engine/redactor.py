@@ -1,4 +1,8 @@
-"""What the engine is told of redaction: functions on values and errors (decision 0126). Rules are none of its business."""
+"""What the engine knows of redaction: a protocol of functions on values and errors (decision 0126).
+
+To redact is to replace texts in a value, by rules, when the value enters a thread. The rules, and the class that
+implements the protocol, are in `graphrt.audit`, on a higher floor.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ class Redactor(Protocol):
         """Return *value* redacted: *value* itself if no rule applies.
 
         Args:
-            codec: Knows the classes in the value.
+            codec: Encodes the value, so that its texts can be found and replaced, and decodes the result.
             value: What enters the thread.
             field: Field of the state that it is for; empty if it is for none.
-            marked: Whether the field is marked `redacted`.
-            fits: Checks what the rules left, and returns it as the field has it; raises ValueError.
+            marked: Whether the field is marked `redacted`, so that every text in it is replaced.
+            fits: Validates the redacted value for its field and returns it, or raises ValueError; None checks nothing.
             what: What the value is, for errors.
 
         Raises:
@@ -32,9 +36,17 @@ class Redactor(Protocol):
         ...
 
     def error(self, error: BaseException) -> BaseException:
-        """Return *error* with redacted texts, its causes and notes included; another one if it cannot be changed."""
+        """Return *error* with redacted texts, its causes and notes included.
+
+        It is changed in place. If that is not possible, an error with the name of its class and redacted text replaces
+        it.
+        """
         ...
 
     def label(self, marked: frozenset[str]) -> str:
-        """Return the rules in force, and a digest of them, as one text for the log."""
+        """Return the names of the rules in force, and a digest of them, for the events that begin a run or an edit.
+
+        Args:
+            marked: Fields of the graph that are marked `redacted`.
+        """
         ...

@@ -1,7 +1,11 @@
 """Routing from finished tasks to the next ones (rules R3, R4): edges, routers and Commands, in task order.
 
-Routers are called here. Arrivals at joins are only collected, and `joins` counts them. The engine is not changed: it
-commits the result, a `Routed`, as a whole.
+Routers are called here, on a *view*: an instance of the user's state class made of the folded values. Arrivals at joins
+are only collected, and `joins` counts them. The engine is not changed: it commits the result, a `Routed`, as a whole.
+
+R3: edges and routers see the folded state; a Command's goto replaces all outgoing edges of its node. R4: plain
+activations of one node merge into one task, and Sends never merge. R16: no error may quote the value of an untracked
+field. In the tables of a graph, END is None where a node is expected.
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ class Routed:
         self.ends: bool = False
         """Whether a router returned a label that leads to END."""
         self.emptied: list[BranchPlan] = []
-        """Conditional edges whose routers returned an empty list: a map over nothing (decision 0060)."""
+        """Conditional edges whose routers returned an empty list: a map over nothing (decision 0060). `joins` then
+        marks the joins behind them, which may never fire."""
 
     def due(self) -> list[Due]:
         """Return the next tasks in task order: plain ones as their nodes were added, then Sends as emitted (R2)."""
@@ -60,6 +65,7 @@ class Routed:
         return [_make(Due, (nodes[at], None, None, False)) for at in order] + self.sends
 
     def _error(self, at: int) -> Handled | None:
+        """Return the failures that the node with index *at* handles, as one value; None if it handles none."""
         found = self.errors.get(at)
         return Handled.together(found) if found else None
 
@@ -67,7 +73,8 @@ class Routed:
 def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
     """Return the tasks that were due before and those of *routed*, in task order; plain ones of a node merge (R2, R4).
 
-    Sends that were due before precede those of *routed*. *routed* is changed.
+    For edits (`Runtime.update(as_node=...)`), which make tasks due while others are due or open. Sends that were due
+    before precede those of *routed*. *routed* is changed.
     """
     for item in before:
         if not item.is_send:
@@ -81,7 +88,7 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
 
 @final
 class Router:
-    """Calls the routers and reads the Commands of one plan."""
+    """Calls the routers and reads the Commands of one plan; made for each commit or reply that needs it."""
 
     __slots__ = ("plan", "view", "where")
 
@@ -90,15 +97,15 @@ class Router:
         self.where: Callable[[], str | Place] = where
         """Makes the place for errors."""
         self.view: Any = None
-        """The state that routers were called with; None until one was called."""
+        """The state that routers were called with, to find untracked values in texts; None until one was called."""
 
     def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
-        """Return where *tasks* lead on the folded state *view*.
+        """Return where *tasks*, those of a superstep that commits, lead on the folded state *view*.
 
         The edges and routers of a node are followed once, at its first task without a goto (decision 0005).
 
         Args:
-            asked: A branch whose router was called already, and what it returned; None if no router was called.
+            asked: A branch whose router the fast path called already, and what it returned; None if it called none.
 
         Raises:
             RouteError: A router raised, or returned something that has no route.
@@ -108,9 +115,10 @@ class Router:
         followed: set[int] = set()
         for task in tasks:
             node = task.node
-            if task.status == HANDLED:  # its node's edges do not apply (decision 0007)
+            # HANDLED: it failed, and its `on_error` node takes over. Its own node's edges do not apply (decision 0007).
+            if task.status == HANDLED:
                 handler = node.on_error
-                if isinstance(handler, NodePlan):
+                if isinstance(handler, NodePlan):  # else END: nothing follows the failure
                     plain[handler.index] = handler
                     failure = task.more().failure
                     assert failure is not None  # noqa: S101 - a HANDLED task has one
@@ -128,7 +136,7 @@ class Router:
         return result
 
     def lead(self, targets: Sequence[Any]) -> Routed:
-        """Return where the checked *targets* of a goto lead."""
+        """Return where the checked *targets* of the goto of an edit lead (R18)."""
         result = Routed()
         for target in targets:
             if target.__class__ is NodePlan:
@@ -138,7 +146,7 @@ class Router:
         return result
 
     def ask(self, node: NodePlan, view: Any) -> Routed:
-        """Return where the edges of *node* lead on the state *view*; those of START lead to the first tasks.
+        """Return where the edges of *node* lead on the state *view*, for START, the fast path and edits.
 
         Raises:
             RouteError: As for `follow`.
@@ -159,6 +167,11 @@ class Router:
             result.arrivals.append((join, node.index))
 
     def _ask(self, node: NodePlan, branch: BranchPlan, view: Any) -> Any:
+        """Return what the router of *branch*, a conditional edge of *node*, returns for *view*.
+
+        Raises:
+            RouteError: The router raised.
+        """
         try:
             return branch.router(view)
         except Exception as error:
@@ -176,7 +189,10 @@ class Router:
         )
 
     def read(self, node: NodePlan, branch: BranchPlan, said: Any) -> Routed:
-        """Return where *branch*, the only edge of *node*, leads after its router returned *said*.
+        """Return where *branch*, the only edge of *node*, leads after the fast path called its router.
+
+        Args:
+            said: What the router returned, unchecked.
 
         Raises:
             RouteError: As for `follow`.
@@ -205,6 +221,9 @@ class Router:
 
     def _one(self, node: NodePlan, branch: BranchPlan, label: Any, said: Any, result: Routed) -> None:
         """Add where *label*, one item of what the router returned, leads to *result*.
+
+        Args:
+            said: All that the router returned, for the error.
 
         Raises:
             RouteError: It is not a label or Send, or has no route.
@@ -254,7 +273,11 @@ class Router:
         return None if tells(said, self.plan.state.untracked, self.view) else said
 
     def targets(self, goto: Any, node: NodePlan) -> tuple[Any, ...]:
-        """Return the checked targets of a Command's goto, in order: NodePlans, END, and Dues of Sends.
+        """Return the checked targets of a goto, in order: NodePlans, END, and Dues of Sends.
+
+        Args:
+            goto: As the user gave it to a Command or an edit: a node, END or a Send, or a list or tuple of them.
+            node: The node that the goto belongs to.
 
         Raises:
             RouteError: A target is START, an unknown node, or outside the node's declared `goto=`, or a Send cannot be
@@ -282,6 +305,11 @@ class Router:
 
     def _declared(self, target: Any, item: Any, node: NodePlan, what: str) -> None:
         """Check that *target* is among the declared targets of *node*; a node that declares none may go anywhere.
+
+        Args:
+            target: Name of a node, or END.
+            item: What the user wrote for it, for the error.
+            what: Subject of the error's message.
 
         Raises:
             RouteError: It is not.
@@ -317,12 +345,18 @@ class Router:
         return due
 
     def _emitter(self, branch: BranchPlan | None, node: NodePlan) -> str:
+        """Return what emitted a Send, for an error: the router of *branch*, or without one a Command of *node*."""
         if branch is None:
             return f"the Command of node {node.name!r}"
         return f"router {branch.router_name}() after {self._name(node)}"
 
     def _unknown(self, item: Any, what: str, node: NodePlan) -> RouteError:
-        """Return the error for a target that is not a node of the graph, with what may have been meant."""
+        """Return the error for a target that is not a node of the graph, with what may have been meant.
+
+        Args:
+            item: What the user wrote.
+            what: Subject of the error's message.
+        """
         nodes, source, where = self.plan.by_name, self._node(node), self.where()
         target = item if isinstance(item, str) else short(item)
         if isinstance(item, (StartType, EndType)):
@@ -347,9 +381,11 @@ class Router:
         )
 
     def _name(self, node: NodePlan) -> str:
+        """Return what an error calls *node*; START has the index -1."""
         return "START" if node.index < 0 else f"node {node.name!r}"
 
     def _node(self, node: NodePlan) -> str | None:
+        """Return the name of *node* for the attribute `node` of an error; None for START."""
         return None if node.index < 0 else node.name
 
 

@@ -1,7 +1,8 @@
 """The state of a run: what is true, and the elementary changes of it.
 
 `Engine` adds the verbs that decide. What only reads, or changes tasks, takes a `RunState`, so that no helper of the
-engine needs the engine. The attributes form four groups:
+engine needs the engine. Each nested graph that runs or waits has one of its own, on the task that runs it
+(`Extra.child`). The attributes form four groups:
 
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
 - the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
@@ -9,6 +10,12 @@ engine needs the engine. The attributes form four groups:
 - the fast path: `fast`, `call`, `asked`, `quick`, `told`.
 
 Only this class, the engine, `evolve` and `fast_path` write them (tests/house/test_owner_of_state.py).
+
+Words used here: a *view*, or snapshot, is the state as a node or router gets it: an instance of the user's state class
+made of `values`, whose lists it shares (R15). To *stage* is to store what a task did beside the journal, before its
+superstep commits. *General path* and *fast path* are the two ways through a superstep; the fast path takes those of one
+plain task. An *edit* is a call of `Runtime.update`. To *fold* a journal is to apply its entries again when a thread is
+loaded.
 """
 
 from __future__ import annotations
@@ -43,7 +50,15 @@ _NO_VIEW: Final = object()
 
 
 class RunState:
-    """One run of one plan: its values, open superstep, joins and counters."""
+    """One run of one plan: its values, open superstep, joins and counters.
+
+    Args:
+        plan: The compiled graph as tables.
+        limits: Limits of the run; each drive may set others.
+        thread: Id of the thread; None for a run without one.
+        path: Id of the task that runs this nested graph, and a slash; empty for the graph at the top.
+        check_state: Whether changes inside values are looked for, by comparing their stored forms (R15).
+    """
 
     __slots__ = (
         "after",
@@ -108,6 +123,7 @@ class RunState:
         self, plan: Plan, limits: Limits, *, thread: str | None = None, path: str = "", check_state: bool = False
     ) -> None:
         self.plan: Plan = plan
+        """The compiled graph as tables: nodes, edges, joins, and the schema of the state."""
         self.aliases: dict[str, NodePlan] = {}
         """Nodes of an older graph by name: renamed ones, and placeholders for those that are gone."""
         self.fields: dict[str, Field] = plan.state.fields
@@ -125,18 +141,20 @@ class RunState:
         self.run_id: str | None = None
         """Id of the run, for errors; None until the run sets it."""
         self.signals: tuple[tuple[str, str, Any], ...] = ()
-        """Signals that no node has taken yet: id, name and value, in order of arrival. Only the graph at the top has any."""
+        """Signals, posted by other processes, that no node has taken yet: id, name and value, in order of arrival. Only
+        the graph at the top has any."""
         self.children: dict[str, None] = {}
-        """Child threads that are cancelled with this one and are not known to have ended, as an ordered set of ids without
-        tenant. Those that tasks of a nested graph start are here, and in the engine of that graph while it is open."""
+        """Threads that nodes started by `ctx.start`, are cancelled with this one, and are not known to have ended: an
+        ordered set of ids without tenant. A child that a task of a nested graph started is in the set of the graph at
+        the top, and in that of the nested graph while it is open."""
         self.parent: str | None = None
         """Id, without tenant, of the thread whose task started this one; None for any other."""
         self.check_state: bool = check_state
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
-        """Checks that values can be stored; None without a store."""
+        """Encodes values, to check that they can be stored; None without a store."""
         self.stamps: bool = False
-        """Whether validated updates keep their encoded bytes, because the store keeps bytes."""
+        """Whether validated updates keep their encoded bytes (`storability.Stamped`), because the store keeps bytes."""
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
         """Takes fast-path commits that need no events (`Journal.step`, `fast_path.tell`); None if events are needed."""
         self.told: Any = None
@@ -151,7 +169,8 @@ class RunState:
         self.keeps: int = plan.state.keeps
         """Place where views keep their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
         self.looks: bool = True
-        """Whether each report checks at once what its task changed; if false, the commit checks all tasks together."""
+        """Whether each report checks at once whether its task changed the state in place; if false, only the commit
+        checks, all tasks together."""
         self.guard: dict[str, bytes] = {}
         """With `check_state`: encoded values by field, to compare with."""
         self.unstorable: dict[str, NotStorable] = {}
@@ -185,17 +204,18 @@ class RunState:
         self.call: Task | None = None
         """Task of the fast path that is running or ready to run; None on the general path."""
         self.log: list[Any] | None = None
-        """Events that became true and were not taken yet; None if nothing listens."""
+        """Events that became true and were not taken yet, each as (path, event); None if nothing listens."""
         self.staging: bool = False
         """Whether outcomes of the open superstep are stored before it commits."""
         self.dirty: dict[Task, None] = {}
         """Tasks of the open superstep with changes that are not staged yet, as an ordered set."""
         self.settled: list[Any] = []
-        """Staged events of a nested graph, which are written to the journal with its parent's commit."""
+        """Events that a nested graph has staged, as (path, event): they are journalled with its parent's commit."""
         self.batches: int = 0
         """Count of batches of events that a nested graph has staged, which is the number of the next one."""
         self.kept: dict[str, Any] = {}
-        """Events that a fork kept for tasks of a nested graph, by task id. A task takes its events when its superstep opens."""
+        """Events that a fork kept of its source for tasks of a nested graph, by task id: effects, questions, answers. A
+        task takes its events when its superstep opens."""
         self.trail: list[dict[str, Any]] | None = None
         """Committed updates of a nested graph in commit order, for its parent; None at the top."""
         self.trail_last: frozenset[str] = frozenset()
@@ -218,6 +238,7 @@ class RunState:
         """Apply *limits*, which each drive sets anew."""
         self.limits: Limits = limits
         self.max_steps: int = limits.max_steps
+        # For nodes without a limit of their own.
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
         timed = limits.timeout_s is not None or limits.deadline_s is not None
@@ -227,7 +248,11 @@ class RunState:
         self.fast: bool = not (odd or erased)
 
     def nest_in(self, parent: RunState, kept: dict[str, Any]) -> None:
-        """Belong to the run of *parent*, as the engine of a graph that is nested in its graph; see `kept`."""
+        """Belong to the run of *parent*, as the engine of a graph that is nested in its graph.
+
+        Args:
+            kept: As the attribute; the dict is shared by all nested graphs of the thread.
+        """
         self.kept = kept
         self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
         self.depth = parent.depth + 1
@@ -235,7 +260,7 @@ class RunState:
             self.redact_with(parent.redactor)
 
     def redact_with(self, redactor: Redactor) -> None:
-        """Redact with *redactor* from now on; nested graphs that are parked on tasks do the same."""
+        """Redact with *redactor* from now on; nested graphs that wait on their tasks do the same."""
         self.redactor, self.fast = redactor, False
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
@@ -246,7 +271,7 @@ class RunState:
         self.run_id = run_id
 
     def count_anew(self) -> None:
-        """Begin a new run: what earlier runs of the thread used, were granted and started does not count."""
+        """Begin a new run: usage, grants beyond the budget and child threads of earlier runs do not count for it."""
         self.usage = self.granted = None
         self.children = {}
 
@@ -259,26 +284,33 @@ class RunState:
         self.children.pop(thread, None)
 
     def inherit(self, children: Iterable[str], parent: str | None) -> None:
-        """Take the *children* and the *parent* from a snapshot, unless it is of the thread that this one was copied from."""
+        """Take the *children* and the *parent* from a snapshot, except for those of the thread that this is a copy of.
+
+        A child's id tells whose child it is. So the children in the snapshot of a source are not those of a fork.
+        """
         self.children = {child: None for child in children if is_child(self.thread, child)}
         self.belong_to(parent)
 
     def belong_to(self, parent: str | None) -> None:
-        """Note which thread this one is a child of. A copy of a child is nobody's."""
+        """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
         self.parent = parent if is_child(parent, self.thread) else None
 
     def leave_trail(self, last: frozenset[str]) -> None:
-        """Keep committed updates for the parent graph; of the fields *last* it needs only the newest write."""
+        """Keep committed updates from now on, as a nested graph does for its parent.
+
+        Args:
+            last: Fields that take the last value in both graphs, so that the parent needs only the newest write.
+        """
         self.trail, self.trail_last = [], last
         self._look()
 
     def listen(self, codec: Codec | None = None, *, staging: bool = False, stamps: bool = False) -> None:
-        """Keep events from now on, for a journal or a sink; nested graphs that are parked on tasks do the same.
+        """Log events from now on, for a journal or a sink; nested graphs that wait on their tasks do the same.
 
         Args:
-            codec: Checks that values can be stored; None without a store.
-            staging: Also keep outcomes of the open superstep until they are staged.
-            stamps: Let validated updates keep their encoded bytes.
+            codec: As the attribute.
+            staging: Whether outcomes of the open superstep are stored before it commits.
+            stamps: Whether validated updates keep their encoded bytes.
         """
         self.log, self.codec, self.staging, self.stamps = [], codec, staging, stamps
         self._look()
@@ -288,6 +320,7 @@ class RunState:
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:
+        """Set `watched` anew, after one of the observers was set."""
         self.watched = self.recorder is not None or self.trail is not None or self.log is not None
 
     def follow(self, update: dict[str, Any]) -> None:
@@ -304,7 +337,7 @@ class RunState:
             trail.append(update)
 
     def start(self, values: Values) -> None:
-        """Begin a run on *values*, which the engine takes over. The router of START is called by `begin`."""
+        """Begin a run on *values*, which the engine takes over. If START has routers, `Engine.begin` calls them."""
         self.values, self.guard = values, {}
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
@@ -329,8 +362,9 @@ class RunState:
             if node.index not in seen:
                 seen.add(node.index)
                 self.visits[node.index] += 1
-            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
+            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
             mine = node_for(node, arg, self.plan) if node.choose else node
+            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
             task = Task(mine, index, superstep, arg, make(values) if index else view, self)
             if error is not None:
                 task.more().handles = error
@@ -339,7 +373,7 @@ class RunState:
         return tasks
 
     def record_with(self, recorder: StepRecorder | None) -> None:
-        """Record steps with *recorder* from now on, or none."""
+        """Record steps with *recorder* from now on; None records no more."""
         self.recorder = recorder
         self._look()
 
@@ -348,11 +382,14 @@ class RunState:
         self.entering = False
 
     def wait_for_input(self) -> None:
-        """Make nothing due: the next input starts the run (decision 0059)."""
+        """Make nothing due: the next input starts the run. For a thread that `Runtime.update` makes (decision 0059)."""
         self.due, self.entering = [], False
 
     def settle(self, logged: list[Any]) -> str:
-        """Keep events of a nested graph until its parent's commit; return the key under which they are staged."""
+        """Keep events of a nested graph until its parent's commit; return the key under which they are staged.
+
+        The key is the path, `+` and the number of the batch: a restart reads the batches in this order.
+        """
         key = f"{self.path}+{self.batches}"
         self.settled += logged
         self.batches += 1
@@ -362,8 +399,8 @@ class RunState:
         """Prepare to fold the entries of an older graph (R14).
 
         Args:
-            fields: Stand-ins for fields that the present graph does not have.
-            nodes: Nodes of the present graph, by the names that they had.
+            fields: Stand-ins, by name, for fields that the present graph does not have.
+            nodes: Renamed nodes of the present graph, by the names that they had.
         """
         if fields:
             self.fields = {**self.fields, **fields}
@@ -371,7 +408,11 @@ class RunState:
             self.aliases = dict(nodes)
 
     def adopt(self, values: Values | None) -> None:
-        """Leave the fields of an older graph behind; replace the values, unless *values* is None."""
+        """Leave the fields of an older graph behind, once its entries are folded (R14).
+
+        Args:
+            values: The state for the present graph, if a migration or a default changed it; None keeps the values.
+        """
         self.fields = self.plan.state.fields
         if values is None:
             return
@@ -386,11 +427,14 @@ class RunState:
         self.codec = None
 
     def forget_view(self) -> None:
-        """Drop the snapshot, because the values have changed or the reference would hide a sole owner (R15)."""
+        """Drop the view, because the values have changed, or because its references keep lists from growing in place.
+
+        A list grows in place only if `values` is its only owner, which a view in the way would hide (R15).
+        """
         self.view = _NO_VIEW
 
     def take_view(self) -> Any:
-        """Return the current snapshot and drop the engine's reference, so that only tasks hold it."""
+        """Return the current view and drop the engine's reference, so that only tasks hold it."""
         view, self.view = self.view, _NO_VIEW
         return self.make_view(self.values) if view is _NO_VIEW else view
 
@@ -399,7 +443,10 @@ class RunState:
         return next((task for task in self.tasks if task.status == FAILED), None)
 
     def open_interrupts(self) -> list[OpenInterrupt]:
-        """Return the unanswered questions of the open superstep, in task order."""
+        """Return the questions of the open superstep that wait for an answer, in task order.
+
+        Those of a held superstep are asked by `interrupt_after`, between its fold and its routers.
+        """
         if self.held:
             return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
@@ -413,12 +460,12 @@ class RunState:
         self.signals = tuple(signal for signal in self.signals if signal[0] != id)
 
     def hold(self, after: list[OpenInterrupt]) -> None:
-        """Hold the folded superstep open until the questions *after* it are answered."""
+        """Hold the folded superstep open until the `interrupt_after` questions *after* are answered."""
         self.held, self.after = True, after
         self.dirty.clear()
 
     def close_superstep(self) -> None:
-        """Remove the open superstep."""
+        """Remove the open superstep: it was committed and routed, or is given up."""
         self.waiting, self.tasks = [], []
         self.held, self.after = False, []
         self.dirty.clear()
@@ -440,7 +487,7 @@ class RunState:
             self.dirty[task] = None
 
     def retry(self) -> None:
-        """Make the failed tasks of the open superstep due again, with all their attempts (R9)."""
+        """Make the failed tasks of the open superstep due again, with all their attempts (R9); for `resume`, too."""
         for task in self.tasks:
             extra = task.extra
             # By the failure too: a failed task is due already if staged questions and answers of it were applied.
@@ -449,26 +496,29 @@ class RunState:
                     task.again()
                 extra = task.more()
                 task.attempt, extra.failure = 1, None
-                extra.retried += 1
-                extra.ask_expired_anew()
+                extra.retried += 1  # by this count, `ctx.wait` looks again at a child thread that had failed
+                extra.ask_expired_anew()  # questions whose expiry made the node fail
 
     def pending(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are open, else of those that are due, in task order."""
+        """Return the names of the nodes whose tasks are unfinished, else of those that are due, in task order."""
         open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
         return open_ or tuple(item.node.name for item in self.due)
 
     def snapshot_for(self, task: Task) -> Any:
-        """Return the state that *task* sees, and make it first if the task has none (a re-execution)."""
+        """Return the view that *task* sees, and make it first if the task has none, as before it is executed again."""
         if task.state is None:
             task.state = self.take_view()
         return task.state
 
     def interrupt_prefix(self, task: Task) -> str:
-        """Return the prefix of the ids of all interrupts of *task*."""
+        """Return the prefix of the ids of all interrupts of *task*, which are `thread/task#key`."""
         return f"{self.thread}/{task.id}#"
 
     def where(self, task: Task | None = None) -> Place:
-        """Return the place of the run or *task* for errors, without an argument that reveals an untracked value (R16)."""
+        """Return the place of the run or *task*, for errors.
+
+        The argument of a Send is left out if it reveals the value of an untracked field (R16).
+        """
         plan, path = self.plan, self.path[:-1] or None
         if task is None:
             superstep = self.superstep or None
@@ -490,24 +540,24 @@ class RunState:
         self.due = due
 
     def use_view(self, view: Any) -> None:
-        """Let the next task get the snapshot *view*."""
+        """Let the next task get *view*, which was made of the present values."""
         self.view = view
 
     def take_asked(self) -> Any:
-        """Return what a router answered on the fast path before it left, and forget it; None if it asked none."""
+        """Return `asked`, what a router returned on the fast path before that gave up, and forget it."""
         asked, self.asked = self.asked, None
         return asked
 
     def write_steps_with(self, quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None]) -> None:
-        """Pass fast-path commits to *quick*, because nothing needs their events."""
+        """Pass fast-path commits to *quick* from now on, because nothing needs their events; see the attribute."""
         self.quick = quick
 
     def ask_after(self, questions: list[OpenInterrupt]) -> None:
-        """Replace the questions of `interrupt_after`."""
+        """Replace the questions of `interrupt_after`, after an edit answered some of them."""
         self.after = questions
 
     def swap_log(self, log: list[Any] | None) -> list[Any] | None:
-        """Replace the log, and return the one before."""
+        """Replace the log, and return the one before: to take what was logged, or to build events apart from it."""
         before, self.log = self.log, log
         return before
 
@@ -516,7 +566,7 @@ class RunState:
         self.usage = used if self.usage is None else self.usage + used
 
     def grant(self, granted: Amounts | None) -> None:
-        """Set the sum of the grants to the run's budget."""
+        """Set the sum of what persons allowed the run's budget beyond its limit; None if there is nothing."""
         self.granted = granted
 
     def check_each_report(self, each: bool) -> None:  # noqa: FBT001 - its name says what True means
@@ -528,7 +578,7 @@ class RunState:
         self.values[name] = value
 
     def measure(self, name: str) -> None:
-        """Note the length of the container in the field *name* anew."""
+        """Note the length of the container in the field *name* anew, as the one that the next check expects."""
         self.sizes[name] = len(self.values[name])
 
     def add_alias(self, name: str, node: NodePlan) -> None:

@@ -1,4 +1,8 @@
-"""The engine between two supersteps as plain data, for stored snapshots and forks. `evolve.restore` reads it back."""
+"""The engine between two supersteps as plain data, for stored snapshots and forks. `evolve.restore` reads it back.
+
+A *stored snapshot* is a cache: a thread is loaded from it and the entries after it, and not from its first entry. A
+fork begins with such data of its source.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,12 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
     """Return the engine between two supersteps as plain data; the values are shared, not copied.
 
     An open superstep is left out: the tasks that it was opened with are due in the result, and its superstep and visits
-    are not counted. A held superstep is folded already, so it is kept with the outcomes of its tasks.
+    are not counted. What its tasks did is stored beside the journal (staged). A held superstep, which waits for an
+    `interrupt_after`, is folded already, so it is kept with the outcomes of its tasks.
 
     Args:
-        ended: Whether the fast path's task has ended and the next one is not open yet. The next tasks are unknown then.
+        ended: Whether the journal asks in the middle of a commit of the fast path: the task in `engine.call` has ended,
+            and the next one is not open yet. The next tasks are unknown then.
     """
     open_tasks = engine.tasks if not engine.held else []
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)
@@ -38,6 +44,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         next=names,
         sends=sends,
         errors=errors,
+        # Joins whose open generation, the count of sources that have arrived, has begun.
         joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired or join.emptied]),
         entering=engine.entering,
         usage=engine.usage,
@@ -45,7 +52,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         handled=handled,
         held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.tasks) if engine.held else (),
         after=tuple(question.task_id for question in engine.after if question.open),
-        waits=len(engine.waiting),
+        waits=len(engine.waiting),  # how many tasks at the end of *due* an edit added while a superstep was open
         signals=engine.signals,
         children=tuple(engine.children),
         parent=engine.parent,

@@ -2,6 +2,9 @@
 
 A grant is what a person allowed a budget beyond its limit. Here usage is counted after the calls; drivers and the
 harness hold calls to budgets before they are made.
+
+An int field of the state with the name `token_budget` is a budget, too: its value is the tokens left. An ended task
+that called models gets an update that lowers it, which folds with the task's own updates.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def used(engine: RunState) -> Usage | None:
-    """Return the usage of all tasks so far, including those of the open superstep; None if there was no model call."""
+    """Return the usage of all tasks so far, including those of the open superstep; None if there was no model call.
+
+    For the result of a run, and for the usage of a task whose nested graph *engine* drives.
+    """
     total = engine.usage
     for task in engine.tasks:
         one = task.extra.usage if task.extra is not None else None
@@ -30,7 +36,7 @@ def used(engine: RunState) -> Usage | None:
 
 
 def count(engine: RunState, task: Task) -> None:
-    """Add the usage of a committed task, and its grants to the run's budget, to the engine's totals."""
+    """Add the usage of *task*, and its grants to the run's budget, to the engine's totals; called by each commit."""
     extra = task.extra
     if extra is None:
         return
@@ -56,7 +62,8 @@ def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:
 def budget_field(engine: RunState, values: Mapping[str, Any] | None = None) -> int | None:
     """Return the tokens left in the field `token_budget`; None if the graph does not use it as a budget.
 
-    That is so if the field is missing, is not an int, or has a reducer other than `spend` and `add`.
+    That is so if the field is missing, is not an int, or has a reducer other than `spend` and `add`. With `overwrite`
+    it is a budget, too, which the nodes lower themselves.
 
     Args:
         engine: The engine whose graph declares the field.

@@ -1,8 +1,11 @@
 """Steps: what each finished task did to the state, computed on access (decision 0010).
 
-A Step stores no state. Steps form a chain that leads to the newest state, and each has a record that undoes its task:
-`before` and `after` start from the newest values and undo the later steps one by one. The links point forward only, so
-a step without references is garbage at once. A stream of steps costs what each one changed, however large the state is.
+`Runtime.steps` and streams yield them. A Step stores no state. Steps form a chain that leads to the newest state, and
+each has an *undo record*: the previous values of the fields that its task wrote. `before` and `after` start from the
+newest values and undo the later steps one by one. The links point forward only, so a step without references is garbage
+at once. A stream of steps costs what each one changed, however large the state is.
+
+In an undo record, ABSENT means that the field had no value, and a `Prefix` that it had the first items of its new list.
 
 Source: persistent arrays by rerooting, as in Baker, "Shallow binding makes functional arrays fast", 1991.
 """
@@ -26,7 +29,7 @@ S = TypeVar("S")
 
 
 def revert(values: Values, undo: Undo) -> None:
-    """Undo one task in *values*, which is changed; lists in it are replaced and not cut."""
+    """Undo one task in *values*, which is changed; lists in it are replaced and not cut, since others may hold them."""
     for name, before in undo.items():
         if before is ABSENT:
             values.pop(name, None)
@@ -71,6 +74,7 @@ class Diff:
         return self._written(absent_before=False)
 
     def _written(self, *, absent_before: bool) -> dict[str, Any]:
+        """Return copies of the new values of fields that had no value before the task, or of those that had one."""
         after = self._after()
         found: dict[str, Any] = {}
         for name, before in self._step._undo.items():
@@ -120,7 +124,7 @@ class Step(Generic[S]):
         node: NodePlan,
         superstep: int,
         undo: Undo,
-        updates: tuple[dict[str, Any], ...],
+        updates: tuple[dict[str, Any], ...],  # 0 or 1; for a nested graph one for each of its commits
         duration_s: float,
         task: Task | None,
     ) -> None:
@@ -159,6 +163,7 @@ class Step(Generic[S]):
     @property
     def task_id(self) -> str:
         """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
+        # A task of the fast path is alone in its superstep, at position 0.
         return self._task.id if self._task else f"{self._recorder.engine.path}{self.superstep}.0:{self._node.name}"
 
     @property
@@ -269,6 +274,7 @@ class Step(Generic[S]):
 
 
 _OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
+"""`Step.outcome` by the status of the task. HANDLED: it failed, and its `on_error` node takes over."""
 
 
 def goto_names(task: Task) -> tuple[str, ...] | None:
@@ -279,7 +285,7 @@ def goto_names(task: Task) -> tuple[str, ...] | None:
 
 
 def target_name(target: Any) -> str:
-    """Return the node name of a checked target of a Command, or "END"."""
+    """Return the node name of a checked target of a Command (a NodePlan, END, or a Due for a Send), or "END"."""
     name = getattr(target, "name", None)
     return str(name) if name is not None else str(target.node.name)
 
@@ -295,13 +301,16 @@ class StepRecorder:
         self.run_id: Callable[[], str | None] = lambda: None
         """Returns the id of the run, which is made at first need."""
         self._final: Values | None = None
+        """The newest values once the run is over; None while it goes on."""
         self._count = 0
+        """Index of the next step."""
         self._last: Step[Any] | None = None
+        """The newest step, which gets a link to the next one."""
         self.ready: list[Step[Any]] = []
         """Steps to publish, oldest first."""
 
     def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
-        """Add a step for *task*, which has finished.
+        """Add a step for *task*, which has finished, or whose superstep cannot commit because it failed or waits.
 
         Args:
             undo: Previous values of the fields that it wrote; empty if it wrote nothing.
@@ -324,7 +333,7 @@ class StepRecorder:
         self._count += 1
 
     def count_anew(self) -> None:
-        """Number the next step with 0: another run begins."""
+        """Number the next step with 0: another run of the thread begins, when its journal is folded into steps."""
         self._count = 0
 
     def newest(self) -> Values:

@@ -3,6 +3,10 @@
 Every store refuses the same values (decision 0053). A store that keeps bytes gets updates with their bytes (`Stamped`),
 so that a value is encoded once. A store that keeps objects gets a copy, and small plain values are checked during the
 copy without encoding them. How values become bytes is defined in `_codec`; where the bytes go, in `_journal`.
+
+`engine.codec` is None in a run without a store, which accepts everything. `engine.stamps` says whether the store keeps
+bytes. *Untracked* fields are never stored and appear in no event or error (R16); all other fields are *tracked*. With
+`engine.redactor`, texts in values are replaced by rules before anything else.
 """
 
 from __future__ import annotations
@@ -36,10 +40,15 @@ class Stamped(dict[str, Any]):
 
 
 def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *update*, as a `Stamped` if the store keeps bytes; unchanged without a store.
+    """Return *update*, redacted, and as a `Stamped` if the store keeps bytes; unchanged without store and redactor.
+
+    Args:
+        task: The task whose node returned it, for errors.
+        update: Validated values by field.
 
     Raises:
         UpdateError: A value cannot be stored exactly.
+        AuditError: A value could not be redacted.
     """
     if engine.codec is None and engine.redactor is None:
         return update  # type: ignore[return-value]  # updates are dicts of the engine's own
@@ -71,6 +80,8 @@ def storable(engine: RunState, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def kept(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of *update* for a store that keeps objects, after checking that it could be stored.
+
+    For supersteps of the fast path, whose journal takes the copy without making events.
 
     Raises:
         UpdateError: A value cannot be stored exactly.
@@ -109,7 +120,7 @@ def _simple(value: Any, most: int) -> Any:
     """Return a copy of *value* if it is small and plain, so that the codec would certainly accept it.
 
     Args:
-        most: Levels of containers that *value* may have.
+        most: Levels of containers that *value* may still have; below them the codec decides.
 
     Raises:
         ValueError: It may be something else.
@@ -143,7 +154,7 @@ _ANYWHERE: Final = frozenset({bool, float, type(None)})
 """Types of which every value can be stored."""
 _LOW: Final = -(2**63)
 _HIGH: Final = 2**63
-"""Integers between these two are accepted here; the codec decides about longer ones."""
+"""Integers between these two, both excluded, are accepted here; the codec decides about longer ones."""
 _SHORT: Final = 100_000
 """Characters from which on a text is left to the codec."""
 _FEW: Final = 20
@@ -173,7 +184,10 @@ def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = f
 
 
 def reference(line: bytes, blobs: dict[str, bytes]) -> bytes:
-    """Add the encoded value *line* to *blobs*, and return the encoded reference that replaces it."""
+    """Add the encoded value *line* to *blobs*, under its SHA-256, and return the encoded reference that replaces it.
+
+    A store keeps each blob once, however many entries refer to it.
+    """
     from hashlib import sha256
 
     name = sha256(line).hexdigest()
@@ -192,13 +206,16 @@ def tracked(engine: RunState, update: Mapping[str, Any]) -> Mapping[str, Any]:
     kept = {name: value for name, value in update.items() if name not in untracked}
     if not isinstance(update, Stamped):
         return kept
-    told = Stamped(kept)
-    told.lines, told.blobs = update.lines, update.blobs
-    return told
+    stripped = Stamped(kept)
+    stripped.lines, stripped.blobs = update.lines, update.blobs  # untracked fields have no bytes
+    return stripped
 
 
 def with_untracked(engine: RunState, values: Values) -> Values:
-    """Set the untracked fields in *values*, which are never stored, to their defaults (R16); return *values*."""
+    """Set the untracked fields in *values*, which are never stored, to their defaults (R16); return *values*.
+
+    For values that come from a store, and for those that an error shows.
+    """
     for name in engine.plan.state.untracked:
         value = engine.fields[name].reset()
         if value is ABSENT:
@@ -209,16 +226,22 @@ def with_untracked(engine: RunState, values: Values) -> Values:
 
 
 def told_state(engine: RunState) -> Any:
-    """Return the state for an attribute of an error, with untracked fields at their defaults (R16).
+    """Return the state, as an instance of the user's class, for an attribute of an error about a limit of the run.
 
-    Errors are logged and journalled, where no untracked value may appear.
+    Untracked fields are at their defaults: errors are logged and journalled, where no untracked value may appear (R16).
     """
     values = engine.values
     return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
 
 
 def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
-    """Check that a *value* of the node can be stored, and return it redacted; *what* the node did with it, for errors.
+    """Check that a *value* of the node can be stored, and return it redacted.
+
+    For values outside of updates: payloads and defaults of questions, results of effects, replies of models, and
+    arguments of Sends.
+
+    Args:
+        what: What the node did with it, for errors, such as `sends a value`.
 
     Raises:
         UpdateError: It cannot be stored exactly.
@@ -240,6 +263,8 @@ def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
 
 def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
     """Check that the arguments of the Sends in *due* can be stored, and return *due* with redacted arguments.
+
+    For the Sends of a commit or of an edit.
 
     Raises:
         UpdateError: One of them cannot be stored exactly.

@@ -1,10 +1,13 @@
 """Tasks (one activation of one node in one superstep), and the replies that a driver may report about them.
 
 Plain values only: the engine creates tasks, and drivers run them. A reply is an update, a Command, an Interrupt, None,
-or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent` and `Stopped`.
+or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent` and `Stopped`; `outcome` reads it.
 
 Data: `Task` has what every task needs. Everything rarer (questions, effects, failures, a nested graph) is in `Extra`,
 which is made at first need, so that a plain task costs one object.
+
+What a task recorded (effects, replies of models, questions and answers) outlives the execution: a node that paused or
+was cut off by a crash runs again from its start, and finds it there.
 """
 
 from __future__ import annotations
@@ -30,7 +33,11 @@ over; waiting for answers; failed for good. The numbers matter: a report counts 
 
 @final
 class Handled:
-    """What the `on_error` node gets of one or several failed tasks (decisions 0007 and 0056)."""
+    """What the `on_error` node gets of one or several failed tasks.
+
+    All failures of one superstep that lead to the same handler make one task of it (decision 0007). It sees the error
+    as `ctx.error`, and each failed task as an item of `ctx.failures` (decision 0056).
+    """
 
     __slots__ = ("error", "failures")
 
@@ -46,7 +53,10 @@ class Handled:
 
     @classmethod
     def together(cls, found: Sequence[Handled]) -> Handled:
-        """Return *found*, 1 or more, as one value: a single one unchanged, several as one flat exception group."""
+        """Return *found*, 1 or more in task order, as one value for their common handler.
+
+        A single one is returned unchanged. Several become one flat exception group.
+        """
         failures = tuple(failure for one in found for failure in one.failures)
         if len(found) == 1:
             return found[0]
@@ -56,10 +66,11 @@ class Handled:
 
 
 class Due(NamedTuple):
-    """One task of the next superstep, before that superstep is opened."""
+    """One task of the next superstep, before that superstep is opened. As a target of a Command: one of its Sends."""
 
     node: NodePlan
     arg: Any = None
+    """Argument of the Send that starts it; None for a plain activation."""
     error: Handled | None = None
     """Failures of the tasks that this one handles as their `on_error` node; None if it handles nothing."""
     is_send: bool = False
@@ -104,9 +115,11 @@ class Extra:
         self.answers: int = 0
         """Number of answers that the task was given."""
         self.answers_ahead: dict[str, tuple[Any, str]] = {}
-        """Answers by interrupt id to a nested graph and its node, for a nested graph that begins anew (0027)."""
+        """Answers, with what gave them (as in `OpenInterrupt.by`), by interrupt id: those that the thread has for the
+        task and for its nested graph. In a fork, the nested graph begins anew and asks again (decision 0027)."""
         self.effects: dict[str, Any] = {}
-        """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents."""
+        """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the
+        ends of child threads."""
         self.effect_answers: dict[str, int | None] = {}
         """Number of answers that the task had when an effect started or ended, by key; None in journals of 0.1."""
         self.requested: list[str | ModelCall] = []
@@ -114,12 +127,14 @@ class Extra:
         self.models: ModelCalls | None = None
         """What is recorded of the task's model calls; None without any."""
         self.intents: dict[str, int] = {}
-        """Number of starts of each `"once"` effect, by key; without a result, its outcome is unknown."""
+        """Number of starts of each `"once"` effect, by key. Such a start is stored before the effect runs; without a
+        result, its outcome is unknown."""
         self.ended: bool = False
         """Whether the outcome is known although the task waits: graphrt 0.1 let `interrupt_after` pause before the
         fold."""
         self.edited: bool = False
-        """Whether an edit took the task as finished, so that its `interrupt_after` does not pause."""
+        """Whether an edit (`Runtime.update(as_node=)`) took the task as finished, so that its `interrupt_after` does
+        not pause."""
         self.usage: Usage | None = None
         """Usage of the task's model calls so far; None without calls."""
         self.failure: BaseException | None = None
@@ -135,12 +150,17 @@ class Extra:
         self.threads: dict[str, ThreadStarted] = {}
         """Child threads that the task has started, by their name or ordinal inside the task."""
         self.retried: int = 0
-        """How often the thread was retried after the task had failed. It looks again at children that had failed."""
+        """How often the thread was retried after the task had failed. After each time, `ctx.wait` looks again at child
+        threads that had failed."""
         self.kept: dict[str, Any] = {}
-        """Events that a fork kept for tasks of a nested graph, by task id, until their supersteps open."""
+        """Events of the source that a fork kept for tasks inside the nested graph, by task id, until their supersteps
+        open there. One dict is shared by all nested graphs of the thread."""
 
     def request(self, what: str | ModelCall) -> None:
-        """Note that the node requested an effect or a model call, after all that it requested before (rule R13)."""
+        """Note that the node requested an effect or a model call, after all that it requested before.
+
+        The journal has the results in this order, whichever came first (rule R13).
+        """
         if what in self.requested:
             self.requested.remove(what)
         self.requested.append(what)
@@ -153,7 +173,10 @@ class Extra:
         return models
 
     def ask_expired_anew(self) -> None:
-        """Discard what the task was told of questions that nobody answered in time: its next run asks them anew."""
+        """Discard the answers by which the task learned that a question had expired: its next execution asks it anew.
+
+        For `retry` of a failed thread. The fate EXPIRED is logged with the next events of the task.
+        """
         for question in self.interrupts:
             if question.by == BY_EXPIRY and question.current:
                 question.fate, question.fate_told = EXPIRED, False
@@ -202,17 +225,22 @@ class Task:
         self.duration_s: float = 0.0
         """Duration of the last attempt in seconds; measured only if durations are wanted."""
         self.status: int = DUE
+        """One of DUE, RUNNING, DONE, HANDLED, PAUSED and FAILED."""
         self.updates: tuple[dict[str, Any], ...] = ()
         """Validated updates: 0 or 1; for a nested graph one for each of its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
         """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
         self.timeout_s: float | None = None
-        """Seconds that the attempt may take; None without a limit."""
+        """Seconds that the attempt may take; None without a limit. The run loop sets it for each attempt."""
         self.extra: Extra | None = None
+        """What only some tasks have; None until something needs it, see `more`."""
 
     @property
     def id(self) -> str:
-        """Id `path/superstep.index:node`: derived, stable over re-execution, and unique in the thread (R13)."""
+        """Id `path/superstep.index:node`: derived, stable over re-execution, and unique in the thread (R13).
+
+        The path is that of the nested graph that the task belongs to, and is missing at the top: `3.0:review`.
+        """
         return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.name}"
 
     def more(self) -> Extra:
@@ -223,7 +251,7 @@ class Task:
         return extra
 
     def again(self) -> None:
-        """Become due once more; reports of earlier executions no longer count."""
+        """Become due once more, for instance because its questions are answered; late reports no longer count."""
         self.status = DUE
         self.execution += 1
 
@@ -233,7 +261,10 @@ class Task:
 
 
 class Recalled(Exception):  # noqa: N818 - in place of what was raised before a restart
-    """An error that was raised before a restart: a journal has only the name of its class and its first line."""
+    """An error that was raised before a restart: a journal has only the name of its class and its first line.
+
+    It stands for the original in `Extra.failure` and `Extra.retries` when a thread is loaded.
+    """
 
     def __init__(self, type_name: str, message: str) -> None:
         super().__init__(message)
@@ -279,7 +310,13 @@ class TimedOut:
 
 @final
 class Asked:
-    """Reply: the attempt paused with questions; `child` is the parked engine of a nested graph, else None."""
+    """Reply: the attempt paused with questions.
+
+    Args:
+        questions: The open questions of a nested graph. Of a function that called `ctx.interrupt` or its kin, the
+            question is on the task already and is left out. Without a thread it is given here, and refused.
+        child: The engine of the nested graph, which is kept for the resume; None for a function.
+    """
 
     __slots__ = ("child", "questions")
 
@@ -290,7 +327,7 @@ class Asked:
 
 @final
 class Nested:
-    """Reply: a nested graph ended; its updates are in commit order."""
+    """Reply: a nested graph completed; it has 0..n updates for the parent graph, in the order of its commits."""
 
     __slots__ = ("updates",)
 
@@ -300,7 +337,7 @@ class Nested:
 
 @final
 class Spent:
-    """Reply: what a node returned, after model calls that count against the field `token_budget`."""
+    """Reply: what a node returned, after model calls whose tokens are to be taken off the field `token_budget`."""
 
     __slots__ = ("reply",)
 
@@ -310,9 +347,10 @@ class Spent:
 
 @final
 class Stopped:
-    """Reply: the attempt was cancelled or never started, because the superstep stops."""
+    """Reply: the attempt was cancelled or never started, because the run or the superstep stops; it is due again."""
 
     __slots__ = ()
 
 
 STOPPED: Final = Stopped()
+"""The one instance that drivers report."""

@@ -3,6 +3,11 @@
 The child has no thread of its own. It starts with its parent's values of the shared fields. Its updates, and not its
 final values, become the updates of the task. Its engine stays on the task (`Extra.child`), so that a resume or a retry
 continues it from its last commit.
+
+Words: an *engine* is the mutable state of one run of a graph (`RunState` is its base class); here *parent* is the
+engine of the enclosing graph. A *plan* is a compiled graph as tables. *Shared* fields have the same name in both
+graphs; the options `input=` and `output=` of the node map other names, or are functions. A field *aggregates* if it has
+a reducer; any other field takes the last value. `parent.where(task)` is the place that an error names.
 """
 
 from __future__ import annotations
@@ -31,6 +36,8 @@ from graphrt.limits import Limits
 def nested(task: Task, control: Control) -> Flow:
     """Drive the nested graph of *task*, and return the reply for the parent's engine.
 
+    A driver runs this flow as the body of the task, in place of calling a function.
+
     Returns:
         `Nested` if it completed, `Asked` if it paused, `STOPPED` if it was cancelled, else `Failed` or `TimedOut`.
 
@@ -40,7 +47,7 @@ def nested(task: Task, control: Control) -> Flow:
     parent: RunState = task.engine
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
-    extra = task.more()
+    extra = task.more()  # the part of a task that only some tasks have
     engine: Engine | None = extra.child
     try:
         limits = _limits(plan, task)
@@ -53,7 +60,7 @@ def nested(task: Task, control: Control) -> Flow:
         try:
             status = yield from run(engine, control, Watch(records=False))
         finally:
-            extra.usage = used(engine)  # also after an error: those model calls are paid
+            extra.usage = used(engine)  # tokens of its model calls; also after an error, since these are paid
     except DeadlineError as error:
         own_s = plan.limits.deadline_s
         # The node's timeout was the child's deadline, see `_limits`: then it is a timeout of the node.
@@ -63,14 +70,14 @@ def nested(task: Task, control: Control) -> Flow:
     except StoreError:
         raise  # no failure of this node: its retry policy and `on_error` do not apply
     except GraphrtError as error:
-        if error.node is None:
+        if error.node is None:  # the error tells of the nested graph as a whole, for instance of a limit
             error.__dict__["node"] = task.node.name
         given = parent.where(task).known
         if "arg" in given:  # an error of a plain task inside has no argument of its own: this one started the graph
             error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, raise_as_is=True)
     if status in (CANCELLED, HANDED_OVER):
-        return STOPPED
+        return STOPPED  # the task stays due, and the next drive continues the nested graph
     if status == INTERRUPTED:
         return Asked(engine.open_interrupts(), engine)
     try:
@@ -80,7 +87,10 @@ def nested(task: Task, control: Control) -> Flow:
 
 
 def child_of(task: Task) -> Engine:
-    """Return a new engine for the nested graph of *task*, without values."""
+    """Return a new engine for the nested graph of *task*, without values.
+
+    `_begin` gives it its input. `restore` needs one without, to hold the staged events of a nested graph that ended.
+    """
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
@@ -92,6 +102,8 @@ def child_of(task: Task) -> Engine:
 def child_again(task: Task) -> Engine:
     """Return the engine of the nested graph of *task* as it was before its first superstep.
 
+    Called by `restore` when a thread is loaded, which then applies the staged commits of the nested graph to it.
+
     Raises:
         GraphrtError: The graph's input cannot be made again, for instance because its `input=` mapping has changed.
     """
@@ -99,22 +111,24 @@ def child_again(task: Task) -> Engine:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
     parent.snapshot_for(task)
-    return _begin(task, parent, plan, _limits(plan, task), past=True)
+    return _begin(task, parent, plan, _limits(plan, task), repeated=True)
 
 
 def _limits(plan: Plan, task: Task) -> Limits:
-    """Return the child's limits, where the timeout of its node is an upper bound of its deadline."""
+    """Return the child's limits; its deadline is at most the timeout of the node that runs it."""
     if task.timeout_s is None:
         return plan.limits
     own_s = plan.limits.deadline_s
     return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
 
 
-def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, past: bool = False) -> Engine:
+def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated: bool = False) -> Engine:
     """Return an engine for the nested graph that has its input and is ready to run.
 
     Args:
-        past: The nested graph began before. Its input was checked then, and may have lost values since.
+        limits: Limits of the nested graph, from `_limits`.
+        repeated: Whether the nested graph began before, and a loaded thread is restored. Its input was checked then.
+            Values of it may have been erased since: replaced by ERASED, which fits no type.
 
     Raises:
         LimitError: The graphs are nested deeper than `max_depth`.
@@ -128,21 +142,23 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, past: bo
             limit=parent.limits.max_depth,
             where=parent.where(task),
         )
-    if past and task.arg is ERASED:  # it may have written any field
+    if repeated and task.arg is ERASED:  # the argument of the Send may have set any field of the input
         given: Mapping[str, Any] = dict.fromkeys(plan.state.fields, ERASED)
     else:
         given = _input(task, parent, plan)
-    if past and any(map(erased_in, given.values())):
+    if repeated and any(map(erased_in, given.values())):
         values = plan.state.unchecked(given)
     else:
         values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
     values = dict(redacted_update(engine, values, f"the input of nested graph {plan.name!r}", whole=True))
-    inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)  # not steps and visits (R17)
+    # Limits of supersteps and visits hold for each graph by itself (R17).
+    inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
-    if parent.log is not None:
+    if parent.log is not None:  # something reads the events of the run
         engine.listen(parent.codec, staging=parent.staging, stamps=parent.stamps)
-    # A field that takes the last value on both sides needs only its newest write: a long loop keeps no history.
+    # The engine collects the updates of its commits for `_output`: its *trail*. A field that takes the last value on
+    # both sides needs only its newest write there, so that a long loop keeps no history.
     shared = {
         name
         for name, field in plan.state.fields.items()
@@ -159,7 +175,7 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     Raises:
         InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
     """
-    wanted: Any = task.node.policy.input
+    wanted: Any = task.node.policy.input  # None, a mapping of child's to parent's field, or a function of the state
     values = parent.values
     given: dict[str, Any]
     if wanted is None:
@@ -174,7 +190,7 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
                 node=task.node.name, quoted=quoted(made, parent.plan.state.unquoted), where=parent.where(task)
             )
         given = dict(made)
-    if task.arg is None or task.node.choose:  # of a chosen graph, the argument has chosen it
+    if task.arg is None or task.node.choose:  # of a node made by `chosen_graph`, the argument has chosen the graph
         return given
     if is_mapping(task.arg):
         return {**given, **task.arg}
@@ -184,13 +200,14 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
 def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any], ...]:
     """Return the updates for the parent: one for each commit of the child that wrote a mapped field, in commit order.
 
+    Commits that wrote only fields that take the last value in both graphs are merged, see `_begin`.
     An `output=` function gets the child's final state, and returns one update or None.
 
     Raises:
         InputError: The function raised, or returned something else than an update.
         UpdateError: An update does not fit the parent's fields.
     """
-    wanted: Any = task.node.policy.output
+    wanted: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
     node, where = task.node.name, parent.where(task)
     update = parent.plan.update
     if callable(wanted) and not isinstance(wanted, Mapping):
@@ -203,7 +220,7 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
         return (update.checked(entries, node=node, where=where),)
     pairs = _output_names(wanted, parent, engine.plan)
     found: list[dict[str, Any]] = []
-    for wrote in engine.trail or ():
+    for wrote in engine.trail or ():  # committed updates of the child
         mine = {theirs: wrote[name] for theirs, name in pairs if name in wrote}
         if mine:
             found.append(update.checked(mine, node=node, where=where))
@@ -211,7 +228,11 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
 
 
 def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:
-    """Return pairs of (parent's field, child's field): the `output=` mapping, else the fields of the same name."""
+    """Return pairs of (parent's field, child's field): the `output=` mapping, else the fields of the same name.
+
+    Args:
+        wanted: The `output=` option of the node; a mapping or None here.
+    """
     if is_mapping(wanted):
         return list(wanted.items())
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
@@ -219,7 +240,7 @@ def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, 
 
 
 def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: RunState) -> Any:
-    """Return `fn(state)`; *option* is `input` or `output`, for the error.
+    """Return `fn(state)`, where *fn* is the function that the user passed as *option*, `input` or `output`.
 
     Raises:
         InputError: The function raised.

@@ -1,4 +1,9 @@
-"""Time limits of an attempt: its own timeout, and the deadline of its run. Clock readings come from the driver."""
+"""Time limits of an attempt: its own timeout, and the deadline of its run. Clock readings come from the driver.
+
+An attempt is one execution of a task, and drivers cut it off after `task.timeout_s`. That is the node's timeout, or the
+time left until the run's deadline if this is shorter. A node that exceeds its own timeout has failed, and may be
+retried. The deadline fails the run, and the node did nothing wrong: its task is due again.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ from graphrt.errors._codes.nodes import DEADLINE
 def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     """Set `task.timeout_s`: the timeout of the node, or the time left until the run's deadline if that is shorter.
 
+    The run loop calls it before each attempt. It yields `NOW`, which the driver answers with the monotonic time.
+
     Args:
         deadline_s: End of the run in seconds of the driver's monotonic clock; None without a deadline.
 
@@ -21,7 +28,9 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
     """
     timeout_s = _own(engine, task)
     if timeout_s is not None or deadline_s is not None:
-        task.plain = 0  # CALL_WITH_CONTEXT: only that way of calling a node enforces timeouts
+        # 0 is CALL_WITH_CONTEXT: `invoke`, the general way of calling a node, which alone enforces timeouts. A plain
+        # call of the node's function by the driver does not.
+        task.plain = 0
     if deadline_s is None:
         task.timeout_s = timeout_s
         return
@@ -30,13 +39,19 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
         task.status = DUE
         raise too_late(engine)
     if task.extra is not None and task.extra.delay_s > 0.0:  # the backoff before a retry counts as well
-        task.extra.delay_s = min(task.extra.delay_s, remaining)
+        task.extra.delay_s = min(task.extra.delay_s, remaining)  # the driver waits no longer than that
         remaining -= task.extra.delay_s
     task.timeout_s = remaining if timeout_s is None else min(remaining, timeout_s)
 
 
 def is_cut(engine: Engine, task: Task, reply: object) -> bool:
-    """Return whether the attempt timed out because of the run's deadline, and not of its node's own timeout."""
+    """Return whether the attempt timed out because of the run's deadline, and not because of its node's own timeout.
+
+    `set_timeout` gave the task another limit than its node's own only if the deadline came first.
+
+    Args:
+        reply: What the driver reports of the attempt; a `TimedOut` if it was cut off.
+    """
     return reply.__class__ is TimedOut and task.timeout_s != _own(engine, task)
 
 

@@ -3,6 +3,10 @@
 A flow is a generator. It yields an effect, and the driver performs it and sends the answer that the effect's docstring
 names. Two other values may be yielded: a `Task`, which the driver runs and answers with the reply, and a `Step`, which
 it hands to the reader of a step generator.
+
+A *task* is one activation of a node in one superstep. Its *execution* number grows with each attempt, resume and retry,
+so that a late reply can be told from a current one. A *reply* is what the node returned, or a value such as `Failed`.
+*Staged* events (decision 0020) are kept by the store beside the journal until the open superstep commits.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ from graphrt.events import TaskFailed
 
 
 class Failure(NamedTuple):
-    """How a task failed for good elsewhere."""
+    """How a task failed for good in a worker of its node's queue, which reported it by mail (R27)."""
 
     event: TaskFailed
     raise_as_is: bool
-    """As in `Extra`."""
+    """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
 
 
 Staged: TypeAlias = tuple[str, list[Logged]]
-"""A key and the events to stage under it: a task's id, or a nested graph's path with `+` and the number of a batch."""
+"""A key and the events to stage under it: a task's id, or a nested graph's path with `+` and the number of a batch.
+
+A task's id followed by `#` and a key is the key of a single effect that the task has recorded while it still runs.
+"""
 
 Flow: TypeAlias = Generator[Any, Any, Any]
 """A generator that yields effects, Tasks and Steps, is sent the answers, and returns its result."""
@@ -61,7 +68,10 @@ class Collect:
 
 @final
 class Await:
-    """Await a coroutine that a plain function returned as the result of *task*; answered with the task's reply."""
+    """Await a coroutine that a plain function returned as the result of *task*; answered with the task's reply.
+
+    The fast path calls such a function as a sync node, since only `async def` marks a node as async.
+    """
 
     __slots__ = ("coroutine", "task")
 
@@ -114,12 +124,15 @@ class Record:
         self.last: bool = last
         """Whether this is the last commit of the run, which also releases the thread's claim."""
         self.taken: Sequence[int] = taken
-        """Places of letters to delete in the same commit."""
+        """Places, in the store, of letters that were taken and are deleted in the same commit (R22)."""
 
 
 @final
 class Tell:
-    """Write the fast-path superstep that is noted in `engine.told`; answered with None once it is stored."""
+    """Write the fast-path superstep that is noted in `engine.told`; answered with None once it is stored.
+
+    A superstep of one plain task is noted there as a tuple and written without event objects, for speed.
+    """
 
     __slots__ = ()
 
@@ -136,7 +149,12 @@ class Stage:
 
 @final
 class Publish:
-    """Hand *item* to the readers of the stream mode *mode*; answered with None."""
+    """Hand *item* to the readers of the stream mode *mode*; answered with None.
+
+    Args:
+        mode: `updates`, `values` or `live`.
+        item: A mapping of node name to update, a view of the state, or a `Live`, in the order of the modes above.
+    """
 
     __slots__ = ("item", "mode")
 
@@ -164,6 +182,7 @@ class Control:
     """Switches of a run that its surroundings set: requests to halt or to hand over, and what is watched.
 
     `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
+    Letters are mail that other processes put into the thread: signals, answers, requests to cancel (R22).
     """
 
     # fmt: off
@@ -178,24 +197,27 @@ class Control:
         self.halt: str | None = None
         """Reason to halt; None while the open superstep may continue."""
         self.handing_over: str | None = None
-        """Reason to give the thread back as it is, with work left to do; None if nobody asked for that."""
+        """Reason to give the thread back as it is, with work left to do; None without such a request."""
         self.on_halt: list[Any] = []
         """Callbacks without arguments, called when `halt` is set: drivers wake up what waits."""
         self.letters: deque[Letter] = NO_LETTERS
         """Mail that has arrived while the run goes on, and that it has not taken yet (R22)."""
         self.settled: tuple[int, ...] = ()
-        """Places of letters that are settled with the end of the run, such as a request to cancel it."""
+        """Places of letters that the last commit of the run deletes, such as a request to cancel it."""
         self.watched: bool = False
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
         """Whether the stream mode `live` is read, which shows tasks while their superstep is open (R17)."""
         self.queues: bool = False
-        """Whether tasks of nodes with a queue are left to its workers; if not, they run here."""
+        """Whether tasks of nodes with a queue are left to its workers (R27); if not, they run here."""
         self.failures: dict[str, Failure] = {}
         """Failures that workers of queues reported, by task id; the tasks are due until the flow takes them."""
 
     def cancel(self, reason: str) -> None:
-        """Request the run to halt; of several reasons the first is kept."""
+        """Request the run to halt: running tasks are stopped, and unfinished ones stay due. The first reason is kept.
+
+        Called for `Runtime.cancel`, when the reader of a stream leaves it, and by the run loop after an error.
+        """
         if self.halt is None:
             self.halt = reason
         self.ends = True
@@ -203,7 +225,7 @@ class Control:
             wake()
 
     def hand_over(self, reason: str) -> None:
-        """Request the run to end at the next boundary of a superstep, with its thread still due.
+        """Request the run to end at the next boundary of a superstep, with its thread still due for another driver.
 
         The open superstep goes on. A `cancel` that follows ends it too, and its unfinished tasks stay due.
         """

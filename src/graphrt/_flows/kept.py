@@ -1,6 +1,12 @@
 """What a fork kept for tasks that are still to open: effects, questions and answers of the same tasks in its source.
 
-It is staged under the task's id with `#kept`. Keys of effects end with a number, so none of them is the same.
+`fork(keep_effects=True)` makes a new thread from an earlier entry of another one. The superstep that follows there runs
+again in the fork. Its tasks get what they had recorded in the source, so that no model is called and no person is
+asked twice. These events are staged: kept by the store beside the journal until the superstep commits. Their key is the
+task's id with `#kept`. Keys of effects end with a number, so none of them is the same.
+
+Tasks at the top take them when the thread is restored (`restore`). A nested graph may not have begun by then: its
+engine has them in `kept` until a superstep with these tasks opens, which is what `take_kept` is for.
 """
 
 from __future__ import annotations
@@ -18,17 +24,26 @@ KEPT: Final = "#kept"
 
 
 def kept_in(staged: Mapping[str, Sequence[Logged]]) -> dict[str, Sequence[Logged]]:
-    """Return what was kept for tasks of nested graphs: events by task id."""
+    """Return what was kept for tasks of nested graphs: events by task id.
+
+    A task id with a slash belongs to a nested graph: `3.0:sub/1.0:ask` is in the graph that the task `3.0:sub` runs.
+
+    Args:
+        staged: Staged events of the thread by key.
+    """
     return {key.removesuffix(KEPT): logged for key, logged in staged.items() if key.endswith(KEPT) and "/" in key}
 
 
 def take_kept(engine: Engine) -> None:
-    """Let the tasks of the open superstep of a nested graph take what was kept for them."""
+    """Let the tasks of the open superstep take what was kept for them; the run loop calls it when one has opened.
+
+    At the top `engine.kept` is empty. A task that runs a nested graph hands it on to that graph.
+    """
     if not engine.kept:
         return
     for task in engine.tasks:
         logged = engine.kept.pop(task.id, None)
         if logged is not None:
-            evolve_all(engine, logged, own, journalled=False)
+            evolve_all(engine, logged, own, journalled=False)  # false: the fork's journal does not have them yet
         if task.node.child is not None:
             task.more().kept = engine.kept  # the same dict, so that it is empty once all was taken

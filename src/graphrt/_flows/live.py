@@ -2,6 +2,10 @@
 
 Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). Drivers publish
 that a task starts. All other items follow from the engine's state after a report or a commit, and are made here.
+
+The functions that return a `Flow` are generators, which the run loop calls by `yield from`. A *report* tells the engine
+the reply of an attempt; the status of the task then says what follows: `DUE` for another attempt or for the next drive,
+`DONE`, `HANDLED` (failed, and an `on_error` node takes over), `PAUSED` (it asked a question) or `FAILED`.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from graphrt._plan.fields import own
 from graphrt._plan.tables import CALL_WITH_CONTEXT
 
 What: TypeAlias = Literal["started", "retrying", "ended", "step", "withdrawn"]
+"""See `Live.what`."""
 _OUTCOME: Mapping[int, str] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
+"""Value of an `ended` item by the status of its task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +49,22 @@ class Live:
 
 
 def live(task: Task, what: What, value: Any = None) -> Live:
-    """Return an item about *task*."""
+    """Return an item about *task*; see `Live` for the value of each kind (*what*)."""
     return Live(path=task.engine.path.rstrip("/"), node=task.node.name, task_id=task.id, what=what, value=value)
 
 
 def reported(task: Task, reply: Any) -> Flow:
-    """Publish how an attempt of *task* ended, after *reply* was reported to the engine."""
+    """Publish how an attempt of *task* ended, after the run loop has reported its *reply* to the engine.
+
+    Args:
+        reply: What the driver answered; only `STOPPED` matters here: the attempt was cancelled, and is not retried now.
+    """
     nested = task.node.child is not None
     if task.status == DUE:
         if not nested:  # a nested graph continues from its last commit, so that what it has shown stays valid
             yield Publish("live", live(task, "withdrawn"))
         if reply is not STOPPED and task.extra is not None and task.extra.retries:
-            _, wait_s, error = task.extra.retries[-1]
+            _, wait_s, error = task.extra.retries[-1]  # (number of the failed attempt, backoff, its error)
             told = {
                 "attempt": task.attempt,
                 "wait_s": wait_s,
@@ -70,27 +80,31 @@ def reported(task: Task, reply: Any) -> Flow:
 
 
 def given_up(engine: Engine) -> Flow:
-    """Publish which tasks lost their outcomes because their superstep could not be committed; `retry` runs them."""
+    """Publish which tasks lost their outcomes because their superstep could not be committed; `retry` runs them.
+
+    The commit has made them FAILED, for instance because two of them wrote the same field. They had "ended" before.
+    """
     for task in engine.tasks:
         if task.status == FAILED:
-            if task.node.child is None:
+            if task.node.child is None:  # a nested graph continues from its last commit, which stays valid
                 yield Publish("live", live(task, "withdrawn"))
             yield Publish("live", live(task, "ended", "error"))
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:
-    """Make drivers run *tasks* in the way that publishes `started`, and not by a plain call."""
+    """Make drivers run *tasks* by `invoke`, which publishes `started`, and not by a plain call of the function."""
     for task in tasks:
         task.plain = CALL_WITH_CONTEXT
 
 
 def committed(engine: Engine) -> list[Publish]:
-    """Return the `step` items of the open superstep, in task order, without untracked fields (R16).
+    """Return the `step` items of the open superstep, in task order.
 
-    Made before the commit, which closes the superstep, and published after it.
+    Made before the commit, which closes the superstep, and published after it. Untracked fields are left out, because
+    their values leave the run nowhere (R16).
     """
     steps: list[Publish] = []
     for task in engine.tasks:
         update = combined(engine.fields, [tracked(engine, one) for one in task.updates])
-        steps.append(Publish("live", live(task, "step", own(update))))
+        steps.append(Publish("live", live(task, "step", own(update))))  # a copy: readers may change what they get
     return steps

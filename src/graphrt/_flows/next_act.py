@@ -1,4 +1,8 @@
-"""What an open superstep needs next, decided from its state alone. The run loop and the verb `drive` both ask here."""
+"""What an open superstep needs next, decided from its state alone. The run loop and the verb `drive` both ask here.
+
+A superstep runs all due tasks on one snapshot of the state, and then commits their updates together. It is open from
+the moment its tasks exist until its routers have chosen the next tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +18,25 @@ class Act(Enum):
     """What to do with the open superstep."""
 
     ROUTE = auto()
-    """It is held by an `interrupt_after`: route it, once the question is answered."""
+    """It is folded, but held by the question of an `interrupt_after`: route it, once the question is answered."""
     FAIL = auto()
-    """A task failed for good."""
+    """A task failed for good, without a retry or an `on_error` node: raise its error."""
     DISPATCH = auto()
-    """Tasks are due."""
+    """Tasks are due: start them."""
     WAIT = auto()
-    """Tasks run."""
+    """Tasks run: wait for their outcomes."""
     PAUSE = auto()
     """A person must answer before it can go on."""
     COMMIT = auto()
-    """All tasks have ended."""
+    """All tasks have ended: fold their updates, and route."""
 
 
 def next_act(engine: Engine) -> Act:
     """Return what the open superstep of *engine* needs.
 
-    Level-triggered: the tasks' statuses decide, and not the order of the events that led to them. A failure comes first,
-    since nothing of its superstep may be started any more (R9); a question comes last, since its superstep commits only
-    as a whole (R10).
+    Level-triggered: the tasks' statuses decide, and not the order of the events that led to them. A failure comes
+    first, since nothing of its superstep may be started any more (R9). A question (PAUSED) comes last, since the other
+    tasks can end while it waits for an answer. The superstep commits only as a whole.
     """
     if engine.held:
         return Act.ROUTE

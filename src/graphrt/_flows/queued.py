@@ -1,4 +1,9 @@
-"""Tasks of nodes with a queue (decision 0159): left by the driver of the thread, and run by a worker of the queue."""
+"""Tasks of nodes with a queue (decision 0159): left by the driver of the thread, and run by a worker of the queue.
+
+A task that is left pauses with a question of the kind `task`. A worker of the queue, often in another process, finds
+the question in the store, runs the task, and reports its outcome to the thread by mail. The next driver of the thread
+takes the report: an outcome or question is restored onto the task, and a failure is put into `Control.failures`.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +19,27 @@ from graphrt._plan.copying import own
 
 
 def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
-    """Leave the tasks among *due* that a queue runs, let those fail that failed there, and return the others."""
+    """Leave the tasks among *due* that a queue runs, let those fail that failed there, and return the others.
+
+    Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process.
+    """
     here: list[Task] = []
     for task in due:
         if task.node.policy.queue is None:
             here.append(task)
         elif (failure := control.failures.pop(task.id, None)) is not None:
-            evolve(engine, failure.event, own)
+            evolve(engine, failure.event, own)  # sets the task's status and error, as a replay of the event would
             task.more().raise_as_is = failure.raise_as_is
         else:
-            leave(engine, task)
+            leave(engine, task)  # asks the question for which workers look
     return here
 
 
 def run_left(engine: Engine, task: Task, control: Control) -> Flow:
-    """Run *task*, which waits for its queue, with its retries. Its outcome stands on it; nothing is committed.
+    """Run *task*, which waits for its queue, with its retries; the flow that a worker of the queue drives.
+
+    Its outcome is on *task* afterwards, and the worker reports it by mail. Nothing is committed, since the worker does
+    not own the thread.
 
     Raises:
         DeadlineError: The deadline of the run is over, counted from now.
@@ -38,6 +49,6 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
     engine.begin()  # the superstep is open: this only chooses how changes in place are found
-    # Its question stays open: until the end is reported, the task is one that waits.
-    task.again()
+    # Its question stays open: for the thread the task waits until its end is reported.
+    task.again()  # due, so that `one` runs it
     yield from one(engine, task, control, deadline_s)

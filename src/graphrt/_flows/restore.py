@@ -1,8 +1,15 @@
 """Restore an open superstep from what is staged for it: outcomes of tasks, and nested graphs (rules R9, R17).
 
-The journal is folded before. Staged events belong to the superstep that is due or open then (decision 0020): after a
-pause, a failure, or the death of the process. A nested graph has no journal of its own. Its committed supersteps are
-staged as numbered batches, and its open superstep like one at the top, with its path in the keys.
+*Staged* events are kept by the store beside the journal, from the end of a task to the commit of its superstep
+(decision 0020). When a thread is loaded, its journal is folded first: each event is applied to the engine in order. The
+staged events then belong to the superstep that is due or open, after a pause, a failure, or the death of the process.
+
+A nested graph has no journal of its own. Each of its commits is staged as a numbered *batch*, and its open superstep
+like one at the top. The commit of its parent's superstep writes them to the journal; until then they wait in
+`Engine.settled`. If its task fails for good, they are written with the failure, and are staged all the same.
+
+`Engine.path` is empty at the top, and `2.0:sub/` for a graph that the task `2.0:sub` runs. Task ids begin with it.
+A *question* is what a task asked a person or a clock. Its *fate* is that its answer was used, or why it was discarded.
 """
 
 from __future__ import annotations
@@ -23,8 +30,13 @@ from graphrt.commands import ERASED
 from graphrt.events import EffectRecorded, InterruptAnswered, ModelReplied, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
-"""Staged events by key. A key is a task's id, its id with `#` and the key of an effect, its id with `#kept`, or a nested
-graph's path with `+` and the number of a batch, from 0."""
+"""Staged events by key, each with the path of its graph:
+
+- `2.0:ask`: all that is known of the task: retries, effects, questions, outcome
+- `2.0:ask#pay#0`: one effect of a task that was still running
+- `2.0:ask#kept`: what a fork kept for the task: effects, questions and answers
+- `2.0:sub/+0`: the first batch of a nested graph
+"""
 
 
 def restore_open(
@@ -36,16 +48,16 @@ def restore_open(
     told: Sequence[str],
     take: Take,
 ) -> None:
-    """Restore the open superstep of *engine*, whose journal has been folded.
+    """Restore the open superstep of *engine*, whose journal has been folded; called when a thread is loaded.
 
     Args:
         staged: What the store has staged for the thread.
-        answers: Answers by interrupt id that were journalled since the last commit.
-        withdrawn: Reasons by interrupt id of questions that were withdrawn since then.
-        fates: Interrupt ids of answers that were journalled as used or discarded since then.
-        told: Paths of the events of nested graphs that were journalled since then, one for each event. These events are
-            staged as well, and must not be journalled a second time.
-        take: Makes values of events the engine's own.
+        answers: Answers by question id that were journalled since the last commit.
+        withdrawn: Reasons by question id of questions that were withdrawn since the last commit.
+        fates: Ids of questions whose answers were journalled as used or discarded since the last commit.
+        told: Paths of the events of nested graphs that were journalled since the last commit, one for each event. These
+            events are staged as well, and must not be journalled a second time.
+        take: Makes values of events the engine's own: a copy if the store keeps them as objects, else the value itself.
 
     Raises:
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
@@ -59,7 +71,8 @@ def restore_open(
         for id_, reason in withdrawn.items():
             engine.withdraw({id_}, reason)
         for task in engine.tasks:
-            # A question that only a staged row knows is younger than the journal's word about its answer.
+            # The journal may have the fate of an answer, and only a staged row its question. The mark keeps the fate
+            # from being journalled twice.
             for question in task.extra.interrupts if task.extra is not None else ():
                 question.fate_told = question.fate_told or question.id in fates
 
@@ -67,10 +80,18 @@ def restore_open(
 def _restore(
     engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
 ) -> None:
-    if engine.held:
+    """Restore the open superstep of *engine*, which may be that of a nested graph.
+
+    Args:
+        staged: All staged events of the thread; those of other graphs are passed over by their keys.
+        kept: What a fork kept for tasks of nested graphs, by task id.
+        told: As for `restore_open`.
+        take: As for `restore_open`.
+    """
+    if engine.held:  # folded, and waiting for the answer to an `interrupt_after`
         return  # its outcomes are in the journal, and what was staged of them is out of date
     if not engine.tasks:  # the journal does not show that a superstep opened; the ids of staged tasks do
-        first = f"{engine.path}{engine.superstep + 1}."
+        first = f"{engine.path}{engine.superstep + 1}."  # ids are `path/superstep.index:node`
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
         engine.open()
@@ -83,13 +104,16 @@ def _restore(
             _keep_outcome(task, staged[mine])
             _check_updates(engine, task)
         rows = [key for key in staged if key.startswith(effects)]
-        for key in rows:  # effects that were stored while the task was still running
+        for key in rows:  # effects that were stored while the task was still running, and what a fork kept
             evolve_all(engine, staged[key], take, journalled=False)
-        if rows:  # a record vouches for the task's own row, and for none of these: its results stand
+        # If both have a result, that of the task's own row counts: records of the journal contain a digest of this row,
+        # so it cannot be changed unnoticed. They contain none of the others.
+        if rows:
             evolve_all(engine, _results(engine, staged.get(mine, ())), take, journalled=False)
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
+            # `ended`: graphrt 0.1 let a task wait with its outcome known.
             if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
                 _settle_child(task, staged, told)
             else:
@@ -97,7 +121,10 @@ def _restore(
 
 
 def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
-    """Return the recorded results among the staged events of a task. One that was erased may have been made anew."""
+    """Return the recorded results of effects and model calls among the staged events of a task.
+
+    Results that were erased are left out: the effect may have run again, and its own row then has the new result.
+    """
     found: list[Logged] = []
     for path, event in logged:
         result: Any = ERASED
@@ -121,8 +148,9 @@ def _check_updates(engine: Engine, task: Task) -> None:
     """
     for update in task.updates:
         for name, value in update.items():
+            # A value for the built-in reducer `append`. Markers (`Overwrite`, `DELETE`) and ERASED are not appended.
             if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS and value is not ERASED:
-                iter(value)
+                iter(value)  # raises the TypeError
 
 
 def _forget(task: Task) -> None:
@@ -138,7 +166,7 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
     Questions from before the node ran follow the outcome in the staged events, and would make the task due.
     """
     extra = task.extra
-    if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":
+    if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":  # the key of `interrupt_after`
         return
     if any(isinstance(event, TaskSucceeded) and event.task == task.id for _, event in logged):
         extra.ended = True
@@ -149,7 +177,10 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
 def _restore_child(
     task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
 ) -> None:
-    """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged."""
+    """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged.
+
+    The parameters are those of `_restore`.
+    """
     path = f"{task.id}/"
     if not any(key.startswith(path) and not key.endswith(KEPT) for key in staged):
         return
@@ -159,8 +190,8 @@ def _restore_child(
         evolve_all(child, logged, take)
         child.settled += logged
         child.batches += 1
-    _restore(child, staged, kept, _told_since_commit(child), take)
-    _forget_told(child, told)
+    _restore(child, staged, kept, _journalled_since_commit(child), take)
+    _drop_journalled(child, told)
     extra = task.more()
     extra.child = child
     extra.usage = None  # `nested` computes it again from the child
@@ -168,29 +199,41 @@ def _restore_child(
     asked = {question.id: question for question in extra.interrupts}
     for question in open_:
         known = asked.get(question.id)
-        if known is not None:  # from the parent's entries: which graphs have journalled it, and later edits
-            question.told |= known.told
-            question.stale = question.stale or known.stale
+        if known is not None:  # the parent's entries have it too, and know more of it
+            question.told |= known.told  # the graphs that have journalled it
+            question.stale = question.stale or known.stale  # the state was edited after it was asked
+    # `left_with`: questions with which the task itself was left to a queue. All others belong to its nested graph.
     extra.interrupts = [*left_with(task), *open_]
+    # It may run if its nested graph has something to do before a person must answer.
     task.status = DUE if may_go_on(task, child) else PAUSED
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
-    """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its task."""
-    if task.extra is not None:  # its questions have ended with it; the parent's entries had them for the pause alone
+    """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its *task*.
+
+    Args:
+        told: As for `restore_open`.
+    """
+    # The graph's questions have ended with it; the parent's entries had them for the pause. The task keeps its own.
+    if task.extra is not None:
         task.extra.interrupts = [question for question in task.extra.interrupts if question.task_id == task.id]
     child = child_of(task)
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         child.settled += logged
         child.batches += 1
+    # The task's own row contains the graph's last events, which were not staged as a batch.
     child.settled += [one for one in staged.get(task.id, ()) if one[0] != task.engine.path]
-    _forget_told(child, told)
+    _drop_journalled(child, told)
     if child.settled:
         task.more().child = child
 
 
-def _told_since_commit(child: Engine) -> list[str]:
-    """Return the paths of staged events of graphs inside *child* since its own last commit, one for each event."""
+def _journalled_since_commit(child: Engine) -> list[str]:
+    """Return the paths of staged events of graphs inside *child* since its own last commit, one for each event.
+
+    This is what `told` is at the top: *child* has no journal, and its batches stand for it. If a task inside *child*
+    failed, the last batch has the events of the graph that this task runs, and these are staged by themselves as well.
+    """
     paths: list[str] = []
     for path, event in child.settled:
         if path != child.path:
@@ -200,7 +243,13 @@ def _told_since_commit(child: Engine) -> list[str]:
     return paths
 
 
-def _forget_told(child: Engine, told: Sequence[str]) -> None:
-    """Drop the staged events of *child* that are journalled already, which happens when its parent fails."""
+def _drop_journalled(child: Engine, told: Sequence[str]) -> None:
+    """Drop the staged events of *child* that are journalled already, which happens when its task fails.
+
+    They are the first of `child.settled`, since events are journalled in the order in which they were staged.
+
+    Args:
+        told: As for `restore_open`.
+    """
     count = sum(path.startswith(child.path) for path in told)
     del child.settled[:count]

@@ -1,7 +1,21 @@
 """The run loop, written once: begin, run, commit, until nothing is due, a person must answer, or the run fails.
 
-Effects are yielded here and performed by a driver; what follows from a reply is decided by the engine. Entries are
-recorded before anything shows what they say: durable first, then true.
+Every function that returns a `Flow` is a generator. It yields effects (`Record`, `Start`, ...), a driver performs them,
+and each answer is the value of the `yield`. A yielded Task is run by the driver and answered with its *reply*: what the
+node returned, or a value such as `Failed` or `STOPPED`. What follows from a reply is decided by the engine, the mutable
+state of one run. Entries are recorded before anything shows what they say: durable first, then true.
+
+Words of this file:
+
+- A *superstep* runs all due tasks on one snapshot of the state. Its commit folds their updates and routes onwards.
+  A superstep with a failure or a question stays *open*. One that is *held* (`engine.held`) is folded already, and
+  routes once a person has answered the question of `interrupt_after`.
+- The *fast path* (decision 0004) runs supersteps of one plain task by a shorter way, and leaves all others to the
+  general path. Its `begin` and `advance` return the task to call next, or None to leave.
+- `engine.log` has the events that are not written yet. It is None if no stream, sink or journal reads events.
+- *Staged* events (decision 0020) tell the outcomes of an open superstep. A store keeps them beside the journal until
+  the commit, so that a crash loses no finished task. `engine.dirty` has the tasks with changes that are not staged.
+- `deadline_s` is the time at which the run must end, in seconds of the driver's monotonic clock; None without one.
 """
 
 from __future__ import annotations
@@ -41,6 +55,7 @@ from graphrt.errors import StoreError
 
 COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
 HANDED_OVER = "running"
+"""Status of a run that was asked to end early so that another process goes on with its thread, which stays due."""
 
 
 @final
@@ -53,8 +68,11 @@ class Watch:
         self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True
     ) -> None:
         self.steps: bool = steps
+        """Whether to yield a `Step` for each task that ended."""
         self.updates: bool = updates
+        """Whether to publish what each committed task wrote (stream mode `updates`)."""
         self.values: bool = values
+        """Whether to publish the whole state after each commit (stream mode `values`)."""
         self.any: bool = steps or updates or values
         self.only_steps: bool = steps and not updates and not values  # a shorter way through the fast path's loop
         self.records: bool = records
@@ -77,36 +95,37 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     try:
         status = yield from _drive(engine, control, watch)
     except Exception as error:
+        # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
         if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
             # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
             # next, and no node may go on then: another process may own the thread.
-            if watch.records:
+            if watch.records:  # else the graph is nested, and the flow of the outermost graph cancels the run
                 control.cancel(type(error).__name__)
-            yield from _land(engine, control)
+            yield from _stop_running(engine, control)
             raise
-        yield from _land(engine, control)
+        yield from _stop_running(engine, control)
         emit_events.note(
             engine,
             events.RunFailed(
                 error=type(error).__name__,
                 message=emit_events.first_line(redacting.redacted_error(engine, error)),
-                node=_node(error),
-                folded=emit_events.folded(engine),
+                node=_node_of(error),
+                folded=emit_events.folded(engine),  # checksums of the state, which a replay compares
             ),
         )
-        yield from _last_words(engine, watch, error)
+        yield from _flush_end(engine, watch, error)
         raise
     except GeneratorExit:
         raise  # the driver closed the flow: it performs no more effects
     except BaseException as error:
-        fast_path.park(engine)
+        fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
         control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
         yield from _stop(engine, control)
         emit_events.cancelled(engine, type(error).__name__)
-        yield from _last_words(engine, watch, error)
+        yield from _flush_end(engine, watch, error)
         raise
     if engine.check_state:
-        mutation_check.look(engine)  # the values of the last superstep, which no later one looks at
+        mutation_check.look(engine)  # note unstorable values of the last superstep too, for a warning in the result
     if status == CANCELLED:
         status = HANDED_OVER if control.handing_over is not None else CANCELLED
         emit_events.stopped(engine, control.handing_over, control.halt)
@@ -119,54 +138,63 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     return status
 
 
-def _last_words(engine: Engine, watch: Watch, error: BaseException) -> Flow:
-    """Write that the run ended with *error*, which reaches the caller even if it cannot be stored."""
+def _flush_end(engine: Engine, watch: Watch, error: BaseException) -> Flow:
+    """Write that the run ended with *error*; `run` raises *error* next, even if this could not be stored."""
     try:
         yield from _flush(engine, watch, last=True)
     except StoreError as other:
         error.add_note(f"That the run ended so could not be stored: {other.what}")
 
 
-def _land(engine: Engine, control: Control) -> Flow:
-    """Stop the tasks that still run, after the flow failed while it handled another one."""
+def _stop_running(engine: Engine, control: Control) -> Flow:
+    """Stop the tasks that still run when `run` ends with an error, since no task may outlive its run."""
     if any(task.status == RUNNING for task in engine.tasks):
         yield from _stop(engine, control)
 
 
-def _node(error: Exception) -> Any:
+def _node_of(error: Exception) -> Any:
+    """Return the node that an error of graphrt names, for `RunFailed`; None for other errors."""
     return getattr(error, "node", None)
 
 
 def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
-    """Write the new events; with *last* also stage what is known of the tasks of a superstep that stays open."""
+    """Write the new events; with *last* also stage what is known of the tasks of a superstep that stays open.
+
+    A nested graph writes no entries: it stages its events, numbered by commit, until its parent's commit writes them.
+
+    Args:
+        last: Whether the run ends with this.
+    """
     if watch.records:
         if engine.log:
             yield Record(emit_events.take(engine), standing(engine) if last and engine.dirty else (), last=last)
-    elif engine.staging:
+    elif engine.staging:  # the store keeps outcomes of open supersteps
         staged = standing(engine) if last and engine.dirty else []
-        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):  # its task's outcome says as much
+        # The last events of a nested graph that completed are staged with the outcome of its task in the parent.
+        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):
             logged = emit_events.take(engine)
-            staged.append((engine.settle(logged), logged))
+            staged.append((engine.settle(logged), logged))  # `settle` returns the key with the number
         if staged:
             yield Stage(staged)
 
 
 def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
-    """Run superstep after superstep; return the status of the run."""
+    """Run superstep after superstep; return the status of the run, which `run` records."""
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
     advance = fast_path.advance
     while True:
-        if control.ends:
+        if control.ends:  # a halt or a hand-over was requested; `run` tells them apart
             return CANCELLED
-        # The fast path publishes no starts, and takes nothing that a fork kept.
+        # The fast path publishes no starts of tasks (`control.live`). It does not give tasks of a nested graph the
+        # effects and answers that a fork kept for them (`engine.kept`).
         call = None if control.live or engine.kept else fast_path.begin(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine, watch)
                 if control.ends:  # the reader of these first entries cancelled the run
-                    fast_path.take_back(engine)
+                    fast_path.take_back(engine)  # its task was not called: it is due again
                     return CANCELLED
             reply: Any = None
             watched, only_steps = watch.any, watch.only_steps
@@ -175,7 +203,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                 reply = yield call
                 call = advance(engine, reply)
                 if listening:
-                    if engine.told is not None:
+                    if engine.told is not None:  # the superstep was noted there, in place of events in the log
                         yield TELL
                     elif engine.log:
                         yield from _flush(engine, watch)
@@ -188,14 +216,14 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                     fast_path.take_back(engine)
                     break
             if engine.tasks and call is None:  # an odd reply: the general path handles it
-                if reply.__class__ is CoroutineType:
+                if reply.__class__ is CoroutineType:  # of a plain function that returned one
                     reply = yield Await(engine.tasks[0], reply)
                 if reply.__class__ is Interrupt:
                     yield from date_of(reply)
-                engine.report(engine.tasks[0], 1, reply)
+                engine.report(engine.tasks[0], 1, reply)  # 1: the first execution of the task
                 if engine.tasks[0].status == DUE:  # one more attempt, after the failed one is stored
                     yield from stage(engine)
-        elif not engine.begin() and not engine.quiesce():
+        elif not engine.begin() and not engine.quiesce():  # nothing is due, and no join that waits in vain fires
             return COMPLETED
         elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
             yield from _flush(engine, watch)
@@ -207,14 +235,17 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
 
 
 def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
-    """Run the open superstep up to its commit; return a status if the run ends there, else None."""
+    """Run the open superstep up to its commit; return a status if the run ends there, else None.
+
+    None does not always mean a commit: `_drive` then calls again while the superstep is open.
+    """
     if engine.held:
         return (yield from _route(engine, watch))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
-    if control.queues and engine.plan.queues:
+    if control.queues and engine.plan.queues:  # tasks of nodes with a queue are left to its workers
         due = kept_here(engine, due, control)
-    if control.live:
+    if control.live:  # a stream shows what tasks do while their superstep is open
         take_long_way(due)
     if len(due) == 1:
         yield from one(engine, due[0], control, deadline_s)
@@ -227,19 +258,20 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         emit_events.failures(engine)
         raise failures.failure(engine, failed)
     if act is Act.DISPATCH:
-        return CANCELLED  # the run halts; due tasks run at the next drive
+        return CANCELLED  # only a halt leaves tasks due here; they run at the next drive
     if act is Act.PAUSE:
         for task in tasks:
             if task.status == PAUSED:
-                emit_events.raised(engine, task)
+                emit_events.raised(engine, task)  # logs its questions
+        # Signals and answers that other processes posted (R22) may let a task go on at once.
         if (engine.signals or control.letters) and watch.records and (yield from take_mail(engine, control)):
             return None
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
     live = committed(engine) if control.live else ()
     try:
-        held = engine.commit()
-    except Exception:
+        held = engine.commit()  # whether an `interrupt_after` holds the superstep
+    except Exception:  # the updates cannot be folded or routed
         if control.live:
             yield from given_up(engine)
         yield from _show(engine, watch, FAILED)
@@ -254,7 +286,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
 
 
 def _route(engine: Engine, watch: Watch) -> Flow:
-    """Route a held superstep whose `interrupt_after` was answered (R1); return INTERRUPTED if it was not."""
+    """Route a held superstep whose `interrupt_after` was answered; return INTERRUPTED if it was not, else None."""
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
@@ -267,7 +299,13 @@ _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
-    """Run several tasks; stop the others as soon as one failed for good (R9)."""
+    """Run several tasks; stop the others as soon as one failed for good (R9).
+
+    The outcomes are on the tasks afterwards. If the run halts, tasks without an outcome are due.
+
+    Raises:
+        DeadlineError: The run's deadline is over, and no task failed for good, which would be the error of the run.
+    """
     if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:
             yield from set_timeout(engine, task, deadline_s)
@@ -278,7 +316,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
     yield Start(due)
     collect = COLLECT if deadline_s is None else Collect(deadline_s)
     left = len(due)
-    late = False
+    late = False  # whether the run's deadline is over
     while left:
         if control.halt is not None:
             yield from _stop(engine, control)
@@ -290,7 +328,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                     reply = yield Await(task, reply)
                 if reply.__class__ is Interrupt:
                     yield from date_of(reply)
-                if is_cut(engine, task, reply):
+                if is_cut(engine, task, reply):  # the deadline ended this attempt: its node did not fail
                     reply, late = STOPPED, True
             if not outcome.report(engine, task, execution, reply):  # a duplicate, or late
                 continue
@@ -309,14 +347,17 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
         if failed or late:
             yield from _stop(engine, control)
             break
-        if left and engine.dirty:
+        if left and engine.dirty:  # after the last outcome, the commit or the end of the run writes them
             yield from stage(engine)
     if late and engine.failed() is None:
         raise too_late(engine)
 
 
 def _stop(engine: Engine, control: Control) -> Flow:
-    """Stop running tasks; those that ended all the same keep their outcome, the others are due at the next drive."""
+    """Stop running tasks after a failure, a halt or the deadline; the answer to STOP has the ones that ended anyway.
+
+    Those keep their outcome. The others are due at the next drive.
+    """
     for task, execution, reply in (yield STOP):
         if is_cut(engine, task, reply):  # the deadline of the run ended this attempt: its node did not fail
             reply = STOPPED
@@ -330,8 +371,8 @@ def _stop(engine: Engine, control: Control) -> Flow:
 
 
 def _publish(engine: Engine, watch: Watch) -> Flow:
-    """Publish the steps, updates and values of the last commit."""
-    recorder = engine.recorder
+    """Publish the steps, updates and values of the last commit, as far as the run's reader asked for them."""
+    recorder = engine.recorder  # makes a Step for each committed task; None if neither steps nor updates are read
     steps = recorder.take() if recorder is not None else ()
     for step in steps:
         if watch.steps:
@@ -343,11 +384,16 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
 
 
 def _show(engine: Engine, watch: Watch, status: int) -> Flow:
-    """Publish a step for each task with *status*, FAILED or PAUSED, whose superstep cannot commit."""
+    """Publish a step for each task with *status*, FAILED or PAUSED, whose superstep cannot commit.
+
+    The commit makes the steps of all other tasks. {} is what undoes such a step: the task wrote nothing.
+    """
     if not watch.steps or engine.recorder is None:
         return
     for task in engine.tasks:
         if task.status == status:
-            task.state = None  # the step keeps the task, which must not keep a view of the lists (R15)
+            # The step keeps the task. A view of the state on it would count as another owner of the lists in it, and
+            # only a list with one owner is extended in place (R15).
+            task.state = None
             engine.recorder.record(task, {})
     yield from engine.recorder.take()

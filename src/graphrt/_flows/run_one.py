@@ -1,4 +1,8 @@
-"""Run one task of an open superstep, with its retries; for the run loop, and for workers that run single tasks."""
+"""Run one task of an open superstep, with its retries; for the run loop, and for workers that run single tasks.
+
+The functions are flows: generators that yield effects, which a driver performs and answers. Outcomes are *staged*
+before their superstep commits: the store keeps them beside the journal, so that a crash loses no finished task (R9).
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,19 @@ from graphrt.commands import Interrupt
 
 
 def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) -> Flow:
-    """Run one task, with its retries, in the caller."""
+    """Run the only due *task* of the open superstep until it has an outcome, its retries included, or the run halts.
+
+    Args:
+        task: A due task, which the driver is given as an effect and answers with the reply of its node.
+        deadline_s: End of the run in seconds of the driver's monotonic clock; None without a deadline.
+
+    Raises:
+        DeadlineError: The deadline of the run is over; the task is due again.
+    """
     while task.status == DUE and control.halt is None:
         wait_s = task.extra.delay_s if task.extra is not None else 0.0
         if wait_s > 0.0:
-            task.more().delay_s = 0.0  # waited here, and not once more by the driver
+            task.more().delay_s = 0.0  # waited here (backoff), and not once more by the driver
             if deadline_s is not None:
                 wait_s = min(wait_s, max(0.0, deadline_s - (yield NOW)))
             yield Sleep(wait_s)
@@ -27,11 +39,11 @@ def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) 
         yield from set_timeout(engine, task, deadline_s)
         engine.snapshot_for(task)
         reply = yield task
-        if reply.__class__ is CoroutineType:
+        if reply.__class__ is CoroutineType:  # of a plain function that returned one
             reply = yield Await(task, reply)
         if reply.__class__ is Interrupt:
             yield from date_of(reply)
-        if is_cut(engine, task, reply):
+        if is_cut(engine, task, reply):  # the run's deadline ended the attempt: the node did not fail
             engine.report(task, task.execution, STOPPED)
             if control.live:
                 yield from reported(task, STOPPED)
@@ -39,19 +51,22 @@ def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) 
         engine.report(task, task.execution, reply)
         if control.live:
             yield from reported(task, reply)
-        if reply is STOPPED:
+        if reply is STOPPED:  # the run halts, and the task stays due
             return
-        if task.status == DUE:
+        if task.status == DUE:  # the retry policy allows another attempt: stage the failed one before it
             yield from stage(engine)
 
 
 def date_of(question: Interrupt) -> Flow:
-    """Set when a returned Interrupt expires, by the runtime's clock."""
+    """Set when a returned Interrupt expires, by the runtime's clock, before it is reported to the engine.
+
+    The engine reads no clock. A node that returns an Interrupt gives the time as seconds from now (`expires_s`).
+    """
     if question.expires_s is not None:
         question.expires_at = (yield TIME) + question.expires_s
 
 
 def stage(engine: Engine) -> Flow:
-    """Stage what is new about tasks, while others of the superstep still run (R9)."""
+    """Stage what is new about tasks of the open superstep, before others end or the next attempt begins (R9)."""
     if engine.dirty:
         yield Stage(standing(engine))

@@ -3,7 +3,10 @@
 In one process the run loop (`run`) does both; it takes the same decisions, from `next_act`. On a distributed engine,
 driving and running a node would be messages that are delivered at least once and in any order. So both are idempotent:
 calling `drive` too often and reporting an outcome twice change nothing. The laws in `tests/laws` drive random graphs
-this way and compare the journals.
+this way and compare the journals. Nothing else calls `drive`.
+
+A superstep runs all due tasks on one snapshot of the state, and commits their updates together. The caller of `drive`
+runs the tasks that it returns, reports their outcomes to the engine, and calls it again.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ def drive(engine: Engine) -> Decision:
         GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
     """
     while True:
+        # `begin` opens a superstep of what is due; `quiesce` fires starved joins, which may make tasks due.
         if not engine.tasks and not engine.begin() and not engine.quiesce():
             return Decision(COMPLETED)
         if not engine.tasks:  # joins fired: `begin` opens their superstep
@@ -45,7 +49,7 @@ def drive(engine: Engine) -> Decision:
                 if not _routed(engine):
                     return Decision(INTERRUPTED)
             case Act.FAIL:
-                emit_events.failures(engine)
+                emit_events.failures(engine)  # logs the outcomes of failed tasks
                 raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
             case Act.DISPATCH:
                 due = tuple(task for task in engine.tasks if task.status == DUE)
@@ -56,21 +60,24 @@ def drive(engine: Engine) -> Decision:
             case Act.WAIT:
                 return Decision("running")
             case Act.PAUSE:
-                _tell_questions(engine)
+                _log_questions(engine)
                 return Decision(INTERRUPTED)
             case Act.COMMIT:
                 engine.commit()
 
 
-def _tell_questions(engine: Engine) -> None:
-    """Log the open questions of paused tasks."""
+def _log_questions(engine: Engine) -> None:
+    """Log the open questions of paused tasks as events, unless they were logged before."""
     for task in engine.tasks:
         if task.status == PAUSED:
             emit_events.raised(engine, task)
 
 
 def _routed(engine: Engine) -> bool:
-    """Route a held superstep; return False if a person must answer first."""
+    """Route a held superstep; return False if a person must answer first.
+
+    A held superstep is folded already. It waits for the answer to an `interrupt_after` question before it routes.
+    """
     if engine.open_interrupts():
         emit_events.raised_after(engine)
         return False

@@ -1,7 +1,11 @@
 """The events of one commit, as values: before they are encoded, and after they are decoded.
 
-`Batch` is the general form. `Line` is the compact form of a fast-path superstep in a store that keeps objects. Encoding
-is in `batch_format`, writing in `writer`.
+`Batch` is the general form. `Line` is the compact form of a fast-path superstep in a store that keeps objects: the fast
+path is the engine's shortcut for supersteps of one plain task. Encoding is in `batch_format`, writing in `writer`.
+
+An entry is an event with its number in the thread (`seq`, from 1), its time, its run and its cause. A `Logged` is a
+pair of path and event. The path names the nested graph in which the event happened, such as `2.0:sub/`: the id of the
+task that runs this graph, and a slash. It is empty for the graph at the top.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ STATUS: Final[Mapping[Any, Status]] = {
     RunFailed: "failed",
     RunCancelled: "cancelled",
 }
-"""Status of a thread after each event that begins or ends a run."""
+"""Class of each event that begins or ends a run, to the status of the thread after it."""
 UNSTAGES: Final = frozenset({SuperstepCommitted, SuperstepAbandoned})
 """Events after which nothing is staged: what was staged has become entries, or was given up.
 
@@ -45,7 +49,9 @@ The writer and the reader both rely on this set (decision 0044).
 LATEST_S: Final = 9.2e12
 """Largest distance from the epoch in seconds, 290,000 years: microseconds are stored in 64 bits with a sign."""
 _TUPLE: Final[Any] = tuple
+"""`tuple` without its static type, by which `tuple.__new__` could not make a `Line`."""
 _CAUSES: Final = (RunStarted, RunResumed, SuperstepCommitted)
+"""Events that cause the entries after them, up to the next of these."""
 
 
 class Batch(NamedTuple):
@@ -56,13 +62,13 @@ class Batch(NamedTuple):
     run: str
     """Id of the run that wrote them."""
     cause: int
-    """`seq` of the last start, resume or commit before the first event; 0 if there is none."""
+    """`seq` of the last event of `_CAUSES` before the first event here; 0 if there is none."""
     logged: Sequence[Logged]
     """Pairs of path and event, in journal order."""
 
     def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
-        """Yield the entries of *thread*, numbered from *first*."""
-        # A nested graph has causes of its own; until it has one, the top graph's latest applies.
+        """Yield the events as entries of *thread*, numbered from *first*."""
+        # Latest cause by path. A nested graph has causes of its own; until it has one, that of the top graph applies.
         causes: dict[str, int] = {"": self.cause}
         for seq, (path, event) in enumerate(self.logged, first):
             cause = causes.get(path, causes[""])
@@ -80,10 +86,13 @@ class Line(NamedTuple):
     at: float
     """Seconds since the epoch."""
     superstep: int
+    """Number of the superstep."""
     node: str
+    """Name of the node of its only task."""
     update: Mapping[str, Any] | None
+    """What the node returned, untracked fields included; None if it wrote nothing."""
     next: tuple[str, ...]
-    """The node that is due next; empty at the end."""
+    """Name of the node that is due next; empty at the end."""
 
 
 new_line: Final[Callable[[tuple[Any, ...]], Line]] = partial(_TUPLE.__new__, Line)
@@ -99,11 +108,11 @@ def no_time(at: object) -> InputError:
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
-    """Return the cause of the entry that follows *logged*.
+    """Return the cause of the entry that follows *logged*: the `seq` of the last event of `_CAUSES` of the top graph.
 
     Args:
         seq: Number of the last entry of *logged*.
-        cause: The result if *logged* has no start, resume or commit of the top graph.
+        cause: The cause before *logged*, which is the result if *logged* has no such event.
     """
     for back, (path, event) in enumerate(reversed(logged)):
         # Starts and commits of nested graphs cause entries of their own graph only.
@@ -113,12 +122,17 @@ def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
 
 
 def fingerprint_after(logged: Sequence[Logged]) -> str | None:
-    """Return the fingerprint of the thread's graph after *logged*; None if no event of it sets one."""
-    found = [told for _, event in logged if (told := _fingerprint(event)) is not None]
+    """Return the fingerprint of the thread's graph after *logged*; None if no event of it sets one.
+
+    A fingerprint is a digest of a graph's names, edges, policies and schema. The writer stores it in the thread's meta,
+    by which a later run sees whether the graph has changed.
+    """
+    found = [one for _, event in logged if (one := _fingerprint(event)) is not None]
     return found[-1] if found else None
 
 
 def _fingerprint(event: Any) -> str | None:
+    """Return the fingerprint that *event* sets: of the graph that drives the thread from then on; None if none."""
     if isinstance(event, RunStarted):
         return event.fingerprint
     if isinstance(event, ThreadMigrated):

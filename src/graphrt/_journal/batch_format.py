@@ -10,6 +10,9 @@ The structure holds no user values. Each value has a line of its own, so that it
 rest. The checksum of a record or snapshot is a CRC-32, which finds accidents; against deliberate changes there is the
 hash chain (`chain`). A staged body ends with a SHA-256 instead, over thread, key and body (decision 0044).
 
+A line that vouches holds digests of rows outside of the record (the meta, staged bodies, a snapshot), so that a change
+of those rows is detected (`Vouch`). A staged body has what is known of a task before its superstep commits.
+
 The form of each event is in `event_schema`, and of each kind of field in `field_codecs`. A change of the form is a new
 version with an upcaster (`upcast`), so that old journals stay readable.
 """
@@ -48,11 +51,12 @@ def encode(
     snapshot: tuple[int, str] | None = None,
     binding: bytes = b"",
 ) -> bytes:
-    """Encode *batch* as bytes.
+    """Encode *batch* as bytes: a record, a snapshot or a staged body.
 
     Args:
+        body: A new container, which gets the lines and the large values.
         first: Whether it is the first record of its thread, which vouches for the names in the meta.
-        staged: Staged bodies that it vouches for; see `Vouch`.
+        staged: Staged bodies that it vouches for, as in `Vouch.staged`.
         snapshot: Entry and digest of a snapshot that it vouches for.
         binding: Prefix of the SHA-256 that ends a staged body; see `staging.binding`. Without it a CRC-32 ends the
             body.
@@ -71,21 +75,21 @@ def encode(
         raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
     if first or staged or snapshot:
-        # On a line of its own, like a value: digests of staged outcomes are made of user values.
-        told: dict[str, Any] = {}
+        # On a line of its own, which can be erased like a value: digests of staged outcomes are made of user values.
+        vouched: dict[str, Any] = {}
         if first:
-            told |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
+            vouched |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
         if staged:
-            told["staged"] = staged
+            vouched["staged"] = staged
         if snapshot:
-            told["snapshot"] = snapshot
-        structure.append(body.line(to_json(told)))
+            vouched["snapshot"] = snapshot
+        structure.append(body.line(to_json(vouched)))
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no literal for NaN and infinity
     return closed(body.lines, binding)
 
 
 def closed(lines: Sequence[bytes], binding: bytes = b"") -> bytes:
-    """Return the body that *lines* are of: with a CRC-32 at its end, or bound by a SHA-256; see `encode`."""
+    """Join *lines* to a body and add the checksum: a CRC-32, or a SHA-256 over *binding* too if that is not empty."""
     text = b"\n".join(lines)
     return b"%s\n%b" % (text, _closing(text, binding))
 
@@ -97,17 +101,19 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _closing(text: bytes, bound: bytes) -> bytes:
-    """Return the last line of a body: a CRC-32 of *text*, or a SHA-256 that also covers *bound* if that is given."""
-    if not bound:
+def _closing(text: bytes, binding: bytes) -> bytes:
+    """Return the last line of a body: a CRC-32 of *text*, or a SHA-256 over *binding* and *text*."""
+    if not binding:
         return b"%08x" % crc32(text)
     from hashlib import sha256  # loads OpenSSL
 
-    return sha256(bound + text).hexdigest().encode()
+    return sha256(binding + text).hexdigest().encode()
 
 
 def blob_names(payload: Any) -> set[str]:
-    """Return the names of the large values that *payload* refers to.
+    """Return the names of the large values (blobs) that *payload* refers to.
+
+    Pruning, erasure and verification need them, to tell which blobs are still in use.
 
     Args:
         payload: A record's body, a snapshot or a staged body. An object of a store in memory refers to none.
@@ -116,7 +122,7 @@ def blob_names(payload: Any) -> set[str]:
 
 
 def encode_state(body: Body, state: events.StateSaved) -> bytes:
-    """Encode a snapshot: a batch with one event, which is not an entry.
+    """Encode a snapshot: a batch with one event, which is not an entry and so has no time, run or cause.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
@@ -127,7 +133,7 @@ def encode_state(body: Body, state: events.StateSaved) -> bytes:
 
 def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
     """Return *event* as a list: code, path (0 at the top), and the fields of its form."""
-    body.path = path
+    body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
     form = FORMS[event.__class__]
     entry: list[Any] = [CODES[event.__class__], path or 0]
     for name, how in form:
@@ -144,7 +150,9 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
     """Decode the batch that `encode` was given.
 
     Args:
-        binding: Prefix that a staged body may be bound with.
+        body: A new container, which gets the lines, and what they vouch for.
+        data: The bytes.
+        binding: Prefix that a staged body may be bound with; empty for a record or a snapshot.
         bound: Whether a staged body must be bound. If not, one that graphrt 0.1 staged with a CRC-32 is read too.
         first: Whether it is the first record of its thread: then the error does not advise a fork from an earlier
             entry.
@@ -155,9 +163,9 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
     text, _, check = data.rpartition(b"\n")
     try:
         # The length tells the two kinds of ending apart: 8 digits are a CRC-32, 64 a SHA-256.
-        closed = binding if bound or len(check) > _CHECKSUM else b""
-        if check != _closing(text, closed):
-            raise ValueError("it is not what was staged under its key" if closed else "its checksum is wrong")
+        used = binding if bound or len(check) > _CHECKSUM else b""
+        if check != _closing(text, used):
+            raise ValueError("it is not what was staged under its key" if used else "its checksum is wrong")
         body.lines = text.split(b"\n")
         count = len(body.lines)
         structure = from_json(body.lines[0], allow_inf_nan=False)
@@ -167,14 +175,14 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
 
             structure = upcast(structure, body)  # may add lines of its own
         _, at, run, cause, new_names, entries, *more = structure
-        body.names.add(new_names)
+        body.names.add(new_names)  # first, because the entries refer to names by number
         logged = [_decoded(body, entry) for entry in entries]
-        del body.lines[count:]  # what remains is what the chain was made of
+        del body.lines[count:]  # lines of an upcaster are not stored, and the hash chain does not cover them
         if more:
             body.vouched = _vouched(body, *more)
         at = float(at)
         if not (isinstance(run, str) and isinstance(cause, int) and isfinite(at)):
-            raise TypeError
+            raise TypeError  # becomes a StoreError below
         return Batch(at, run, cause, logged)
     except GraphrtError:
         raise
@@ -191,19 +199,20 @@ def _vouched(body: Body, line: int) -> Vouch:
     """Read the line that vouches for other rows. If what it vouched for was erased, so was the line."""
     if body.is_erased(line):
         return NOTHING
-    told = from_json(body.lines[line])
-    if line < 1 or told.__class__ is not dict:
+    found = from_json(body.lines[line])
+    if line < 1 or found.__class__ is not dict:
         raise TypeError("what it vouches for is no object")
-    staged = told.get("staged", {})
+    staged = found.get("staged", {})
     if {value.__class__ for value in (*staged, *staged.values())} - {str}:
         raise TypeError("what it vouches for is of another type")
-    return Vouch(_pair(told.get("names")), bool(told.get("bound")), staged, _pair(told.get("snapshot")))
+    return Vouch(_pair(found.get("names")), bool(found.get("bound")), staged, _pair(found.get("snapshot")))
 
 
-def _pair(told: Any) -> tuple[int, str] | None:
-    if told is None:
+def _pair(found: Any) -> tuple[int, str] | None:
+    """Check a number with a digest, as `Vouch.names` and `Vouch.snapshot` have it; None if it is missing."""
+    if found is None:
         return None
-    number, text = told
+    number, text = found
     if number.__class__ is not int or text.__class__ is not str:
         raise TypeError("what it vouches for is of another type")
     return number, text
@@ -218,7 +227,7 @@ def _decoded(body: Body, entry: Any) -> Logged:
         raise TypeError("a path is text")
     form: Form = FORMS[kind]
     values: dict[str, Any] = {}
-    at, last = 2, len(entry)
+    at, last = 2, len(entry)  # the fields follow code and path
     for name, how in form:
         stored = entry[at] if at < last else None
         at += 1

@@ -1,6 +1,8 @@
 """A body while it is written or read: the lines of a batch, and what is collected on the way.
 
-`batch_format` says what the lines are; here is only the container that the codecs of events and fields share.
+`batch_format` says what the lines are; here is only the container that the codecs of events and fields share. In short:
+line 0 is the structure, JSON that lists the events without user values, and every other line is one encoded value. The
+structure refers to a value by the number of its line, and to the name of a node or field by its number in `Names`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,13 @@ NOTHING: Final = Vouch()
 
 @final
 class Body:
-    """A body while it is written or read: its lines, the names it may refer to, and what it collects on the way."""
+    """A body while it is written or read: its lines, the names it may refer to, and what it collects on the way.
+
+    Args:
+        codec: Turns values into lines, and lines into values.
+        names: Names of the thread by number. New ones are added while writing.
+        untracked: Fields that are never stored (R16), so that no line is written for them.
+    """
 
     __slots__ = ("blobs", "codec", "fetch", "lines", "names", "path", "untracked", "vouched", "written")
 
@@ -59,7 +67,8 @@ class Body:
         self.fetch: Callable[[str], bytes] | None = None
         """Loads a large value by its name. None while writing."""
         self.written: list[tuple[str, int]] = []
-        """Fields of the top graph that the body writes, in order: name, and number of the value's line."""
+        """Fields of the top graph that the body writes, in order: name, and number of the value's line. The hash chain
+        extends the digests of these fields."""
         self.vouched: Vouch = NOTHING
         """The digests of other rows that the body holds; set by `decode`."""
 
@@ -73,7 +82,7 @@ class Body:
         return len(self.lines) - 1
 
     def get(self, at: int) -> Any:
-        """Return the value on line *at*.
+        """Return the value on line *at*, decoded.
 
         Raises:
             IndexError: There is no such line, or it is the structure.
@@ -94,31 +103,31 @@ class Body:
 
     def put_fields(self, values: Mapping[str, Any]) -> list[int]:
         """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
-        # A `Stamped` update was encoded at its node's boundary (R7); its lines are used as they are.
+        # An update that was checked at its node's boundary (R7) is a `Stamped`, a dict that brings its encoded values.
         made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
         self.blobs.update(made.blobs)
-        placed: list[int] = []
+        pairs: list[int] = []
         for name, line in made.lines.items():
-            placed.append(self.names.put(name))
+            pairs.append(self.names.put(name))
             at = len(self.lines)
             self.lines.append(line)
-            placed.append(at)
+            pairs.append(at)
             if not self.path:  # a nested graph's writes count when they reach the graph at the top
                 self.written.append((name, at))
-        return placed
+        return pairs
 
-    def get_fields(self, placed: Sequence[int]) -> dict[str, Any]:
-        """Return the fields that `put_fields` wrote, by name."""
+    def get_fields(self, pairs: Sequence[int]) -> dict[str, Any]:
+        """Return the fields that `put_fields` wrote as *pairs*, by name."""
         names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
         found: dict[str, Any] = {}
-        each = iter(placed)
-        for number, at in zip(each, each, strict=True):
+        each = iter(pairs)
+        for number, at in zip(each, each, strict=True):  # one iterator twice: takes the flat list in pairs
             # Negative numbers would count from the end; line 0 is the structure.
             if number < 0 or at <= 0:
                 raise IndexError
             name = names[number]
             found[name] = load(lines[at], fetch)
-            if not self.path:
+            if not self.path:  # as in `put_fields`
                 self.written.append((name, at))
         return found
 

@@ -5,7 +5,7 @@ Its layout is fixed, so that each header can be written in one way only (decisio
 
     version u8 | seq u64 | entries u32 | at i64, microseconds | kid 8 | prev 32 | body 32 | state 32      125 bytes
 
-- `kid` names the key that the commit is authenticated with; zeros without one.
+- `kid` names the key that the commit is authenticated with, by a MAC of its leaf; zeros without one.
 - `prev` is the leaf of the previous header; in the first header, a hash of the thread's id. The leaf of a header is
   SHA-256 of 0x00 and the header (RFC 9162), so that leaves are those of a Merkle tree.
 - `body` is SHA-256 over the commitments of the lines. A commitment is SHA-256 of a label, 16 bytes of salt, and the
@@ -16,8 +16,8 @@ A field's digest is a chain over the commitments of the lines that were folded i
 computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
 of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
 
-What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of 0.1 have
-headers of version 1, without `kid`, and store them whole.
+What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of 0.1 (an
+early graphrt) have headers of version 1, without `kid`, and store them whole.
 This module loads OpenSSL, so it is imported for chained threads only.
 """
 
@@ -67,7 +67,7 @@ TREE: Final = "\x00tree"
 """Key of the Merkle tree among the saved digests: its size, a colon, and its roots. Snapshots of 0.1 lack it."""
 
 _LEAVES: Final = 256
-"""Most leaves of new commits that wait to be taken into the tree."""
+"""Most leaves of new commits that wait to be taken into the tree, so that a long run holds no more of them."""
 
 
 @final
@@ -88,11 +88,12 @@ class Chain:
         self.thread: str = thread
         self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
         """Name of the key of the last header."""
+        # Without a saved tree: empty at the beginning of a chain, and unknown after a snapshot of 0.1.
         self._tree: Tree | None = _read_tree(tree) if tree is not None else None if kept else Tree()
         self._leaves: list[bytes] = []
         """Leaves that are not in the tree yet. A thread that is only read does not need its tree."""
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
-        """Field to its rolling digest."""
+        """Field to its rolling digest: a hash over the commitments of all lines that were folded into it."""
         self._labels: list[tuple[str, bytes]] = []
         """Fields in order of their names, each with the bytes that stand before its digest in the hash of the state."""
         self._keys = keys
@@ -101,11 +102,12 @@ class Chain:
 
     @property
     def tree(self) -> Tree | None:
-        """The tree of all leaves so far; None if a snapshot of 0.1 did not keep it."""
+        """The tree of all leaves so far, for snapshots and audit logs; None if a snapshot of 0.1 did not keep it."""
         self._grow()
         return self._tree
 
     def _grow(self) -> None:
+        """Take the leaves that wait into the tree, if it is known."""
         if self._tree is not None:
             for leaf in self._leaves:
                 self._tree.add(leaf)
@@ -130,10 +132,10 @@ class Chain:
         return own == saved
 
     def writable(self, *, adopt: bool = False) -> None:
-        """Check that a commit can be added.
+        """Check, before a thread is written, that commits can be added with the keys at hand.
 
         Args:
-            adopt: Authenticate a log from here on that had no key so far.
+            adopt: Allow a key for a log that had none so far, which is authenticated from here on.
 
         Raises:
             InputError: The last commit was authenticated with a key that is not here (`log-key-needed`), or there is a
@@ -227,7 +229,7 @@ class Chain:
     def _check_1(
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
     ) -> None:
-        """Do the same for a seal of version 1, which holds the header."""
+        """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it."""
         header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
         if commits is None or self.kid != UNKEYED:
             raise _misfit(seq, count)
@@ -238,7 +240,7 @@ class Chain:
         self._leaves.append(self.leaf)
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
-        """Return the names of the keys that a record with *kid* is authenticated with: under a new key, the old too."""
+        """Return the names of the keys of a record's MACs: *kid*, and in its first record also the previous one."""
         if kid == UNKEYED:
             return ()
         return (kid,) if self.kid in (kid, UNKEYED) else (kid, self.kid)
@@ -284,7 +286,7 @@ class Links:
         """
         if seal[:1] in VERSION_1:
             header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
-            # If the record before is not known, the first one's own `prev` is taken as right.
+            # If the record before is not known, the first one's own `prev`, after the fixed part, is taken as right.
             before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
             state = header[-32:]
             if commits is None or header != header_1(seq, count, at, before, commits, state):
@@ -308,11 +310,12 @@ def genesis(thread: str) -> bytes:
 
 
 def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:
-    """Return the commitments to *lines*; None if a line that was erased is not what stands in its place."""
+    """Return the commitments to *lines*; None if *seal* says that a line was erased, and its value is still there."""
     return _kept_commits(lines, seal.kept) if seal.kept else _commits(lines, seal.salts)
 
 
 def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
+    """Do the same for a record with erased lines, or of version 1; *kept* is as in `Seal.kept`."""
     if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(kept, lines, strict=True)):
         return None
     return [
@@ -322,6 +325,7 @@ def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -
 
 
 def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
+    """Return the commitments to *lines*, whose *salts* stand one after another."""
     # A loop, because a comprehension costs a call before CPython 3.12 (PEP 709), and this runs for every record.
     made: list[bytes] = []
     begin = 0
@@ -333,7 +337,7 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
 
 
 def commitments_1(seal: bytes, lines: Sequence[bytes]) -> list[bytes] | None:
-    """Return the commitments to *lines* by a seal of version 1; None if it is not that of so many lines."""
+    """Return the commitments to *lines* by a seal of version 1; None if the seal does not fit the lines."""
     found = opened_1(seal, len(lines))
     return _kept_commits(lines, found[1]) if found is not None else None
 
@@ -363,6 +367,7 @@ def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) ->
 
 
 def _read_tree(saved: str) -> Tree:
+    """Return the tree that `Chain.saved` wrote under `TREE`: size, colon, and roots of 32 bytes in hexadecimal."""
     size, _, roots = saved.partition(":")
     data = bytes.fromhex(roots)
     return Tree(int(size), [data[at : at + 32] for at in range(0, len(data), 32)])
@@ -377,6 +382,7 @@ def _head(version: int, seq: int, count: int, at: float) -> bytes:
 
 
 def _misfit(seq: int, count: int) -> StoreError:
+    """Return the error for a record of *count* entries, the last of them *seq*, that does not fit its seal."""
     return BROKEN_SEAL(
         seq=seq,
         or_fork=", or fork the thread from an entry before it." if seq > count else ".",

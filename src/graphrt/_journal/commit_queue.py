@@ -1,10 +1,14 @@
-"""The way of commits to the store (rule R11): at once, in the background, or at the end; in order in each case.
+"""How commits reach the store under each durability (rule R11): at once, in the background, or at the end; in order.
 
     sync    `put` stores the commit
     async   a worker thread stores it; `put` waits while too many entries are not stored yet
     exit    `flush` and `close` store it
 
-Commits that wait are merged into few: their records are joined, and a later `unstage` drops earlier staging.
+Commits that wait are merged into few: their records are joined. What is staged (outcomes and effects of an open
+superstep, kept beside the journal) is dropped by a later commit with `unstage`, which ends that superstep.
+
+A claim is the right to write a thread; the store refuses commits under a void one. An audit log (`Recorder`) and sinks
+that measure (`Watcher`) hear of each commit once it is stored.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ MOST_WAITING: Final = 256
 
 
 class Recorder(Protocol):
-    """Records commits once they are stored, for an audit log."""
+    """Records commits once they are stored, for an audit log. Implemented by `audit._recorder`."""
 
     def stored(self, commit: Commit) -> None:
         """Take note of *commit*, which is stored. An error ends the run."""
@@ -44,13 +48,23 @@ class Watcher(Protocol):
     """Sees how long commits take; the part of `_runs.listeners.RunWatcher` that is used here."""
 
     def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
-        """Note that the store took a commit."""
+        """Note that the store took a commit.
+
+        Args:
+            seq: Number of the thread's last entry after it.
+            count: Number of its entries.
+            size: Bytes of its bodies and large values; 0 where the store keeps objects.
+            seconds: How long the store took.
+        """
         ...
 
 
 @final
 class CommitQueue:
     """The commits of one claim, on their way to the store.
+
+    Args:
+        mode: The durability: `sync`, `async` or `exit`.
 
     The methods are not locked against each other: the journal calls them from one thread at a time.
     """
@@ -78,22 +92,27 @@ class CommitQueue:
         self.recorder: Recorder | None = None
         """Records each commit once it is stored; None without an audit log."""
         self.before: Callable[[], None] | None = None
-        """Called before each commit: hands over the live items that come before it. None while nobody follows them."""
+        """Called before each commit. While another process follows the run live, it hands over the items (such as
+        tokens) that were shown before the commit. None without a follower."""
         self.watcher: Watcher | None = None
-        """Sees how long each commit takes; None if no sink wants to."""
+        """Sees how long each commit takes; None if no sink measures that."""
         self._mode = mode
         self._released = False
         """Whether the claim was given back, which the last commit can do itself."""
         self._waiting: list[Commit] = []
+        """Commits to store under `async` and `exit`, in order."""
         self._size = 0
         """Entries that are not stored yet, those being stored included."""
         self._error: BaseException | None = None
-        """The first error of a commit with entries; every later `put` raises it, and `flush` unless under `sync`. The journal
-        has numbered, named and sealed those entries already, so that nothing it makes afterwards fits what is stored."""
+        """The first error of a commit with entries. Every later `put` raises it, and `flush` too, except under `sync`.
+
+        The journal has numbered and sealed those entries already, so nothing that it makes later fits what is stored.
+        """
         self._more: threading.Condition | None = threading.Condition() if mode == "async" else None
         """Guards what the worker thread shares, and announces changes of it. None unless `async`."""
         self._worker: threading.Thread | None = None
         self._done = False
+        """Whether `close` was called."""
         self._busy = False
         """Whether the worker thread has taken commits that are not all stored yet."""
 
@@ -103,14 +122,20 @@ class CommitQueue:
         return self._claim
 
     def addressed(self, commit: Commit, engine: Engine | None, logged: Sequence[Logged]) -> Commit:
-        """Return *commit*, whose events are *logged*, with letters to the parent and the children of its thread (R24)."""
+        """Return *commit* with letters that its events *logged* cause, to the thread's parent and child threads (R24).
+
+        The journal calls it for commits that set the thread's status or labels. Without *engine* there are no letters.
+        """
         if engine is None:
             return commit
         posts = family_letters(engine, self._store, self._claim.thread, logged, commit.expected + len(logged))
         return commit._replace(posts=posts) if posts else commit
 
     def settle(self, seq: int, taken: Sequence[int]) -> None:
-        """Delete letters that change nothing, and release the thread. No entry is written, and no time changes."""
+        """Delete the letters at the places *taken*, none of which changes the thread, and release the thread.
+
+        No entry is written, so the thread's last entry stays *seq*, and the time of its last commit stays too.
+        """
         self._store.commit(self._claim, Commit(seq, self._claim.head.updated_at, release=True, taken=taken))
         self._released = True
         if self.recorder is not None:
@@ -137,7 +162,7 @@ class CommitQueue:
                 else:
                     self._commit(commit)
             except BaseException as error:
-                if commit.records and not self._done:  # what was only staged can be staged again
+                if commit.records and not self._done:  # without records the journal is intact: staging can be repeated
                     self._error = error if isinstance(error, Exception) else _broken_off(self._claim.thread, error)
                 raise
             if self.recorder is not None:
@@ -165,13 +190,13 @@ class CommitQueue:
             more.notify_all()
 
     def _commit(self, commit: Commit) -> None:
-        """Store *commit*, and tell the watcher how long that took, if there is one."""
+        """Store *commit*, and report its size and duration to the watcher, if there is one."""
         started = time.perf_counter()
         self._store.commit(self._claim, commit)
         if self.watcher is not None:
             seconds, count = time.perf_counter() - started, 0
             size = sum(map(len, commit.blobs.values())) if commit.blobs else 0
-            for record in commit.records:  # one, as a rule: a loop, since this is paid by every traced step
+            for record in commit.records:  # usually one; a plain loop is cheapest, and every traced step pays for it
                 count += record.count
                 if record.body.__class__ is bytes:
                     size += len(record.body)
@@ -179,11 +204,13 @@ class CommitQueue:
 
     @staticmethod
     def _record(recorder: Recorder, commit: Commit) -> None:
+        """Record *commit*, which is stored, in the audit log."""
         recorder.stored(commit)
-        if commit.release:  # a verb that edits a thread ends with such a commit, and closes nothing
+        if commit.release:  # verbs that edit a thread, such as `fork`, end with such a commit and never call `close`
             recorder.close()
 
     def _raise(self) -> None:
+        """Raise the error of an earlier commit, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -213,7 +240,7 @@ class CommitQueue:
                     return
                 with more:
                     self._released = merged.release
-                    # Only now: entries count as lost until the store has them.
+                    # Only now: until the store has them, a crash would lose these entries, which the limit counts.
                     self._size -= sum(record.count for record in merged.records)
                     more.notify_all()
             with more:
@@ -271,8 +298,11 @@ class CommitQueue:
 
 
 def _broken_off(thread: str, error: BaseException) -> StoreError:
-    """Return what later commits raise after Ctrl-C broke one off: it may be stored or not."""
-    from graphrt.errors._codes.databases import COMMIT_BROKEN_OFF  # hardly any program needs it
+    """Return what later commits raise after Ctrl-C, or another *error* that is not an Exception, broke one off.
+
+    It is not known whether that commit is stored.
+    """
+    from graphrt.errors._codes.databases import COMMIT_BROKEN_OFF  # imported late: rarely needed
 
     return COMMIT_BROKEN_OFF(thread=thread, error=type(error).__name__)
 
@@ -280,7 +310,7 @@ def _broken_off(thread: str, error: BaseException) -> StoreError:
 def merged_groups(commits: Sequence[Commit]) -> list[Commit]:
     """Merge *commits* into as few as possible.
 
-    A commit with a snapshot closes its group, because a snapshot must be of the group's last record.
+    A commit with a snapshot closes its group: the merged commit has one snapshot, and it must be of the last record.
     """
     groups: list[list[Commit]] = [[]]
     for commit in commits:
@@ -291,13 +321,13 @@ def merged_groups(commits: Sequence[Commit]) -> list[Commit]:
 
 
 def merge(commits: Sequence[Commit]) -> Commit:
-    """Merge consecutive commits into one."""
+    """Merge consecutive commits, of which only the last may have a snapshot, into one with the same effect."""
     if len(commits) == 1:
         return commits[0]
     records: list[Record] = []
     stage: dict[str, Any] = {}
     blobs: dict[str, bytes] = {}
-    last: dict[str, Any] = {}
+    last: dict[str, Any] = {}  # fields of which the last value counts; None leaves them unchanged
     taken: list[int] = []
     posts: list[tuple[str, str, Any]] = []
     unstage = False

@@ -1,4 +1,7 @@
-"""The verdict on whether a thread may go on with a graph, as a value. `compatibility_check` decides it."""
+"""The verdict on whether a thread may go on with a graph, as a value. `compatibility_check` decides it.
+
+A fingerprint is a digest of a graph's names, edges, policies and schema, without code. A thread stores its graph's.
+"""
 
 from __future__ import annotations
 
@@ -47,5 +50,5 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the thread may go on, as far as the check can tell."""
+        """Whether the thread may go on, as far as the check can tell. `Runtime` refuses the thread if not."""
         return self.kind not in ("incompatible", "unreadable")

@@ -1,7 +1,14 @@
 """The check whether a thread may go on with the present graph (rule R14, decision 0022).
 
-It compares the topology in the thread's meta with that of the graph, and looks at what the stored entries still need:
-the pending nodes, and the reducers of the fields they write. Nothing is changed here; `migrate_thread` does that.
+Rule R14: a thread stores the fingerprint of its graph (a digest of names, edges, policies and schema, without code). It
+goes on with a changed graph if the two are compatible, or by a declared migration, and is refused otherwise.
+
+The check compares the topology in the thread's meta with that of the graph. A topology is the graph as plain data:
+`name`, `nodes`, `edges`, and `state` with type and reducer of each field. The check also looks at what the stored
+entries still need: the pending nodes, and the reducers of the fields that they write. Nothing is changed here;
+`migrate_thread` does that.
+
+Entries with a path belong to nested graphs and are passed over, because their writes count when they reach the top.
 """
 
 from __future__ import annotations
@@ -24,18 +31,23 @@ class GraphLike(Protocol):
     """What a journal and a run need to know of a compiled graph, whose class stands above them."""
 
     __graphrt_plan__: Plan
+    """The checked graph: its nodes, edges and fields."""
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """Digest of the graph."""
+        ...
 
 
 def judge(
     graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
 ) -> Verdict:
-    """Return the verdict on the thread that was *loaded*.
+    """Return the verdict on the thread that was *loaded*. Called before a thread is folded.
 
     Args:
+        graph: The present graph.
         meta: The thread's meta, as `read_meta` returns it.
+        reader: Decodes the thread's records.
         migrations: Declared migrations; the first one for the thread's fingerprint counts.
 
     Raises:
@@ -50,10 +62,11 @@ def judge(
 def _judged(
     graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration]
 ) -> Verdict:
+    """Do the work of `judge`, which turns what this raises on a malformed topology into a StoreError."""
     head = loaded.head
     source, target = str(meta.get("fingerprint", "")), graph.fingerprint
     common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
-    if not source or source == target:
+    if not source or source == target:  # no fingerprint: no commit has set the meta yet
         return Verdict(kind="identical", **common)
     plan: Plan = graph.__graphrt_plan__
     before: Mapping[str, Any] = meta.get("topology") or {}
@@ -66,7 +79,7 @@ def _judged(
     changes: list[str] = []
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
-    _nodes(before, now, waiting, renamed, blocking, changes)
+    _nodes(before, now, waiting, _led_to(reader, loaded), renamed, blocking, changes)
     _fields(before, plan, _written(reader, loaded), migration, blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
@@ -81,11 +94,20 @@ def _nodes(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     waiting: Sequence[str],
+    led_to: Sequence[tuple[str, str]],
     renamed: Mapping[str, str],
     blocking: list[str],
     changes: list[str],
 ) -> None:
-    """Compare nodes: obstacles join *blocking*, other changes join *changes*."""
+    """Compare nodes: obstacles join *blocking*, other changes join *changes*, both as sentences.
+
+    Args:
+        before: Topology of the thread's graph.
+        now: Topology of the present graph.
+        waiting: Names of the pending nodes. These must still exist and be of the same kind.
+        led_to: What `_led_to` returns. These targets must still exist.
+        renamed: Older name to present name, by the declared migration.
+    """
     old = {node["name"]: node for node in before.get("nodes", ())}
     new = {node["name"]: node for node in now["nodes"]}
     for name in dict.fromkeys(waiting):
@@ -98,6 +120,11 @@ def _nodes(
             )
         elif name in old and there.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
+    for name, target in led_to:
+        if target in old and renamed.get(target, target) not in new:
+            blocking.append(
+                f"a finished task of node {name!r} leads to node {target!r}, which no longer exists in this graph"
+            )
     # No node in common means another graph. This explains all other reasons, so it comes first.
     if old and not {renamed.get(name, name) for name in old} & new.keys():
         blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
@@ -117,7 +144,16 @@ def _fields(
     blocking: list[str],
     changes: list[str],
 ) -> None:
-    """Compare fields. A changed reducer cannot fold old entries again; another changed field needs a migration."""
+    """Compare fields. A changed reducer cannot fold old entries again; another changed field needs a migration.
+
+    Args:
+        before: Topology of the thread's graph.
+        plan: The present graph.
+        written: Fields that stored entries fold values into.
+        migration: The declared migration; if it has a function for the values, that provides for changed fields.
+        blocking: Obstacles are added here, as sentences.
+        changes: Other changes are added here.
+    """
     old, new = before.get("state", {}), topology(plan)["state"]
     migrated = migration is not None and migration.values is not None
     for name, field in old.items():
@@ -137,7 +173,7 @@ def _fields(
             what = f"field {name!r} is {there['type']} now, and was {field['type']}"
             (changes if migrated else blocking).append(what)
     added = [name for name in new if name not in old]
-    bare = [name for name in added if plan.state.fields[name].required]
+    bare = [name for name in added if plan.state.fields[name].required]  # without a default, and not optional
     if bare:
         (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
     if len(added) > len(bare):
@@ -145,7 +181,7 @@ def _fields(
 
 
 def _written(reader: Reader, loaded: Loaded) -> set[str]:
-    """Return the fields that the entries after the snapshot fold values into."""
+    """Return the fields that the entries after the snapshot fold values into: their reducers are still needed."""
     found: set[str] = set()
     for record in loaded.records:
         for path, event in reader.batch(record).logged:
@@ -155,13 +191,17 @@ def _written(reader: Reader, loaded: Loaded) -> set[str]:
                 found |= set(event.wrote)
             elif isinstance(event, events.ThreadUpdated):
                 found |= set(event.values)
+            # A fresh thread's input is its state as it is, and no reducer runs on it (R7).
             elif isinstance(event, events.RunStarted) and not event.fresh:
                 found |= set(event.input)
     return found
 
 
 def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
-    """Return the names of the nodes that are due or open, from the thread's entries alone; no graph is needed."""
+    """Return the names of the nodes that are due or open, in task order, from the thread's entries alone.
+
+    No graph is needed, so that it also works for a thread that the present graph cannot fold.
+    """
     if loaded.head.status == "completed":
         return ()
     # Newest first: the last entry that names what is due is the valid one.
@@ -175,17 +215,34 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
                 continue
             if isinstance(event, (events.SuperstepCommitted, events.TasksRouted)):
                 return event.next
-            if isinstance(event, events.ThreadUpdated) and event.next is not None:
+            if isinstance(event, events.ThreadUpdated) and event.next is not None:  # None: the edit left it as it was
                 return event.next
             if isinstance(event, events.ThreadForked):
                 return event.state.next
-            if isinstance(event, events.RunStarted):
+            if isinstance(event, events.RunStarted):  # the router of START has not been called yet
                 return ()
     return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
 
 
+def _led_to(reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
+    """Return where the Commands of finished tasks lead, whose superstep is not committed: pairs of node and target.
+
+    Their outcomes are staged, and the commit will follow them. Other tasks follow the edges of the graph as it is then.
+    """
+    found: list[tuple[str, str]] = []
+    for key, body in loaded.staged:
+        try:
+            logged = reader.staged(key, body)
+        except StoreError:  # as in `pending`
+            continue
+        for path, event in logged:
+            if not path and isinstance(event, events.TaskSucceeded):
+                found += [(event.node, target) for target in event.goto or ()]
+    return found
+
+
 def refusal(verdict: Verdict) -> InputError:
-    """Return the error for a thread that may not go on."""
+    """Return the error for a thread that may not go on: that it is of another graph, or that its graph has changed."""
     other = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
     source = verdict.source[:12]

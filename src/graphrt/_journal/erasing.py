@@ -1,10 +1,13 @@
 """Erasure of values from one stored thread: which bytes it is rewritten to (decision 0128). Nothing is written here.
 
-A line is the unit: one write of a field, one answer, effect, message or reply. `{"$t":"erased","v":null}` takes its
-place, and in the seal its commitment takes the place of its salt. Header, leaf and MAC of the record stay as they are.
+A stored body (of a record, a snapshot, or what is staged beside the journal) is lines of JSON. Line 0 is the structure,
+which has no user values, and every other line is one value: one write of a field, one answer, effect, message or reply.
+Such a line is the unit. `{"$t":"erased","v":null}` takes its place. In the record's seal (its link to the hash chain)
+the hash of salt and line takes the place of the salt. Header, leaf and MAC stay, so that the chain still verifies.
 
 What repeats a value goes with it: snapshots that were made after it, checksums of its field, and digests of snapshots
-and of staged outcomes. A record at the end says that values were erased, and vouches for what is staged now.
+and of staged outcomes, by which records vouch for those. A record at the end, with a `ValuesErased`, says that values
+were erased, and vouches for what is staged now. `_runs.erasing` chooses the lines, and has the store write the result.
 """
 
 from __future__ import annotations
@@ -35,29 +38,31 @@ if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing
 
 Choose: TypeAlias = Callable[[int, Place, bytes], bool]
-"""Returns whether a line is erased; takes the number of its entry, its place, and the line."""
+"""Returns whether to erase a line; takes the number of its entry, its place (what it holds), and the line."""
 _KINDS: Final = frozenset({"field", "reply", "value"})
-"""Kinds of lines that can be chosen. All others go with them, or hold no value of a user's."""
+"""Kinds of lines that can be chosen. All others are erased because of these, or hold no user value."""
 _MARKER: Final = b'{"$t":"marker"'
-"""How DELETE and UNSET begin, which are no values."""
+"""How the lines of DELETE and UNSET begin, which are not values."""
 
 
 class Part(NamedTuple):
     """A body, taken apart for erasure."""
 
     lines: Sequence[bytes]
+    """Its lines, without the checksum."""
     places: Sequence[Place]
+    """What its lines hold."""
     chosen: frozenset[int]
     """Numbers of the lines to erase."""
 
     def without(self, more: Iterable[int] = ()) -> list[bytes]:
-        """Return the lines, with those that are erased replaced; *more* go with them."""
+        """Return the lines, with the chosen ones replaced, and those with the numbers *more* too."""
         gone = {*self.chosen, *more}
         return [ERASED_LINE if number in gone else line for number, line in enumerate(self.lines)]
 
 
 def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Choose) -> Part:
-    """Take a body apart.
+    """Find out what the lines of a body hold, and which of them to erase. Erased lines are not chosen again.
 
     Args:
         lines: Its lines, without the checksum.
@@ -78,11 +83,11 @@ def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Ch
 
 
 def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set[int]:
-    """Return the numbers of the lines that repeat something of erased values, by digests or checksums.
+    """Return the numbers of lines with digests or checksums of erased values, which would confirm a guess of them.
 
     Args:
-        fields: Fields of which values were erased.
-        snapshots_from: Snapshots of this entry and later ones are dropped.
+        fields: Fields of which values were erased in the record of *part* or before it, for their checksums.
+        snapshots_from: Snapshots of this entry and later ones are dropped, so that no record may vouch for them.
     """
     found: set[int] = set()
     for place in part.places:
@@ -92,23 +97,27 @@ def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set
         if place.kind == "checksums" and not fields.isdisjoint(from_json(line)):
             found.add(place.line)
         if place.kind == "vouch":
-            told = from_json(line)
-            # The first record vouches for names, without which anybody could change them.
-            old = told.get("snapshot", [0])[0] >= snapshots_from > 0
-            if "names" not in told and ("staged" in told or old):
+            vouched = from_json(line)
+            dropped = vouched.get("snapshot", [0])[0] >= snapshots_from > 0  # 0: it vouches for no snapshot
+            # The line in the first record stays: it vouches for names, which could be changed unnoticed without it.
+            if "names" not in vouched and ("staged" in vouched or dropped):
                 found.add(place.line)
     return found
 
 
 @final
 class ThreadErasure:
-    """What erases the chosen values of one thread. The thread is read and verified; nothing is written.
+    """The erasure of the chosen values of one thread. Making it reads and verifies the thread; nothing is written.
+
+    The methods then say what the store has to write: `rewritten` and `commit`, and `blobs` for what it may delete.
 
     Args:
+        store: Where the thread is.
         loaded: The thread as it is now.
         codec: Encodes and decodes the objects of a store in memory.
         keys: Keys of the log; None verifies no MACs and makes none.
-        text: A text that is looked for outside of values too, where it cannot be erased.
+        choose: Chooses the lines to erase.
+        text: The text by which values are chosen, if so. It is looked for outside of values too, to be reported.
 
     Raises:
         StoreError: The thread is damaged.
@@ -135,19 +144,20 @@ class ThreadErasure:
         self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)
         self.chain: Chain | None = None
         """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
-        self._run, self._cause = "", 0
+        self._run, self._cause = "", 0  # of the last record: the entry about the erasure continues that run
         self.ends_with_erasure: bool = False
-        """Whether the last entry tells of an erasure."""
+        """Whether the last entry is a `ValuesErased`: the audit log file may still lack an interrupted erasure."""
         self._blobs: set[str] = set()
-        """Large values that records name before the erasure."""
+        """Names of the large values that records and staged bodies refer to before the erasure."""
         self._cut: Final[dict[int, tuple[Record, Part]]] = {}
         """Records with chosen lines, or with lines that may have to go with them, by their `seq`."""
         self.base: Saved | None = None
-        """The snapshot that a pruned thread begins with."""
+        """The snapshot that a pruned thread begins with, in place of its first entries; None if it was not pruned."""
         self._base_part: Part | None = None
         self._staged: dict[str, Part] = {}
+        """Staged bodies by key."""
         self.text_stays: bool = False
-        """Whether the text is in what is no value: names, ids, keys of effects, the meta."""
+        """Whether the text is also in something that is not a value: names, ids, keys of effects, the meta."""
         self.digest_stays: bool = False
         """Whether the first record repeats digests of staged outcomes, as that of a fork does."""
         self._text: Final = text
@@ -157,9 +167,8 @@ class ThreadErasure:
         self._read_records()
         self._read_staged()
 
-    # ----------------------------------------------------------------------------------------------------- reading
-
     def _look(self, *found: str) -> None:
+        """Look for the text in names and ids."""
         self.text_stays = self.text_stays or (self._text is not None and any(self._text in one for one in found))
 
     def _look_in(self, line: bytes) -> None:
@@ -168,6 +177,7 @@ class ThreadErasure:
             self.text_stays = True
 
     def _read_base(self, keys: KeyRing | None) -> None:
+        """Read the snapshot that a pruned thread begins with, and set the chain to where the first record continues."""
         head = self.loaded.head
         digests: Mapping[str, str] | None = None
         if head.first > 1:
@@ -181,6 +191,7 @@ class ThreadErasure:
             self.chain = chain_of(str(self._meta["chained"]), digests, keys)
 
     def _read_records(self) -> None:
+        """Verify all records in order, as a run does, and keep those of which something may be erased."""
         head, reader = self.loaded.head, self.reader
         seq = head.first - 1
         for record in self._store.records(head.thread, after=seq, upto=head.seq):
@@ -217,6 +228,7 @@ class ThreadErasure:
         check_end(head.thread, seq, head.seq)
 
     def _read_staged(self) -> None:
+        """Verify the staged bodies, and choose lines of them. They have no entries yet, so they count as the next."""
         reader, seq = self.reader, self.loaded.head.seq
         reader.check_beside(self.loaded.staged, seq)
         for key, payload in self.loaded.staged:
@@ -234,20 +246,18 @@ class ThreadErasure:
             self._staged[key] = part_of(lines, names, seq + 1, self._choose)
 
     def _lines(self, payload: Any, encoded: Callable[[Body], bytes]) -> tuple[Sequence[bytes], Sequence[str]]:
-        """Return the lines of a body with names of its own, and these names; objects are encoded first."""
+        """Return the lines of a body with names of its own, and these names; *encoded* first encodes an object."""
         names = Names()
         if payload.__class__ is bytes:
             return self.reader.body(payload, names)[1].lines, names.known
         body = Body(self._codec, names)
         encoded(body)
-        # Objects have no large values beside them: these stand on their lines like all others.
+        # Encoding put references in place of large values. No blobs are stored beside objects, so put the values back.
         large = {b'{"$t":"blob","v":"%b"}' % name.encode(): data for name, data in body.blobs.items()}
         return [large.get(line, line) for line in body.lines], names.known
 
-    # ------------------------------------------------------------------------------------------------- what it gives
-
     def parts(self) -> Iterator[Part]:
-        """Yield everything of which something is chosen."""
+        """Yield the bodies of which a line is chosen: of records, of what is staged, and of the first snapshot."""
         yield from (part for _, part in self._cut.values() if part.chosen)
         yield from (part for part in self._staged.values() if part.chosen)
         if self._base_part is not None and self._base_part.chosen:
@@ -272,7 +282,7 @@ class ThreadErasure:
 
     @property
     def since(self) -> int:
-        """Number of the entry from which on snapshots hold erased values."""
+        """Number of the entry from which on snapshots hold erased values; past the end if no record has any."""
         if self._base_part is not None and self._base_part.chosen and self.base is not None:
             return self.base.seq
         return min((seq for seq, (_, part) in self._cut.items() if part.chosen), default=self.loaded.head.seq + 1)
@@ -291,6 +301,7 @@ class ThreadErasure:
         return found
 
     def _record(self, record: Record, part: Part, more: set[int]) -> Record:
+        """Return *record* without the chosen lines and the lines *more*, with a seal that still fits its header."""
         body = closed(part.without(more))
         if record.body.__class__ is not bytes:
             return record._replace(body=self._decoded(body)[0])
@@ -302,7 +313,7 @@ class ThreadErasure:
         return record._replace(body=body, seal=seal)
 
     def _decoded(self, body: bytes) -> tuple[Batch, Any]:
-        """Return the objects that a body without values stands for, for a store in memory."""
+        """Return the batch that the rewritten *body* holds, for a store in memory, which keeps objects."""
         return Reader(self._store, self.reader.thread, self._codec).body(body, Names())
 
     def staged(self) -> list[tuple[str, Any]]:
@@ -310,12 +321,14 @@ class ThreadErasure:
         return [(key, self._restaged(key, payload)) for key, payload in self.loaded.staged]
 
     def _restaged(self, key: str, payload: Any) -> Any:
+        """Return what is staged under *key* without the chosen values, bound to its key again if it was bound."""
         part = self._staged[key]
         if not part.chosen:
             return payload
         if payload.__class__ is not bytes:
             return list(self._decoded(closed(part.without()))[0].logged)
-        bound = len(payload) - payload.rfind(b"\n") > 9  # 0.1 staged with a CRC-32 of 8 digits
+        # graphrt 0.1 staged with a CRC-32 of 8 digits at the end, which binds nothing; a SHA-256 has 64.
+        bound = len(payload) - payload.rfind(b"\n") > 9
         return closed(part.without(), binding(str(self._meta.get("chained") or ""), key) if bound else b"")
 
     def new_base(self) -> Saved | None:
@@ -330,7 +343,13 @@ class ThreadErasure:
         return Saved(self.base.seq, body)
 
     def commit(self, event: ValuesErased, at: float, *, seed: int | None) -> Commit:
-        """Return the commit that tells of the erasure: to be written in one transaction with `rewritten`."""
+        """Return the commit with *event*, to be written in one transaction with `rewritten`.
+
+        Args:
+            event: Says who erased values, why, and how many.
+            at: Seconds since the epoch.
+            seed: Makes the salts the same each time; None draws them at random.
+        """
         seq, staged, base = self.loaded.head.seq + 1, self.staged(), self.new_base()
         batch = Batch(at, self._run, self._cause, [("", event)])
         payload: Any = batch
@@ -338,6 +357,7 @@ class ThreadErasure:
         if self._store.durable or self.chain is not None:
             body = Body(PLAIN, self.reader.names)
             ends = outcomes(staged)
+            # Vouch for the same keys as the last record; an empty end vouches only that there is a body.
             beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
             payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
             if self.chain is not None:
@@ -346,7 +366,7 @@ class ThreadErasure:
         return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
 
     def loaded_after(self, rewritten: Mapping[int, Record], commit: Commit) -> Loaded:
-        """Return the thread as it will be loaded after the erasure."""
+        """Return the thread as it will be loaded after the erasure, to check what it still needs of the values."""
         head = self.loaded.head
         saved = commit.snapshot or self._snapshot_before(self.since)
         after = saved.seq if saved is not None else 0
@@ -359,12 +379,13 @@ class ThreadErasure:
         )
 
     def _snapshot_before(self, seq: int) -> Saved | None:
+        """Return the newest snapshot of an entry before *seq*; None if there is none."""
         return self._store.load(self.reader.thread, upto=seq - 1).snapshot if seq > 1 else None
 
     def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
         """Return the names of the large values that stay, and of those that nothing refers to any more."""
         head = self.loaded.head
-        kept = blob_names(self.loaded.meta)
+        kept = blob_names(self.loaded.meta)  # an object or None refers to none
         for _, payload in self.staged():
             kept |= blob_names(payload)
         for record in self._store.records(head.thread, after=head.first - 1, upto=head.seq):

@@ -1,7 +1,12 @@
 """The stored form of each event: its code, and its fields in order.
 
 Forms only grow: a field is added at the end, with a default for entries that lack it. A code is never used again. How
-each kind of field is written is in `field_codecs`.
+each kind of field is written is in `field_codecs`: a `FieldCodec` has `put` (value to JSON), `get` (JSON to value) and
+`empty` (the default of an absent field; `...` if it is required). User values go on lines of the body, and the JSON has
+the numbers of these lines.
+
+The `_put_` and `_get_` functions here are such codecs. They are not in `field_codecs` because they need the forms, or
+serve one event only.
 """
 
 from __future__ import annotations
@@ -57,12 +62,12 @@ if TYPE_CHECKING:
 
 
 def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
-    """Write the state inside a `ThreadForked`, as a list of its fields."""
+    """Write the state that a fork begins with, inside a `ThreadForked`, as a list of its fields."""
     return [how.put(body, value) if (value := getattr(state, name)) is not None else None for name, how in STATE]
 
 
 def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
-    """Read the state inside a `ThreadForked`."""
+    """Read what `_put_state` wrote."""
     # Not strict: entries of older versions have fewer fields.
     values = {name: how.get(body, one) for (name, how), one in zip(STATE, stored, strict=False) if one is not None}
     for name, how in STATE:
@@ -72,24 +77,24 @@ def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
 
 
 def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
-    """Write outcomes inside a snapshot, each as a list of its code and fields."""
+    """Write the outcomes of a superstep that waits for `interrupt_after`, in a snapshot: lists of code and fields."""
     stored: list[Any] = []
     for event in outcomes:
         form = FORMS[event.__class__]
-        told = [how.put(body, value) if (value := getattr(event, name)) is not None else None for name, how in form]
-        stored.append([CODES[event.__class__], *told])
+        values = [how.put(body, value) if (value := getattr(event, name)) is not None else None for name, how in form]
+        stored.append([CODES[event.__class__], *values])
     return stored
 
 
 def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
-    """Read the outcomes inside a snapshot."""
+    """Read what `_put_outcomes` wrote. The node is not stored, because the task's id names it."""
     found: list[Any] = []
-    for code, *told in stored:
+    for code, *parts in stored:
         kind = BY_CODE[code]
         if kind not in (events.TaskSucceeded, events.TaskFailed):
             raise ValueError("an outcome of a task was expected")
         values: dict[str, Any] = {}
-        for (name, how), one in zip(FORMS[kind], told, strict=False):
+        for (name, how), one in zip(FORMS[kind], parts, strict=False):  # older entries have fewer fields
             values[name] = how.empty if one is None else how.get(body, one)
         values["node"] = node_of(values["task"], body.path)
         found.append(kind(**values))
@@ -97,10 +102,12 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _put_tags(body: Body, tags: Sequence[str]) -> int:
+    """Write the tags of a thread on one line, which can be erased; return its number."""
     return body.put(list(tags))
 
 
 def _get_tags(body: Body, line: int) -> tuple[str, ...]:
+    """Read the tags of a thread; none if they were erased."""
     found = body.get(line)
     return tuple(found) if found.__class__ is list else ()
 
@@ -109,10 +116,12 @@ TAGS = FieldCodec(_put_tags, _get_tags, ())
 
 
 def _put_signals(body: Body, signals: Sequence[tuple[str, str, Any]]) -> list[Any]:
+    """Write signals that no node has taken yet as a flat list: id, name, number of the value's line, and so on."""
     return [part for id_, name, value in signals for part in (id_, name, body.put(value))]
 
 
 def _get_signals(body: Body, stored: Sequence[Any]) -> tuple[tuple[str, str, Any], ...]:
+    """Read what `_put_signals` wrote: id, name and value of each signal."""
     parts = iter(stored)
     return tuple(
         (text_(body, id_), text_(body, name), body.get(line))
@@ -125,7 +134,7 @@ OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 """What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
 _CALL: Final[Form] = (("task", TASK), ("key", TEXT), ("failed_attempts", INT))
-"""What identifies a model call."""
+"""What identifies a model call: its task, its key inside the task, and the attempts that had failed before."""
 STATE: Final[Form] = (
     ("values", FIELDS),
     ("superstep", INT),
@@ -331,4 +340,4 @@ CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}
 BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
 """Stored code to event class."""
 NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
-"""Events whose node is not stored, because the id of their task names it."""
+"""Events whose node is not stored, because the id of their task names it, as `2.0:search` names `search`."""

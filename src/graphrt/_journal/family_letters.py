@@ -1,7 +1,15 @@
 """Letters between a parent and its child threads, which the commit posts that ends a run of one of them (R24).
 
-A child tells its parent that its run has ended; the parent reads how. A parent whose run is cancelled or given up asks
-its children to cancel theirs. Both are in the transaction of the entry that says so: no process can die between them.
+A node starts a child thread with `ctx.start`; the thread of the node is its parent. A letter is mail that a store keeps
+for a thread until the thread's owner takes it. Here it is a tuple: the receiving thread, the id of the letter, and its
+body. A store keeps one letter of each id, so that a repeated letter changes nothing.
+
+A child reports to its parent that its run has ended, and the parent reads the child to see how. A parent whose run is
+cancelled or given up asks its children to cancel theirs. Both letters are in the transaction of the entry that says so,
+so that no crash can come between entry and letter.
+
+A store that several tenants share puts the tenant before the id of a thread. Letters have ids without it, which parent
+and child share.
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
 _ENDS = (events.RunCompleted, events.RunFailed, events.RunCancelled)
+"""Events that end a run for its parent. A pause is not an end."""
 
 
 def family_letters(
@@ -30,14 +39,15 @@ def family_letters(
         engine: The thread, folded up to the commit.
         store: Where the letters are kept.
         thread: Id of the thread in *store*.
-        logged: The events of the commit.
-        seq: Number of its last entry, which makes the ids of the letters.
+        logged: The events of the commit, each with its path.
+        seq: Number of its last entry, which makes the ids of the letters new.
     """
     posts: list[tuple[str, str, Any]] = []
     mine = bare_id(thread)
     for path, event in logged:
-        if path:
+        if path:  # a nested graph, which has no thread of its own
             continue
+        # `threads` are the children that go with the run: those that were started to outlive it are not among them.
         if isinstance(event, events.RunCancelled | events.SuperstepAbandoned) and event.threads:
             posts += [cancel_letter(engine, store, thread, child, str(seq)) for child in event.threads]
         if isinstance(event, _ENDS) and engine.parent is not None:
@@ -47,13 +57,22 @@ def family_letters(
 
 
 def cancel_letter(engine: Engine, store: Store, thread: str, child: str, once: str) -> tuple[str, str, Any]:
-    """Return the letter by which *thread* cancels its child *child*; *once* makes its id one of its own."""
+    """Return the letter by which *thread* cancels its child *child*.
+
+    Args:
+        engine: Its codec encodes the letter.
+        store: Where the letter is kept.
+        thread: Id of the parent in *store*.
+        child: Id of the child without the tenant.
+        once: Distinguishes this letter's id from those of other letters between the two threads.
+    """
+    # No epoch: the request is for whichever claim drives the child, which the parent does not know.
     body = written(store, engine.plan.codec, "cancel", {"epoch": None, "parent": bare_id(thread)})
     return beside(thread, child), f"cancel:{_short(bare_id(thread))}:{once}", body
 
 
 def _short(thread: str) -> str:
-    """Return a digest in place of an id of a thread, which may be as long as an id of a letter."""
+    """Return a digest in place of a thread's id: both it and a letter's id may have 200 characters."""
     import hashlib  # imported here: it loads OpenSSL, and hardly any run has a parent or children
 
     return hashlib.sha256(thread.encode()).hexdigest()[:32]

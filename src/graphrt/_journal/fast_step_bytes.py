@@ -1,9 +1,12 @@
 """The bytes of fast-path supersteps, made without building events.
 
-They are exactly the bytes that `batch_format` makes of the same events. A superstep of one plain task has a shape:
-node, fields written, next node. A graph has few shapes, so the constant parts of each are encoded once. What is left
-per superstep is a time, the cause, the number of the superstep, and the values. Nothing is decided or stored here;
-`writer` does both.
+The fast path is the engine's shortcut for supersteps of one plain task. Such a superstep has two entries: the task's
+outcome (`TaskSucceeded`) and the commit (`SuperstepCommitted`). The bytes are exactly those that `batch_format` makes
+of these events: a structure in JSON on line 0, then one line for each value, then a CRC-32.
+
+A superstep has a shape: node, fields written, next node. A graph has few shapes, so the constant parts of each are
+encoded once. What is left per superstep is a time, the cause, the number of the superstep, and the values. Nothing is
+decided or stored here; `writer` does both.
 """
 
 from __future__ import annotations
@@ -29,12 +32,17 @@ if TYPE_CHECKING:
     from graphrt._plan.tables import NodePlan
 
 Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan | None]"
-"""A superstep as the fast path notes it: its number, the node, its update, and the node that is due next."""
+"""A superstep as the fast path notes it: its number, the node, its update, and the node that is due next.
+
+The update is a dict that brings the encoded value of each field that is stored, in `lines`; None if nothing is written.
+"""
 Shape: TypeAlias = tuple[bytes, bytes, tuple[tuple[str, int], ...]]
-"""Constant bytes after each of the two numbers of the superstep; then fields and the numbers of their lines."""
+"""Constant bytes after the superstep's number in the first entry, and after that in the second; then the fields
+written, with the numbers of their lines."""
 
 _STRUCTURE: Final = b"[%d,%%b,%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % (VERSION, CODES[events.TaskSucceeded])
-"""Template of a structure. To fill in: time, run, cause, and twice a superstep's number and constant bytes."""
+"""Template of a structure. To fill in: time, run, cause, and twice a superstep's number and constant bytes. `[]` is the
+list of new names, of which there are none, and `0` is the path of the graph at the top."""
 _COMMIT: Final = b"],[%d,0," % CODES[events.SuperstepCommitted]
 """End of the task's entry, and beginning of the commit's."""
 
@@ -45,10 +53,10 @@ class FastStepBytes:
 
     Args:
         names: The names of the thread, with their numbers.
-        state: Gives the fields in schema order, and which are untracked.
+        state: Gives the fields in schema order, and which are untracked, which means never stored (R16).
         run_id: Id of the run.
         chain: The end of the thread's hash chain; None if the thread is not chained.
-        seed: Makes the salts the same in every run; None draws them at random.
+        seed: Makes the salts of the chain's hashes the same in every run; None draws them at random.
     """
 
     __slots__ = ("_chain", "_names", "_order", "_run", "_seed", "_shapes", "_untracked")
@@ -64,20 +72,20 @@ class FastStepBytes:
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         """Shapes by node, next node, and fields in the order of the update."""
 
-    def shape(self, told: Fresh) -> Shape | None:
-        """Return the shape of the superstep; None if it has a new name, which only events can introduce."""
-        _, node, update, target = told
+    def shape(self, fresh: Fresh) -> Shape | None:
+        """Return the shape of the superstep; None if it has a new name. Then the writer has to make events of it."""
+        _, node, update, target = fresh
         # Fields in the order of the update, because lines are written in that order.
         key = (node, target, *update) if update else (node, target)
         try:
             return self._shapes[key]
         except KeyError:
-            made = self._shape(told)
+            made = self._shape(fresh)
             if made is not None:
                 self._shapes[key] = made
             return made
 
-    def make(self, shape: Shape, told: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
+    def make(self, shape: Shape, fresh: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
         """Return the body and the seal of the superstep's commit; the seal is empty without a chain.
 
         Args:
@@ -89,45 +97,45 @@ class FastStepBytes:
             InputError: *at* is infinite or not a number, or does not fit into a header.
         """
         task, commit, written = shape
-        superstep, _, update, _ = told
+        superstep, _, update, _ = fresh
         if at - at:  # nan, and so true, for infinity and nan alone
             raise no_time(at)
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
         chain = self._chain
         lines = [structure, *update.lines.values()] if update else [structure]
         text = b"\n".join(lines)
-        seal = chain.seal(seq, 2, at, lines, written, self._seed) if chain is not None else b""
+        seal = chain.seal(seq, 2, at, lines, written, self._seed) if chain is not None else b""  # 2 entries
         return b"%b\n%08x" % (text, crc32(text)), seal
 
-    def logged(self, told: Fresh) -> Sequence[Logged]:
-        """Return the superstep as events."""
-        return self.step(told, "", 0.0, 0).logged
+    def logged(self, fresh: Fresh) -> Sequence[Logged]:
+        """Return the superstep as events, for a commit that `make` cannot encode."""
+        return self.step(fresh, "", 0.0, 0).logged  # events have no run, time or cause
 
-    def step(self, told: Fresh, run: str, at: float, cause: int) -> FastStep:
-        """Return the superstep as a batch, which makes its events when it is read."""
-        superstep, node, update, target = told
+    def step(self, fresh: Fresh, run: str, at: float, cause: int) -> FastStep:
+        """Return the superstep as a batch, which makes its events when it is read, to show it to sinks."""
+        superstep, node, update, target = fresh
         line = new_line((at, superstep, node.name, update or None, (target.name,) if target is not None else ()))
         return FastStep(run, cause, line, self._order, self._untracked)
 
-    def _shape(self, told: Fresh) -> Shape | None:
+    def _shape(self, fresh: Fresh) -> Shape | None:
         """Build the shape of the superstep; None if one of its names has no number yet."""
-        _, node, update, target = told
+        _, node, update, target = fresh
         number = self._names.number
         written = update.lines if update else ()
-        # An untracked field is named as written, but its value is stored nowhere (R16).
+        # The commit names all fields that were written. Untracked ones have no line, as their values are not stored.
         wrote = [name for name in self._order if name in update] if update else []
         used = [node.name, *written, *wrote, *([target.name] if target is not None else ())]
         numbers = {name: at for name in used if (at := number(name)) is not None}
         if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
-        placed = [part for line, name in enumerate(written, 1) for part in (numbers[name], line)]
-        task = b",0,%d]" % numbers[node.name]
+        pairs = [part for line, name in enumerate(written, 1) for part in (numbers[name], line)]
+        task = b",0,%d]" % numbers[node.name]  # the rest of the task's id: its index in the superstep, and its node
         if update:
-            task += b",[%b]" % to_json(placed)
+            task += b",[%b]" % to_json(pairs)  # `updates` has one update, a flat list of name and line
         fields = to_json([numbers[name] for name in wrote])
         if target is not None:
             commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
         else:
             # Like `batch_format`: fields at the end that hold nothing are left out.
             commit = b",%b]]]" % fields if wrote else b"]]]"
-        return task + _COMMIT, commit, tuple(zip(written, placed[1::2], strict=True))
+        return task + _COMMIT, commit, tuple(zip(written, pairs[1::2], strict=True))

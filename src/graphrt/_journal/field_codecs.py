@@ -1,4 +1,13 @@
-"""How fields of events are written into the structure of a body, and read from it. `event_schema` assigns them."""
+"""How fields of events are written into the structure of a body, and read from it. `event_schema` assigns them.
+
+A body is the stored form of the events of one commit: lines of JSON. Line 0 is the structure, which has no user values.
+Every other line is one encoded value, to which the structure refers by the line's number. It refers to names of nodes
+and fields by their number too (`Names`).
+
+`_put_` functions get a value and return its JSON for the structure. `_get_` functions get this JSON (*stored*, or *at*
+if it is the number of a line) and return the value. They raise TypeError, ValueError or LookupError on JSON that
+graphrt does not write, because what comes from a store may be anything.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +35,7 @@ Form: TypeAlias = tuple[tuple[str, FieldCodec], ...]
 
 
 def same_(_body: Body, value: Any) -> Any:
-    """Write the value as it is."""
+    """Write a value that is JSON already as it is."""
     return value
 
 
@@ -38,7 +47,7 @@ def text_(_body: Body, value: Any) -> str:
 
 
 def clean_(_body: Body, value: str) -> str:
-    """Escape lone surrogates, which UTF-8 cannot encode."""
+    """Write text of graphrt's own, with lone surrogates escaped, which UTF-8 cannot encode."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -56,16 +65,17 @@ def _number(_body: Body, value: Any) -> float:
 
 
 def _put_flag(_body: Body, value: Any) -> int:
+    """Write a bool as 0 or 1, which is shorter."""
     return int(value)
 
 
 def _put_rare_flag(_body: Body, value: Any) -> int | None:
-    """Return None for False: absent fields at the end cost no bytes, and False is the usual value."""
+    """Write True as 1, and False, the usual value, as an absent field: at the end of a form it costs no bytes."""
     return 1 if value else None
 
 
 def _put_rare_int(_body: Body, value: Any) -> int | None:
-    """Return None for 0, as `_put_rare_flag` does for False."""
+    """Write 0 as an absent field, as `_put_rare_flag` does with False."""
     return value or None
 
 
@@ -75,156 +85,189 @@ def listed_(_body: Body, items: Any) -> list[Any]:
 
 
 def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
+    """Write a snapshot's digests of the hash chain by field; absent without a chain."""
     return dict(digests) or None
 
 
 def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
-    """Write checksums on a line of their own, so that they can be removed together with the values.
+    """Write checksums of fields on a line of their own, so that they can be erased together with the values.
 
-    They have no salt: a checksum confirms a guess of the value.
+    They have no salt, so that a checksum would confirm a guess of an erased value.
     """
     return body.put(dict(checksums)) if checksums else None
 
 
 def _get_checksums(body: Body, at: int) -> dict[str, str]:
+    """Read checksums by field; none if they were erased."""
     return {} if body.is_erased(at) else _digests(body, body.get(at))
 
 
 def _flag(_body: Body, value: Any) -> bool:
+    """Read a bool."""
     return bool(value)
 
 
 def _put_name(body: Body, name: str) -> int:
+    """Write the name of a node or field as its number."""
     return body.names.put(name)
 
 
 def _get_name(body: Body, number: int) -> str:
+    """Read the name of a node or field."""
     if number < 0:  # would count from the end
         raise IndexError
     return body.names.known[number]
 
 
 def _put_names(body: Body, names: Sequence[str]) -> list[int]:
+    """Write names as their numbers, in order."""
     return [body.names.put(name) for name in names]
 
 
 def _get_names(body: Body, numbers: Sequence[int]) -> tuple[str, ...]:
+    """Read names, in order."""
     return tuple(_get_name(body, number) for number in numbers)
 
 
 def _put_task(body: Body, task: str) -> Any:
-    """Write a task's id, for instance `2.0:search`, as `[2, 0, number of the name]`."""
+    """Write a task's id as a list: `2.0:search`, task 0 of superstep 2, becomes `[2, 0, number of the name]`.
+
+    The id of a task of a nested graph begins with the path of that graph, which stands once in the entry.
+    """
     place, _, node = task[len(body.path) :].partition(":")
     superstep, _, index = place.partition(".")
     return [int(superstep), int(index), body.names.put(node)]
 
 
 def _get_task(body: Body, stored: Any) -> str:
+    """Read a task's id, with the path of its graph."""
     superstep, index, node = stored
     return f"{body.path}{int_(body, superstep)}.{int_(body, index)}:{_get_name(body, node)}"
 
 
 def _put_tasks(body: Body, tasks: Sequence[str]) -> list[Any]:
+    """Write ids of tasks, in order."""
     return [_put_task(body, task) for task in tasks]
 
 
 def _get_tasks(body: Body, stored: Sequence[Any]) -> tuple[str, ...]:
+    """Read ids of tasks, in order."""
     return tuple(_get_task(body, one) for one in stored)
 
 
 def _put_value(body: Body, value: Any) -> int:
+    """Write a user value on a line of its own, which can be erased."""
     return body.put(value)
 
 
 def _get_value(body: Body, at: int) -> Any:
+    """Read a user value; an erased one reads as `Erased()`."""
     return body.get(at)
 
 
 def _put_message(body: Body, message: str) -> int:
-    """Write a message on a line of its own: it may quote user values."""
+    """Write the message of an error on a line of its own, which can be erased: it may quote user values."""
     return body.put(clean_(body, message))
 
 
 def _get_message(body: Body, at: int) -> Any:
+    """Read the message of an error. It stays text if it was erased, which messages must be."""
     return ERASED_TEXT if body.is_erased(at) else body.get(at)
 
 
 def _put_fields(body: Body, values: Mapping[str, Any]) -> list[int]:
+    """Write values of fields, one line each, as a flat list: number of the name, number of the line, and so on."""
     return body.put_fields(values)
 
 
-def _get_fields(body: Body, placed: Sequence[int]) -> dict[str, Any]:
-    return body.get_fields(placed)
+def _get_fields(body: Body, stored: Sequence[int]) -> dict[str, Any]:
+    """Read values of fields by name."""
+    return body.get_fields(stored)
 
 
 def _put_updates(body: Body, updates: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Write the updates of a task: none, one, or of a nested graph one for each of its commits."""
     return [body.put_fields(update) for update in updates]
 
 
 def _get_updates(body: Body, stored: Sequence[Sequence[int]]) -> tuple[dict[str, Any], ...]:
-    return tuple(body.get_fields(placed) for placed in stored)
+    """Read the updates of a task, in order."""
+    return tuple(body.get_fields(pairs) for pairs in stored)
 
 
 def _put_items(body: Body, items: Mapping[int, Any]) -> list[int]:
-    """Write values by position as a flat list: position, number of the line, and so on."""
+    """Write arguments of Sends as a flat list: position among the due nodes, number of the line, and so on."""
     return [number for at, value in items.items() for number in (at, body.put(value))]
 
 
 def _get_items(body: Body, stored: Sequence[int]) -> dict[int, Any]:
-    each = iter(stored)
+    """Read arguments of Sends by position."""
+    each = iter(stored)  # passed twice to `zip`, it takes the flat list in pairs; so below
     return {int_(body, at): body.get(line) for at, line in zip(each, each, strict=True)}
 
 
 def _put_errors(body: Body, items: Mapping[int, BaseException]) -> list[int]:
+    """Write the errors that due `on_error` nodes handle: position of the node, number of the line, and so on."""
     return [number for at, value in items.items() for number in (at, body.put_error(value))]
 
 
 def _get_errors(body: Body, stored: Sequence[int]) -> dict[int, BaseException]:
+    """Read errors by the position of the node that handles them."""
     each = iter(stored)
     return {int_(body, at): body.get_error(line) for at, line in zip(each, each, strict=True)}
 
 
 def _put_error(body: Body, error: BaseException) -> int:
+    """Write an exception on a line of its own, which can be erased."""
     return body.put_error(error)
 
 
 def _get_error(body: Body, at: int) -> BaseException:
+    """Read an exception; a record of it if its class is not known here, or if it was erased."""
     return body.get_error(at)
 
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
+    """Write what model calls used as a list of numbers."""
     return stored_form.usage_to(usage)
 
 
 def _get_usage(_body: Body, stored: Sequence[Any]) -> Usage:
+    """Read what model calls used."""
     return stored_form.usage_from(stored)
 
 
 def _put_amounts(_body: Body, amounts: Amounts) -> list[int]:
+    """Write amounts of a budget (tokens, micro-dollars, calls) as a list of numbers."""
     return stored_form.amounts_to(amounts)
 
 
 def _get_amounts(_body: Body, stored: Sequence[Any]) -> Amounts:
+    """Read amounts of a budget."""
     return stored_form.amounts_from(stored)
 
 
 def _put_each_amounts(_body: Body, each: Sequence[Amounts]) -> list[list[int]]:
+    """Write the reservations of a model call, oldest first: one for each time that it was begun."""
     return list(map(stored_form.amounts_to, each))
 
 
 def _get_each_amounts(_body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amounts, ...]:
+    """Read the reservations of a model call."""
     return tuple(map(stored_form.amounts_from, stored))
 
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
+    """Write where joins stand, which are nodes that wait for several others: node, its sources, those that arrived."""
     return [
-        # Two flags in one number: `emptied` came later, and older entries read as before (decision 0060).
+        # Two flags in one number, 1 and 2: `emptied` was added later, and entries without it keep their bytes.
         [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
         for j in joins
     ]
 
 
 def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
+    """Read where joins stand."""
     return tuple(
         JoinStanding(
             node=_get_name(body, node),
@@ -238,41 +281,50 @@ def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
 
 
 def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
+    """Write the failed tasks that due `on_error` nodes handle: position of the node, then task and argument of each."""
     return [
-        # Line 0 is the structure, so the number 0 is free to mean that there is no argument.
+        # Only a task that a Send started has an argument. Line 0 is the structure, so 0 can mean that there is none.
         [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
         for at, handled in items.items()
     ]
 
 
 def _get_handled(body: Body, stored: Sequence[Any]) -> dict[int, tuple[HandledTask, ...]]:
+    """Read the failed tasks by the position of the node that handles them."""
     return {int_(body, at): tuple(_one_handled(body, task, arg) for task, arg in handled) for at, handled in stored}
 
 
 def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
+    """Read one failed task; *at* is the line of its argument, or 0. Its node is not stored, as its id names it."""
     task = _get_task(body, stored)
     arg = body.get(at) if int_(body, at) else None
     return HandledTask(task=task, node=node_of(task, body.path), arg=arg)
 
 
 def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
+    """Write visits of nodes as a flat list: number of the name, count, and so on."""
     return [number for name, count in counts.items() for number in (body.names.put(name), count)]
 
 
 def _get_counts(body: Body, stored: Sequence[int]) -> dict[str, int]:
+    """Read visits by node."""
     each = iter(stored)
     return {_get_name(body, name): int_(body, count) for name, count in zip(each, each, strict=True)}
 
 
 def _texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
+    """Read a list of texts."""
     return tuple(text_(_body, one) for one in value)
 
 
 def _digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
+    """Read digests or checksums by field."""
     return {text_(body, name): text_(body, digest) for name, digest in value.items()}
 
 
 _NOTHING: Final[dict[int, Any]] = {}
+
+# MAYBE_: the field may be None, which an absent field stands for. RARE_: the usual value is not stored.
 TEXT = FieldCodec(clean_, text_, "")
 INT = FieldCodec(same_, int_, 0)
 NUMBER = FieldCodec(same_, _number)

@@ -1,7 +1,10 @@
 """Events as objects, for stores that keep objects instead of bytes.
 
-Values are copied on the way in and on the way out, so that journal, run and caller share no container (rule R15,
-decision 0042).
+Values are copied on the way in and on the way out, so that journal, run and caller share no container. This is rule
+R15: nodes and callers may change what they hold without effect on what is stored.
+
+A `Logged` is a pair of path and event; the path of events of the top graph is empty. A sink is a callable that is shown
+each entry once it is stored.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.SignalReceived: ("value",),
     events.StateSaved: ("values", "sends", "signals"),
 }
-"""Fields of events that hold user values."""
+"""Class of event to the fields that hold user values. `ThreadForked` holds a whole state, and is treated apart."""
 
 
 def owned(event: Any) -> Any:
@@ -45,12 +48,16 @@ def owned(event: Any) -> Any:
     for name in _VALUES.get(kind, ()):
         value = getattr(event, name)
         if value:
-            changed[name] = own(value if value.__class__ is tuple else _plain(value))
+            changed[name] = own(value if value.__class__ is tuple else _plain(value))  # tuples: updates and tags
     return replace(event, **changed) if changed else event
 
 
 def handed(event: Any) -> Any:
-    """Return *event* with copies of all its containers: a caller may change it without effect on run or journal."""
+    """Return *event* with copies of all its containers: a caller may change it without effect on run or journal.
+
+    Sinks, and readers of entries of a store in memory, get such copies. `owned` is for the way in: there, only user
+    values can be shared.
+    """
     changed: dict[str, Any] = {}
     for field in fields(event):
         value = getattr(event, field.name)
@@ -62,11 +69,11 @@ def handed(event: Any) -> Any:
 
 
 _SAFE: Final = frozenset({*SCALARS, events.Amounts, events.Usage})
-"""Classes whose instances cannot be changed."""
+"""Classes whose instances cannot be changed, and need no copy."""
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as a plain dict: a `Stamped` update would bring its encoded bytes along."""
+    """Return a mapping as a plain dict: a `Stamped`, an update that was encoded, would bring its bytes along."""
     return {**value} if is_mapping(value) else value
 
 
@@ -83,9 +90,18 @@ def owned_state(state: events.StateSaved) -> events.StateSaved:
 
 @final
 class FastStep:
-    """A fast-path superstep in a store that keeps objects; readers use it like a `Batch`.
+    """A fast-path superstep in a store that keeps objects; readers use it like a `Batch`, the events of one commit.
 
-    It keeps one `Line`. Its two entries are made when they are read.
+    The fast path is the engine's shortcut for supersteps of one plain task. To cost little, it keeps one `Line`
+    (number, node, update and next node), and makes its two entries when they are read: the task's outcome and the
+    commit.
+
+    Args:
+        run: Id of the run.
+        cause: `seq` of the last start, resume or commit before it.
+        line: The superstep.
+        order: Fields in schema order.
+        untracked: Fields whose values are in no entry (R16).
     """
 
     __slots__ = ("_line", "_order", "_untracked", "cause", "run")
@@ -93,10 +109,8 @@ class FastStep:
     def __init__(self, run: str, cause: int, line: Line, order: tuple[str, ...], untracked: frozenset[str]) -> None:
         self.run: str = run
         self.cause: int = cause
-        """`seq` of the last start, resume or commit before it."""
         self._line = line
         self._order = order
-        """Fields in schema order."""
         self._untracked = untracked
 
     @property
@@ -108,7 +122,7 @@ class FastStep:
     def logged(self) -> Sequence[Logged]:
         """The outcome of the task and the commit, as events."""
         line = self._line
-        # The line keeps the whole update; values of untracked fields are in no entry (R16).
+        # The line has the whole update, but values of untracked fields must be in no entry; `wrote` still names them.
         update = {n: v for n, v in (line.update or {}).items() if n not in self._untracked}
         done = events.TaskSucceeded(
             task=f"{line.superstep}.0:{line.node}",
@@ -129,7 +143,7 @@ class FastStep:
 
 
 def show_step(sinks: Sequence[Callable[[Entry], Any]], step: FastStep, first: int, thread: str | None) -> None:
-    """Hand the entries of *step*, numbered from *first*, to *sinks*, all of which only read them.
+    """Hand the entries of *step*, numbered from *first*, to *sinks*, which only read them, so that no copies are made.
 
     Making entries costs more than all else that a traced step pays on its own thread. So a sink with the method
     `__graphrt_later__` gets a function that makes them, and calls it on a thread of its choice, or never.

@@ -1,8 +1,9 @@
 """Renewal of leases while runs go on, and release of claims that could not be released: one worker thread per store.
 
-A commit renews the lease of its claim. A node that works for minutes commits nothing, so a worker thread calls `renew`.
-If it cannot (the process is stopped, the store is unreachable), the lease runs out and another process may claim the
-thread. What this process still writes is then refused (rule R12).
+A claim is the right to write a thread. Its lease is the time for which it is valid without renewal. A commit renews the
+lease. A node that works for minutes commits nothing, so a worker thread calls `renew`. If it cannot (the process is
+stopped, the store is unreachable), the lease runs out and another process may claim the thread. What this process still
+writes is then refused (rule R12).
 
 A claim whose release failed is kept. It is released when the store works again, and before this process claims the same
 thread: otherwise a retry after the fault would have to wait for its own lease.
@@ -36,12 +37,13 @@ class LeaseRenewer:
         self._owed: dict[str, tuple[Claim, float]] = {}
         """Thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
         self._changed = threading.Condition()
+        """Guards all of this, and wakes the worker thread early."""
         self._worker: threading.Thread | None = None
         self._due = 0.0
         """Monotonic time at which the worker thread looks again."""
 
     def add(self, claim: Claim) -> None:
-        """Renew *claim* until it is removed."""
+        """Renew *claim* until it is removed. A run calls this when it begins, and `remove` when it ends."""
         with self._changed:
             # After a third of the lease: if one attempt fails, another follows before the lease runs out.
             due = time.monotonic() + claim.lease_s / 3
@@ -74,6 +76,7 @@ class LeaseRenewer:
         self._paid(owed[0])
 
     def _paid(self, claim: Claim) -> None:
+        """Forget that *claim* is to be released, unless a later claim on its thread took its place."""
         with self._changed:
             if self._owed.get(claim.thread, (None,))[0] is claim:
                 del self._owed[claim.thread]
@@ -104,7 +107,7 @@ class LeaseRenewer:
             return True
 
     def _chosen(self) -> list[Claim]:
-        """Return the claims to renew now, and schedule the next renewal of each after a third of its lease."""
+        """Return the claims to renew now, and schedule the next renewal of every one after a third of its lease."""
         with self._changed:
             now = time.monotonic()
             chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]
@@ -144,7 +147,12 @@ def renewer_of(store: Store) -> LeaseRenewer:
 
 
 def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-    """Claim *thread*, after releasing a claim on it whose release failed before; see `Store.claim`.
+    """Claim *thread*, after releasing a claim on it whose release failed before.
+
+    Args:
+        create: Whether to create the thread if it does not exist.
+        lease_s: Seconds that the claim is valid without renewal.
+        at: Time of creation, in seconds since the epoch.
 
     Raises:
         InputError: There is no such thread and *create* is False.
@@ -161,7 +169,7 @@ def release_now(store: Store, thread: str) -> None:
     Raises:
         StoreError: The store still fails.
     """
-    if store.blocking:
+    if store.blocking:  # other stores are in memory, where no release fails
         renewer_of(store).release_now(thread)
 
 

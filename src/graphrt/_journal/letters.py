@@ -1,4 +1,7 @@
-"""Letters between processes as bytes: what each says, and how it is encoded (R22).
+"""Letters between processes as bytes: what each says, and how it is encoded.
+
+A letter is mail that a process posts to a thread that another one may own (R22). The store keeps it until the owner
+takes it. Its body is a mapping: `what`, the kind of the letter, and the data of that kind:
 
     cancel    epoch of the claim that drove the thread when the letter was posted; None from a parent, for any claim
     signal    name, value and sender
@@ -7,7 +10,7 @@
     ended     id of a child thread whose run has ended
     task      what a worker of a queue reports of a task; see `task_letters`
 
-A store in memory keeps the values as objects. Who posts and who takes letters is decided in `_runs.mail`.
+A store in memory keeps the mapping as an object. Who posts and who takes letters is decided in `_runs.mail`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from graphrt.stores.mail import Letter as Stored
 
 _BEFORE: Final = "signal:"
-"""What the stored id of a signal begins with, so that its sender may choose any id."""
+"""What the stored id of a signal begins with. Its sender may choose any id; graphrt chooses those of other letters."""
 
 
 def signal_id(id: str) -> str:
@@ -34,6 +37,12 @@ def signal_id(id: str) -> str:
 def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any:
     """Return the body of a letter.
 
+    Args:
+        store: Where it will be posted. Only a durable store needs bytes.
+        codec: Encodes the values.
+        what: The kind of the letter.
+        told: What it says, by name; see the list above.
+
     Raises:
         NotStorable: A value in it cannot be stored.
     """
@@ -42,7 +51,7 @@ def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any
 
 
 def read(codec: Codec, stored: Stored) -> Letter:
-    """Return a letter, decoded.
+    """Return a letter, decoded; an object of a store in memory is copied. Its id is the one that its sender chose.
 
     Raises:
         StoreError: Its body is damaged, or has a class that *codec* does not know.

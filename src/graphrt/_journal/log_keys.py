@@ -1,4 +1,10 @@
-"""Keys that authenticate the commits of a log: HMAC-SHA256, under a key of its own for each log (decision 0120)."""
+"""Keys that authenticate the commits of a log: HMAC-SHA256, under a key of its own for each log (decision 0120).
+
+A log is the hash chain of one thread. Its id is that of the thread that it began with; a copy of the thread continues
+it. The runtime has one secret, the root key, from which the key of each log is derived. A root key has a name (`kid`, 8
+bytes), which each commit stores, so that a reader knows which key to verify with after keys were changed. What is
+authenticated is the leaf of a commit: the hash of its header.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,18 @@ from typing import Final, final
 from graphrt._journal.seal import KID_BYTES
 
 _KID: Final = b"graphrt/kid/v1\x00"
+"""Label of the hash that gives a key's name. Labels keep a hash of one kind from being valid as one of another kind."""
 _LOG: Final = b"graphrt/log-key/v1\x00"
 
 
 def kid_of(root: bytes) -> bytes:
-    """Return the name of a key, which tells nothing about the key."""
+    """Return the name of the key *root*, from which the key cannot be found."""
     return hmac.digest(root, _KID, "sha256")[:KID_BYTES]
 
 
 def key_of(root: bytes, log: str) -> bytes:
     """Return the key of one log: HKDF-SHA256 (RFC 5869) without salt, whose `info` is a label and the id of the log."""
-    secret = hmac.digest(bytes(32), root, "sha256")
+    secret = hmac.digest(bytes(32), root, "sha256")  # HKDF-Extract; the last line is the first block of HKDF-Expand
     return hmac.digest(secret, _LOG + log.encode() + b"\x01", "sha256")
 
 
@@ -36,6 +43,7 @@ class KeyRing:
 
     def __init__(self, current: bytes, older: tuple[bytes, ...] = ()) -> None:
         self._roots: Mapping[bytes, bytes] = {kid_of(root): root for root in (*older, current)}
+        """Root keys by name."""
         self.kid: bytes = kid_of(current)
         """Name of the key that is written with."""
 
@@ -49,7 +57,13 @@ class KeyRing:
 
 @final
 class LogKeys:
-    """The keys of one log."""
+    """The keys of one log.
+
+    Args:
+        log: Id of the log.
+        roots: Root keys by name.
+        kid: Name of the root key that is written with.
+    """
 
     __slots__ = ("_derived", "_log", "_roots", "kid")
 
@@ -57,6 +71,7 @@ class LogKeys:
         self._log = log
         self._roots = roots
         self._derived: dict[bytes, bytes] = {}
+        """Keys of this log by the name of their root key, derived at first use."""
         self.kid: bytes = kid
         """Name of the key that is written with."""
 

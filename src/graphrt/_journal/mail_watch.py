@@ -28,11 +28,11 @@ IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run goes on."""
 
 Deliver: TypeAlias = Callable[[Sequence[Letter]], None]
-"""Takes all letters that wait for a thread, again and again until they are taken."""
+"""Called with all letters that wait for a thread, again at each look until a commit has taken them."""
 
 
 class Shown(Protocol):
-    """The part of a run that shows live items to followers."""
+    """The part of a run that shows live items (such as tokens) to followers: readers in other processes."""
 
     def follow(self, *, wanted: bool) -> bool:
         """Begin or end to collect items; return whether they are collected now."""
@@ -50,12 +50,17 @@ class MailWatch:
     def __init__(self, store: Store) -> None:
         self._store = weakref.ref(store)  # watches are found by their store, and must not keep it alive
         self._runs: dict[str, tuple[Deliver, Shown]] = {}
+        """Runs that go on, by thread."""
         self._pause_s = POLL_S
-        self._changed = threading.Condition()
+        """Seconds until the next look."""
+        self._changed = threading.Condition()  # guards `_runs` and `_worker`
         self._worker: threading.Thread | None = None
 
     def add(self, thread: str, deliver: Deliver, shown: Shown) -> None:
-        """Call *deliver* with mail of *thread* from now on, and tell *shown* whether somebody follows it."""
+        """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower.
+
+        A run calls this when it begins, and `remove` when it ends.
+        """
         with self._changed:
             self._runs[thread] = deliver, shown
             if self._worker is None:
@@ -63,7 +68,7 @@ class MailWatch:
                 self._worker.start()
 
     def remove(self, thread: str, deliver: Deliver) -> None:
-        """Stop calling *deliver*; another run may have taken its place."""
+        """Stop calling *deliver*, unless another run of the thread has taken its place already."""
         with self._changed:
             if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
@@ -96,7 +101,7 @@ class MailWatch:
             del store  # this frame must not keep the store alive while it waits
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
-        """Tell each run whether it is followed, and let those that are hand over what they have shown."""
+        """Say to each run whether it is followed, and let those that are hand over the items they have collected."""
         self._pause_s = POLL_S
         with contextlib.suppress(Exception):
             followed = {*relaying(store).followed(runs)} if relays(store) else frozenset[str]()

@@ -1,5 +1,8 @@
 """Merkle trees as RFC 9162 defines them: roots of a growing list of leaves.
 
+A node is the SHA-256 of the byte 1 and its two children. Leaves are hashed with the byte 0 by the caller, so that no
+leaf can pass for a node. The hash chain keeps such a tree over its records, so that one root stands for all of them.
+
 Nothing here knows what a leaf is. Proofs are taken in `audit.proofs`, and checked in `audit.offline`.
 """
 
@@ -11,7 +14,7 @@ from typing import final
 
 
 def joined(left: bytes, right: bytes) -> bytes:
-    """Return the hash of a node with two children."""
+    """Return the hash of a node with the children *left* and *right*."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -31,8 +34,9 @@ class Tree:
         self.roots: list[bytes] = list(roots)
 
     def add(self, leaf: bytes) -> None:
-        """Add a leaf. Takes one hash on average."""
+        """Add a leaf, the hash of a record. Takes one hash on average."""
         node, size, roots = leaf, self.size, self.roots
+        # Like a carry in binary: each set bit at the end of the size is a whole subtree as large as the node so far.
         while size & 1:
             node = sha256(b"\x01" + roots.pop() + node).digest()
             size >>= 1
@@ -43,7 +47,7 @@ class Tree:
         """Return the root; of an empty tree, the hash of nothing."""
         if not self.roots:
             return sha256(b"").digest()
-        node = self.roots[-1]
+        node = self.roots[-1]  # the smallest subtree is the rightmost
         for left in reversed(self.roots[:-1]):
             node = joined(left, node)
         return node

@@ -1,7 +1,11 @@
 """Bringing a thread of an older graph over to a changed one that was judged fit for it (rule R14, decision 0022).
 
-The stored entries are folded with what the older graph was: removed fields and nodes get stand-ins, renamed nodes an
-alias. Then the values become those of the present graph, by the declared migration or by defaults.
+To fold entries means to apply them, one after another, to an engine, which calls the reducers of the fields again. The
+stored entries are folded with what the older graph was: removed fields get stand-ins, renamed nodes an alias. Then the
+values become those of the present graph, by the declared migration or by defaults.
+
+A verdict (`compatibility_check`) says how the thread's graph and the present one relate: identical, compatible, or
+joined by a declared `Migration`. Threads with any other verdict do not come here.
 """
 
 from __future__ import annotations
@@ -26,7 +30,11 @@ from graphrt.migrations import Migration
 
 
 def prepare(fold: Fold, verdict: Verdict) -> None:
-    """Give *fold* the fields and nodes of the older graph, before anything is folded."""
+    """Give *fold* the fields and nodes of the older graph, before anything is folded.
+
+    The meta keeps them: `gone` has removed fields with the names of their reducers, `renamed` older to present names of
+    nodes. They are those of all older graphs whose entries the thread may still have.
+    """
     engine, meta = fold.engine, fold.meta
     gone: dict[str, str] = dict(meta.get("gone") or {})
     if verdict.kind != "identical":
@@ -49,17 +57,24 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
 
 
 def _stand_in(name: str, label: str) -> Field:
-    """Return a stand-in for a removed field. One with a reducer of the user's keeps the last value written."""
+    """Return a stand-in for a removed field.
+
+    Args:
+        name: Name of the field.
+        label: Name of its reducer. A reducer that graphrt does not have cannot be called any more: then the stand-in
+            keeps the last value written.
+    """
     field = Field(name, Any)
     reducer = reducers.by_name(label)
     if reducer is not None:
-        read_marks(field, [reducer], [])
-    field.aggregates = True  # several writers in one superstep were checked when the entries were written (R6)
+        read_marks(field, [reducer], [])  # sets the reducer, as a declaration with `Annotated` does
+    # Allows several writers in one superstep (R6): whether that is an error was checked when the entries were written.
+    field.aggregates = True
     return field
 
 
 def adopt(fold: Fold, verdict: Verdict) -> None:
-    """Bring the folded thread over, and note the event that the next run journals.
+    """Bring the folded thread over, and set `fold.migrated`, the event that the next commit of the thread journals.
 
     Raises:
         InputError: The migration raised, or what it returned is not a valid state.
@@ -72,7 +87,7 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
     elif engine.values.keys() - fields.keys() or fields.keys() - engine.values.keys():
         values = {name: value for name, value in engine.values.items() if name in fields}
         for name, field in fields.items():
-            start = field.reset() if name not in values else ABSENT
+            start = field.reset() if name not in values else ABSENT  # the default; ABSENT if there is none
             if start is not ABSENT:
                 values[name] = start
     engine.adopt(values)
@@ -85,7 +100,7 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
 
 
 def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:
-    """Call the migration with a copy of *values*, and return the state that it made."""
+    """Call the migration with a copy of *values*, and return the state that it made, validated."""
     assert migration.values is not None  # noqa: S101 - the caller checked
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
@@ -97,7 +112,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
             source=migration.source[:12], made=quoted(made, engine.plan.state.untracked), where=where
         )
     if any(map(erased_in, made.values())):
-        return engine.plan.state.unchecked(made)  # a value that was erased fits no type
+        return engine.plan.state.unchecked(made)  # an erased value (`Erased`) fits no type, so nothing is validated
     try:
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:

@@ -1,4 +1,8 @@
-"""The names of a thread's nodes and fields: each is written once, and referred to by its number afterwards."""
+"""The names of a thread's nodes and fields: each is written once, and referred to by its number afterwards.
+
+A stored body (of a record, a snapshot or what is staged) lists the names that it introduces. The thread's meta has the
+list of all names, so that a reader knows them from the start.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ class Names:
         """Names by number."""
         self._numbers: dict[str, int] = {name: at for at, name in enumerate(self.known)}
         self.told: int | None = None
-        """Names that the records read so far account for; None if that is unknown: `add` then checks nothing."""
+        """How many names the records read so far account for. The first record, or a snapshot, says so when it is read.
+        None before that: `add` then checks nothing."""
 
     def put(self, name: str) -> int:
         """Return the number of *name*; a new name gets the next one."""
@@ -28,7 +33,7 @@ class Names:
         return number
 
     def number(self, name: str) -> int | None:
-        """Return the number of *name*; None if it is new."""
+        """Return the number of *name*; None if it is new, and was not given one."""
         return self._numbers.get(name)
 
     def add(self, names: Sequence[Any]) -> None:
@@ -43,14 +48,14 @@ class Names:
                 raise TypeError("a name is text")
             number = self.put(name)
             if self.told is not None:
-                # Bodies introduce names in the order of their numbers, so a gap means that the meta was changed
-                # (decision 0044).
+                # Bodies introduce names in the order of their numbers, so a gap means that the list in the meta, which
+                # no hash chain covers, was changed (decision 0044).
                 if number > self.told:
                     raise ValueError("a name has another number than when it was written")
                 self.told = max(self.told, number + 1)
 
     def forget(self, length: int) -> None:
-        """Forget all but the first *length* names, because the body that used them was not stored."""
+        """Forget all but the first *length* names, because the body that introduced the others was not stored."""
         for name in self.known[length:]:
             del self._numbers[name]
         del self.known[length:]

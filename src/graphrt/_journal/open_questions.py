@@ -1,7 +1,12 @@
 """What a commit tells the store to search by: the thread's labels, and its open questions (decision 0150).
 
-Both follow from the journal. The writer computes them for the commits whose events can change them, and a reindexing
-for whole threads. The body of a listed question is made and read here, and nowhere else.
+Labels are title, tags and priority. An open question is an interrupt that waits for an answer. Both follow from the
+journal, and stores keep them in an index besides, so that an inbox or a worker finds threads with one query. The writer
+computes them for the commits whose events can change them. Reindexing and erasure compute them for whole threads. The
+body of a listed question is made and read here, and nowhere else.
+
+Kinds of questions that matter here: `SIGNAL`, which a signal answers (mail by name, from any process), and `TASK`, with
+which a task waits for a worker of its node's queue. Workers find their tasks in this index.
 """
 
 from __future__ import annotations
@@ -26,20 +31,22 @@ if TYPE_CHECKING:
 
 
 def labels_after(logged: Sequence[Logged]) -> Labels | None:
-    """Return the labels of a thread after *logged*; None if no event of it sets them."""
+    """Return the labels of a thread after *logged*, pairs of path and event; None if no event of it sets them."""
     found: Labels | None = None
     for path, event in logged:
         if isinstance(event, events.ThreadLabelled) and not path:
-            # What was erased comes back as another value, and is no label any more.
+            # An erased title is read as an `Erased`, which is not a label.
             title: Any = event.title
             found = Labels(title if isinstance(title, str) else None, frozenset(event.tags), event.priority)
     return found
 
 
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
-    """Return the questions to list: those that a person can answer, timers, and tasks that wait for a queue.
+    """Return the questions to list: those that a person, a timer or a child thread answers, and tasks of queues.
 
-    None if the thread was cancelled, since `retry` asks anew. No queue runs tasks of a thread that failed (R9).
+    A thread that waits for a signal becomes due by its mail, and needs no index for that. A cancelled thread lists
+    nothing, since `retry` asks anew. A failed thread, or a completed one, lists no tasks: workers run tasks of running
+    and paused threads only.
     """
     if status == "cancelled":
         return []
@@ -57,9 +64,9 @@ def listed(
     """Return the open questions of a thread as the store lists them.
 
     Args:
-        engine: The thread.
+        engine: The thread, folded.
         status: Its status.
-        asked_at: When they were asked: for all of them, or by the id of the question.
+        asked_at: When they were asked, in seconds since the epoch: one time for all, or a function of a question's id.
         codec: Encodes what is shown; None if the store keeps objects.
     """
     found: list[Question] = []
@@ -67,7 +74,7 @@ def listed(
         at = asked_at(question.id) if callable(asked_at) else asked_at
         found.append(
             Question(
-                place=question.id.partition("/")[2],
+                place=question.id.partition("/")[2],  # ids are `thread/task#key`; a copy has another thread
                 kind=question.kind,
                 node=question.node,
                 graph=engine.plan.name,
@@ -82,24 +89,29 @@ def listed(
 
 @final
 class Listing:
-    """What the store lists of one thread while it is written. The writer asks it for the commits that can change that."""
+    """What the store lists of one thread while it is written, computed for the commits that can change that.
+
+    Args:
+        engine: The thread, which changes while it is driven.
+        codec: Encodes what is shown; None if the store keeps objects.
+    """
 
     __slots__ = ("_asks", "_codec", "_engine")
 
     def __init__(self, engine: Engine, codec: Codec | None) -> None:
         self._engine = engine
         self._codec = codec
-        # A task of a queue whose end was reported asks no more, and is still listed.
+        # A worker's report closes the question of a task when it is loaded, while the store still lists it.
         self._asks = bool(engine.tasks) and (
             bool(engine.open_interrupts()) or any(question.kind == TASK for question in all_questions(engine))
         )
-        """Whether the store may list open questions."""
+        """Whether the store may list open questions, so that an empty list must be written once none is left."""
 
     def completed(self, commit: Commit, logged: Sequence[Logged]) -> Commit:
         """Return *commit*, which sets a status or labels, with what the store lists after it.
 
-        Questions are asked, answered and given up where a run begins, pauses or ends, and by edits: in commits that set
-        the status. A thread that never asks writes none.
+        Questions are asked, answered and given up where a run begins, pauses or ends, and by edits. All of these
+        commits set the status. For a thread that never asks, no list is written.
         """
         commit = commit._replace(labels=labels_after(logged))
         if commit.status is None:
@@ -112,6 +124,10 @@ class Listing:
 
 
 def _body(question: OpenInterrupt, codec: Codec | None) -> Any:
+    """Return what the index keeps to show of a question: payload, type of the answer, and the default, if it has one.
+
+    It is encoded by *codec*, or a copy if that is None. `asked` reads it.
+    """
     shown = {"payload": question.payload, "answer_type": question.answer_type}
     if question.default is not UNSET:
         shown["default"] = question.default
@@ -119,7 +135,7 @@ def _body(question: OpenInterrupt, codec: Codec | None) -> Any:
 
 
 def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
-    """Return the question that was listed as *question*.
+    """Return the question of *thread* that was listed as *question*, for an inbox, which does not fold the thread.
 
     Values of classes that *codec* does not know, since another graph asked, come as the plain data that they are stored
     as.
@@ -132,9 +148,9 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
             if error.code != "unknown-type":
                 raise
             shown = from_json(question.body)
-    told: Mapping[Any, Any] = shown if is_mapping(shown) else {}
+    parts: Mapping[Any, Any] = shown if is_mapping(shown) else {}
     key = question.place.partition("#")[2]
-    found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, told.get("payload"), kind=question.kind)
-    found.answer_type, found.expires_at, found.stale = told.get("answer_type"), question.expires_at, question.stale
-    found.default = told.get("default", UNSET)
+    found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)
+    found.answer_type, found.expires_at, found.stale = parts.get("answer_type"), question.expires_at, question.stale
+    found.default = parts.get("default", UNSET)
     return found

@@ -24,7 +24,8 @@ class PerStore(Generic[T]):
     def __init__(self, make: Callable[[Store], T]) -> None:
         self._make = make
         self._found: weakref.WeakKeyDictionary[Store, tuple[int, T]] = weakref.WeakKeyDictionary()
-        self._lock = FreshLock()
+        """Process id and helper, by store."""
+        self._lock = FreshLock()  # free in a forked child, even if another thread held it
 
     def of(self, store: Store) -> T:
         """Return the helper of *store* in this process."""

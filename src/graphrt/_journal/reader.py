@@ -1,5 +1,13 @@
 """Decoding of what a store holds of one thread, and the checks on it.
 
+A store holds of a thread: records (the entries of one commit each, with a seal if the thread is chained), snapshots,
+staged bodies (what is known of the tasks of an open superstep, by key), large values (blobs), and the meta. A body is
+the stored form of a record, a snapshot or a staged body: bytes, or an object in a store that keeps objects. Blobs are
+stored beside bodies, under a hash of their bytes as name.
+
+Records vouch for the rest: some hold digests of staged bodies, of a snapshot, or of the names in the meta. The reader
+notes these digests and compares them. A record that does so is covered by the hash chain.
+
 A snapshot saves reading and nothing else: folding all entries gives the same state (the law *fold*). The fold itself is
 in `thread_fold`.
 """
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
-"""Codes of errors of the store that say nothing about what is stored in it."""
+"""Codes of errors of the store that say nothing about what is stored in it: it cannot be reached or written now."""
 _ERASED: Final = b'{"$t":"erased"'
 """How an erased value begins. No text can look like it, because JSON escapes the quotes inside a string."""
 
@@ -52,6 +60,7 @@ class Reader:
     """Decodes the bodies of one thread.
 
     Args:
+        codec: Decodes values. `verifying.PLAIN` leaves them as JSON, so that no user class is needed.
         names: Names of the thread, if there is no *meta*.
         meta: The thread's meta, as `read_meta` returns it: names, chain, and whether staged bodies are bound.
         keys: Keys that MACs are verified with; None verifies none.
@@ -81,19 +90,23 @@ class Reader:
         self._chained = str(meta.get("chained") or "")
         """Id of the thread that the chain began with; empty without a chain."""
         self._bound = bool(meta.get("bound"))
-        """Whether every staged body must be bound to its key; threads that 0.1 began may have others."""
+        """Whether every staged body must be bound to its key, by a hash over both that ends the body. Threads that
+        graphrt 0.1 began may have others."""
         self._blobs: dict[str, bytes] = {}
+        """Large values that were read or given so far, by name."""
         self._alone = False
         """Whether large values come from `_blobs` only."""
         self._saved: dict[int, bytes] = {}
-        """Bodies of snapshots that were read, by entry: a later record vouches for each."""
+        """Bodies of snapshots that were read, by entry. A later record vouches for every one."""
         self.erased: bool = False
-        """Whether something that was read may hold an erased value. Objects in memory are not looked through."""
+        """Whether something that was read may hold an erased value. Objects in memory are not looked through, and so
+        may."""
         self.beside: Mapping[str, str] = {}
-        """Staged bodies that must exist after the records read so far; see `Vouch.staged`."""
+        """Staged bodies that must exist after the records read so far: key to the end of the body, which is empty if
+        only its existence is vouched for."""
 
     def fetch(self, name: str) -> bytes:
-        """Return a large value by its name.
+        """Return a large value by its name; bodies call this for references that they hold.
 
         Raises:
             KeyError: It is missing.
@@ -104,16 +117,19 @@ class Reader:
         return self._blobs[name]
 
     def know(self, blobs: Mapping[str, bytes]) -> None:
-        """Take large values from *blobs*, too: they came with a letter."""
+        """Take large values from *blobs*, too: they came with a letter, in which a worker reports on a task."""
         self._blobs |= blobs
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the large values that were read so far."""
+        """Bytes of the large values that were read so far, by which a page of entries is bounded."""
         return sum(map(len, self._blobs.values()))
 
     def only(self, blobs: Mapping[str, bytes]) -> None:
-        """Take large values from *blobs* from now on, and not from the store."""
+        """Take large values from *blobs* from now on, and not from the store.
+
+        Pruning reads back a snapshot this way before it stores it, to see that its own blobs are complete.
+        """
         self._blobs, self._alone = dict(blobs), True
 
     def body(
@@ -149,7 +165,10 @@ class Reader:
             raise self.placed(error, place) from error.__cause__
 
     def placed(self, error: StoreError, place: str, **data: Any) -> StoreError:
-        """Return *error* with the thread and place where it occurred, unless it names a thread already."""
+        """Return *error* with the thread and place where it occurred, unless it names a thread already.
+
+        Codecs and seals raise errors without a place. *data* are more attributes for the error.
+        """
         if error.thread is None:
             here, said = f"thread {self.thread!r}" + (f", {place}" if place else ""), error.where
             error.__dict__.update({"thread": self.thread, **data})
@@ -157,7 +176,7 @@ class Reader:
         return error
 
     def batch(self, record: Record) -> Batch | FastStep:
-        """Return the batch of *record*. Its seal is not checked."""
+        """Return the batch of *record*, the events of its commit. Its seal is not checked."""
         payload = record.body
         if payload.__class__ is bytes:
             # Entries are numbered from 1 without gaps, so the first record ends with its own count.
@@ -171,10 +190,12 @@ class Reader:
             yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def checked(self, record: Record, links: Links | None) -> Batch | FastStep:
-        """Return the batch of *record*, verified without the state: see `Links`.
+        """Return the batch of *record*, verified against its seal and the record before, for listings of entries.
+
+        The hash of the state in the seal is not verified, since that needs all that was ever written; see `Links`.
 
         Args:
-            links: The links up to the record before; None if the thread is not chained.
+            links: The chain of seals up to the record before; None if the thread is not chained.
 
         Raises:
             StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
@@ -198,31 +219,39 @@ class Reader:
         return batch
 
     def check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
-        """Check that meta and snapshots are what *record* vouches for. Records of 0.1 vouch for nothing.
+        """Check that meta and snapshots are what *record* vouches for, and note what it vouches for of staged bodies.
 
-        Raises:
-            StoreError: One of them is not.
-        """
-        told = body.vouched
-        # The superstep ended, and with it what earlier records vouched for.
-        if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
-            self.beside = {}
-        self.beside = told.staged or self.beside
-        if told.snapshot is not None and told.snapshot[0] in self._saved:  # one that was not read was not used
-            seq, wanted = told.snapshot
-            if digest(self._saved[seq]) != wanted:
-                raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
-        if told.names is not None:
-            count, wanted = told.names
-            if digest(to_json(self.names.known[:count])) != wanted or told.bound != self._bound:
-                known = "the names of nodes and fields, or that staged outcomes are bound to their tasks"
-                raise self._forged("The meta", record, known)
-            self.names.told = max(count, self.names.told or 0)
-
-    def check_beside(self, staged: Iterable[tuple[str, Any]], seq: int) -> None:
-        """Check that what is *staged* is what the records vouch for.
+        Records of graphrt 0.1 vouch for nothing.
 
         Args:
+            record: The record, for its number.
+            batch: Its events.
+            body: What it was decoded with, which holds its digests.
+
+        Raises:
+            StoreError: Meta or snapshot is not what was written.
+        """
+        vouched = body.vouched
+        # The superstep ended, which removed the staged bodies that earlier records vouched for.
+        if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
+            self.beside = {}
+        self.beside = vouched.staged or self.beside
+        if vouched.snapshot is not None and vouched.snapshot[0] in self._saved:  # one that was not read was not used
+            seq, wanted = vouched.snapshot
+            if digest(self._saved[seq]) != wanted:
+                raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
+        if vouched.names is not None:
+            count, wanted = vouched.names
+            if digest(to_json(self.names.known[:count])) != wanted or vouched.bound != self._bound:
+                known = "the names of nodes and fields, or that staged outcomes are bound to their tasks"
+                raise self._forged("The meta", record, known)
+            self.names.told = max(count, self.names.told or 0)  # from here on, new names must follow in order
+
+    def check_beside(self, staged: Iterable[tuple[str, Any]], seq: int) -> None:
+        """Check that what is *staged* is what the records vouch for. Call it after all records were read.
+
+        Args:
+            staged: Pairs of key and body.
             seq: Number of the thread's last entry, up to which records were read.
 
         Raises:
@@ -241,6 +270,11 @@ class Reader:
             )
 
     def _forged(self, what: str, record: Record, known: str) -> StoreError:
+        """Return the error for meta or a snapshot (*what*) that is not what *record* vouches for.
+
+        Args:
+            known: What in it was changed.
+        """
         return NOT_AS_WRITTEN(part=what, thread=self.thread, seq=record.seq, known=known)
 
     def miscounted(self, record: Record, found: int) -> StoreError:
@@ -248,7 +282,7 @@ class Reader:
         return MISCOUNTED(seq=record.seq, thread=self.thread, found=found, count=record.count)
 
     def staged(self, key: str, payload: Any) -> Sequence[Logged]:
-        """Return the events that are staged under *key*. A staged body brings its own names."""
+        """Return the events that are staged under *key*, with their paths. A staged body brings its own names."""
         logged: Sequence[Logged] = (
             self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
             if payload.__class__ is bytes
@@ -264,7 +298,7 @@ class Reader:
         """
         if self.store.durable:
             raise NOT_BYTES(thread=self.thread, payload=payload)
-        self.erased = True
+        self.erased = True  # it may, as objects are not looked through
         return payload
 
     def saved(self, payload: Any, seq: int) -> events.StateSaved:
@@ -286,7 +320,7 @@ class Reader:
 
 
 def lacking(thread: str, seq: int) -> StoreError:
-    """Return the error for a missing entry."""
+    """Return the error for the entry *seq*, which is missing: a record that should hold it is not there."""
     return MISSING_ENTRY(thread=thread, seq=seq)
 
 
@@ -323,12 +357,13 @@ def check_unsealed(seq: int, seal: bytes) -> None:
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
     """Check that *thread* did not exchange its id with the thread that its chain began with.
 
-    A copy continues the chain of another thread, so a chain that began elsewhere is not damage by itself.
+    A copy continues the chain of its source, so a chain that began elsewhere is not damage by itself. It is damage if
+    in turn the chain of that other thread began with this one: no copy is made like that.
 
     Raises:
         StoreError: The chain of the other thread began here.
     """
-    began = meta.get("chained")
+    began = meta.get("chained")  # id of the thread that the chain began with
     if not began or began == thread:
         return
     try:

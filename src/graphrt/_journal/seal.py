@@ -1,17 +1,22 @@
 """The seal of a record: what is stored of its header, from which a reader computes the header again.
 
+The header links a record, which holds the entries of one commit as lines of bytes, to the record before it (`chain`). A
+commitment to a line is a hash of a random salt and the line, which does not tell whether a guess of the line is right.
+The functions here know the layout only; `chain` verifies.
+
 Version 2, which is written (decision 0120):
 
     version u8 | macs u8 | kid 8 | state 32 | leaf 32 | mac 32, `macs` times | seed 16
 
 - `kid`, `state` and `leaf` are those of the header. The rest of the header is in the record: `seq`, `entries` and `at`,
   and `body`, which is computed from the lines. `prev` is the leaf of the record before.
+- `leaf` is the hash of the header. `state` is a hash over all values that were written to the state so far.
 - A `mac` is HMAC-SHA256 of the leaf. Without a key there is none. The first record under a new key has a second one,
   under the previous key. So the key cannot be changed without the old one.
 - `seed` gives the salts of all lines: SHAKE-256 of a label and the seed.
 
-When a line is erased, the salts of the others have to stay, and its own must go. Then the seed gives way to what it gave,
-and the version is `ERASED`:
+When a line is erased, the salts of the others have to stay, and its own must go. Then the salts take the place of the
+seed, and the version is `ERASED`:
 
     ... | mac 32, `macs` times | for each line: 0 and its salt 16, or 1 and its commitment 32
 
@@ -46,12 +51,15 @@ UNKEYED: Final = bytes(KID_BYTES)
 UNKEYED_BEGIN: Final = bytes([VERSION, 0]) + UNKEYED
 """How a seal without a key begins; after it come state, leaf and seed."""
 _FIXED: Final = Struct(">BB8s32s32s")
+"""The part of a seal that is always there: version, number of MACs, `kid`, `state`, `leaf`; 74 bytes."""
 _LEAF: Final = 42
 """Where the leaf begins."""
 _MACS: Final = 74
 """Where the MACs begin."""
 _SECOND: Final = _MACS + MAC_BYTES
+"""Where the second MAC begins, if there are two."""
 SALTS: Final = b"graphrt/salts/v2\x00"
+"""Label of the hash that makes salts of a seed."""
 COMMIT: Final = b"graphrt/commit/v1\x00"
 """Label of a commitment to a line."""
 
@@ -60,13 +68,15 @@ class Seal(NamedTuple):
     """A seal of version 2, taken apart."""
 
     kid: bytes
+    """Name of the key; `UNKEYED` without one."""
     state: bytes
     leaf: bytes
     macs: tuple[bytes, ...]
+    """0 to 2: under the key `kid`, and under the previous key if the record is the first under a new one."""
     salts: bytes
     """The salts of all lines, one after another; empty if a line was erased."""
     kept: tuple[tuple[bytes, bytes], ...]
-    """If a line was erased: for each line its salt and nothing, or nothing and its commitment."""
+    """If a line was erased, a pair for each line: salt and b"", or b"" and its commitment if it was erased. Else ()."""
 
 
 def salts_of(seed: bytes, number: int) -> bytes:
@@ -80,7 +90,7 @@ def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: b
 
 
 def parsed(seal: bytes, lines: int) -> Seal | None:
-    """Take a seal of version 2 apart; None if it does not have the form, or not that of a record of so many *lines*."""
+    """Take a seal of version 2 apart; None if it does not have the form of one for a record of so many *lines*."""
     if len(seal) < _FIXED.size:
         return None
     version, number, kid, state, leaf = _FIXED.unpack_from(seal)
@@ -103,7 +113,10 @@ def parsed(seal: bytes, lines: int) -> Seal | None:
 
 
 def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the salts and commitments of a record with erased lines; nothing if *rest* does not have this form."""
+    """Return the pairs of `Seal.kept` from *rest*, the end of a seal; () if it does not fit so many *lines*.
+
+    At least one line must be erased: otherwise the same record would have two valid seals.
+    """
     kept: list[tuple[bytes, bytes]] = []
     at, erased = 0, False
     for _ in range(lines):
@@ -119,7 +132,7 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
-    """Return header, and salts and commitments, of a seal of version 1; None if it is not that of so many *lines*."""
+    """Return header, and pairs as in `Seal.kept`, of a seal of version 1; None if it does not fit so many *lines*."""
     header, rest = b"\x01" + seal[1 : HEADER_1.size], seal[HEADER_1.size :]
     if seal[0] == ERASED_1:
         kept = _kept(rest, lines)

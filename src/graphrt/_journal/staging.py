@@ -1,5 +1,9 @@
 """What is staged next to the journal for an open superstep: what binds each body, and what records vouch for.
 
+A superstep is open until it commits. Until then, outcomes, effects and questions of its tasks are stored as rows of key
+and body, so that a crash loses none of them. A record vouches for these rows: it repeats their keys, and the ends of
+their bodies, so that a missing or changed row is detected.
+
 A key says what its body is about (decision 0020, docs/reference/journal.md):
 
     2.0:search          all that is known of a task: retries, effects, questions, outcome
@@ -23,8 +27,8 @@ if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.engine import Engine
 
-_TOLD: Final = 32
-"""Digits of a body's end that a record repeats: 128 bits."""
+_DIGITS: Final = 32
+"""Hexadecimal digits of a body's end that a record repeats: 128 bits of the SHA-256 that ends the body."""
 
 
 def binding(chained: str, key: str) -> bytes:
@@ -39,6 +43,12 @@ def binding(chained: str, key: str) -> bytes:
 def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
     """Encode what is staged under *key*, bound to the key if the thread's *meta* says that bodies are.
 
+    Threads that graphrt 0.1 began have bodies that end with a CRC-32 and are not bound.
+
+    Args:
+        body: A new container with names of its own, so that the body can be read alone.
+        logged: Pairs of path and event.
+
     Raises:
         NotStorable: A value cannot be stored exactly.
     """
@@ -47,9 +57,10 @@ def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequenc
 
 
 def outcomes(staged: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return key and end of the staged bodies of tasks of the top graph.
+    """Return key and end of the staged bodies of tasks of the top graph; an empty end for an object in memory.
 
-    Which bodies nested graphs and running effects leave depends on timing, and the journal must not (R13).
+    Their keys have neither `/` nor `#`. Which bodies nested graphs and running effects leave depends on timing, on
+    which the journal must not depend (R13: the same replies in any order give the same bytes).
     """
     return {key: _end(payload) for key, payload in staged if "/" not in key and "#" not in key}
 
@@ -60,6 +71,7 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
     A body that may be replaced before the next record gets an empty end: the record then vouches only that it exists.
 
     Args:
+        engine: The thread; None vouches for nothing.
         beside: Keys and ends, as `outcomes` returns them.
         last: Whether the thread is released with the record. The next writer then begins with a record, so nothing can
             be replaced in between.
@@ -68,10 +80,13 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
         return {}
     if last:
         return {key: beside[key] for key in sorted(beside)}
+    # A task that asked is left out: its body also says what became of its questions, which may still change.
     done = {task.id for task in engine.tasks if task.status == DONE and not (task.extra and task.extra.interrupts)}
     return {key: beside[key] if key in done else "" for key in sorted(beside)}
 
 
 def _end(payload: Any) -> str:
-    """Return the last digits of a staged body; empty for an object in memory."""
-    return payload[payload.rfind(b"\n") + 1 :][:_TOLD].decode("ascii", "replace") if payload.__class__ is bytes else ""
+    """Return the first digits of the hash on a staged body's last line; empty for an object in memory."""
+    return (
+        payload[payload.rfind(b"\n") + 1 :][:_DIGITS].decode("ascii", "replace") if payload.__class__ is bytes else ""
+    )

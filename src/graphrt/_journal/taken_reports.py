@@ -1,4 +1,11 @@
-"""Letters about tasks put into what is staged of their thread: which of them count, and what they come to."""
+"""Letters about tasks put into what is staged of their thread: which of them count, and what they come to.
+
+A task of a node with a queue is run by a worker, in a process that does not own the thread. Meanwhile the task waits
+with a question of the kind `TASK`. Each time that it waits, the question has the next version. The worker reports by
+letters, which hold what the owner of the thread would have staged, and are numbered from 1 for each version
+(`task_letters`). The code that folds a thread, to drive it or to run another of its tasks, calls `merged` before it
+restores the tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +21,21 @@ if TYPE_CHECKING:
 
 
 def waits(fold: Fold) -> set[tuple[str, int]]:
-    """Return (task, version) of the tasks that wait for a queue by the journal, whose records were folded."""
+    """Return (task, version) of the tasks that wait for a queue according to the journal, which *fold* has folded."""
     found: set[tuple[str, int]] = set()
     for id_, event in fold.asked.items():
         if event.kind == TASK and id_ not in fold.withdrawn:
+            # The id of the question is `thread/task#key`.
             found.add((id_.partition("/")[2].removesuffix(f"#{event.key}"), event.version))
     return found
 
 
 def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
     """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
+
+    Args:
+        known: Changed: gets the reported events, and keys that count the letters.
+        letters: Letters about tasks of the thread, in the order of their arrival.
 
     Raises:
         StoreError: A body is damaged.
@@ -36,16 +48,17 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
         result.places.append(letter.place)
         if about not in counts:
             counts[about] = taken(known, *about)
+        # The task does not wait for it, or a letter before it is missing.
         if about not in waiting or letter.number > counts[about] + 1:
             result.dropped.append(letter)
             continue
-        if letter.number <= counts[about]:  # read before the thread was, and taken in between
+        if letter.number <= counts[about]:  # read before the thread was, and taken in between: it is staged already
             continue
         counts[about] = letter.number
         fold.reader.know(letter.blobs)
         for key, body in letter.rows.items():
             result.rows[key] = known[key] = fold.reader.staged(key, body)
-        counted = f"{counter(*about)}{letter.number}"
+        counted = f"{counter(*about)}{letter.number}"  # a key without events, which records that this one was taken
         result.rows[counted] = known[counted] = ()
         if letter.failed is not None:
             _, event = fold.reader.staged(failed_key(letter.task), letter.failed)[0]

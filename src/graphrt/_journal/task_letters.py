@@ -1,13 +1,17 @@
 """What a worker of a queue reports of a task, as letters to the thread (decision 0159).
 
-A letter holds what the driver of the thread would have staged at that moment, in the same bytes and under the same
-keys. Its id has the number of the letter among those about one waiting of the task. The store keeps one letter of each
-id, so of two workers that run the same task, the slower one finds its number taken, and stops: nothing that it does is
-mixed with what the other one reports.
+A task of a node with a queue is not run by the process that drives the thread. It waits with a question until a worker
+has run it. Each time that it waits, its question has the next version, from 1. A letter is mail that a store keeps for
+a thread until the thread's driver takes it.
 
-What was taken is staged under those keys, and the number of the last letter under a key that says nothing else:
+A letter holds what the driver of the thread would have staged at that moment (outcome, effects and questions of the
+task, as bodies by key), in the same bytes and under the same keys. Its id has the version, and the number of the letter
+among those about this version. The store keeps one letter of each id. So of two workers that run the same task, the
+slower one finds its number taken, and stops: nothing that it does is mixed with what the other one reports.
 
-    2.0:draw#queue:1:4    of the first waiting of this task, four letters were taken
+What was taken is staged under those keys. The number of the last letter is part of one more key, with an empty body:
+
+    2.0:draw#queue:1:4    of version 1, four letters were taken
 """
 
 from __future__ import annotations
@@ -28,19 +32,23 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 _LONGEST: Final = 160
-"""Most characters of a task's id that the id of a letter repeats; of a longer one it has a digest."""
+"""Longest id of a task, in characters, that the id of a letter repeats; for a longer one it has a digest. The id of a
+letter may have 200."""
 
 
 class Report(NamedTuple):
     """A letter about a task, with its bodies as they are staged."""
 
     place: int
+    """Place of the letter in the store's order; a commit deletes letters by it."""
     id: str
+    """Id of the letter."""
     task: str
+    """Id of the task, with the path of its graph."""
     version: int
-    """Which waiting of the task it is about: the version of its question."""
+    """Version of the question with which the task waits."""
     number: int
-    """From 1, among the letters about that waiting."""
+    """From 1, among the letters about this version."""
     rows: Mapping[str, bytes]
     """Staged bodies by key, in order."""
     blobs: Mapping[str, bytes]
@@ -48,7 +56,7 @@ class Report(NamedTuple):
     failed: bytes | None
     """The body of the failure with which the task ended for good; None if it did not."""
     raise_as_is: bool
-    """As in `Extra`, of that failure."""
+    """Whether that failure reaches the caller as it is, and not as the cause of a NodeError."""
 
 
 class Reported:
@@ -58,8 +66,9 @@ class Reported:
 
     def __init__(self) -> None:
         self.rows: dict[str, Sequence[Logged]] = {}
+        """Events to stage, by key: pairs of path and event."""
         self.places: list[int] = []
-        """Places of all letters, also of those that were dropped."""
+        """Places of all letters, dropped ones included: the commit that stages the rows deletes them."""
         self.dropped: list[Report] = []
         """Letters about tasks that no longer wait for them."""
         self.failures: dict[str, tuple[Any, bool]] = {}
@@ -67,7 +76,7 @@ class Reported:
 
 
 def letter_id(task: str, version: int, number: int) -> str:
-    """Return the id of a letter about *task*."""
+    """Return the id of a letter about *task*; for *version* and *number* see `Report`."""
     if len(task) > _LONGEST:
         from hashlib import blake2b
 
@@ -84,12 +93,13 @@ def packed(
     *,
     failed: tuple[Any, bool] | None = None,
 ) -> Any:
-    """Return the body of a letter.
+    """Return the body of a letter; called by the worker that runs the task.
 
     Args:
+        store: Where the letter will be posted.
         engine: The engine of the thread, not of a nested graph.
-        meta: Meta of the thread: bodies are bound to its chain.
-        about: Task, version and number.
+        meta: Meta of the thread: staged bodies are bound to its hash chain.
+        about: Id of the task, version and number, as in `Report`.
         staged: Pairs of a key and its events.
         failed: The failure with which the task ended, as in `Reported.failures`.
 
@@ -100,13 +110,14 @@ def packed(
     blobs: dict[str, bytes] = {}
 
     def encoded(key: str, logged: Sequence[Logged]) -> bytes:
+        """Encode events as they are staged under *key*; large values join `blobs`, which the letter brings along."""
         body = Body(codec, Names(), engine.plan.state.untracked)
         made = encode_staged(body, meta, key, logged)
         blobs.update(body.blobs)
         return made
 
     rows = {key: encoded(key, logged) for key, logged in staged}
-    told = {
+    content = {
         "task": task,
         "version": version,
         "number": number,
@@ -115,7 +126,7 @@ def packed(
         "raise_as_is": failed is not None and failed[1],
         "blobs": blobs,
     }
-    return written(store, codec, "task", told)
+    return written(store, codec, "task", content)
 
 
 def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:
@@ -124,22 +135,25 @@ def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:
     for stored in letters:
         letter = read(codec, stored)
         if letter.what == "task":
-            told = letter.told
-            found.append(Report(letter.place, letter.id, **{name: told[name] for name in Report._fields[2:]}))
+            content = letter.told
+            found.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))
     return found
 
 
 def failed_key(task: str) -> str:
-    """Return the key to which the body of a failure is bound. Nothing is staged under it."""
+    """Return the key to which the body of a failure is bound.
+
+    Nothing is staged under it, because the failure is not staged: the run that takes the letter fails with it.
+    """
     return f"{task}#failed"
 
 
 def counter(task: str, version: int) -> str:
-    """Return how the keys begin that say how many letters about a waiting of *task* were taken."""
+    """Return the beginning of the keys that say how many letters about *version* of *task* were taken."""
     return f"{task}#queue:{version}:"
 
 
 def taken(keys: Iterable[str], task: str, version: int) -> int:
-    """Return how many letters about a waiting of *task* were taken, by the *keys* of what is staged."""
+    """Return how many letters about *version* of *task* were taken, by the *keys* of what is staged."""
     before = counter(task, version)
     return max((int(key.removeprefix(before)) for key in keys if key.startswith(before)), default=0)

@@ -1,4 +1,8 @@
-"""Looking for a text in encoded values, without decoding them into objects."""
+"""Looking for a text in encoded values, without decoding them into objects. Erasure chooses values by a text this way.
+
+An encoded value is JSON. A value of a class is an object in which the key `TAG` (`$t`) names the class; bytes are such
+an object with their base64 form under `v`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from pydantic_core import from_json, to_json
 from graphrt._codec.refusal import TAG
 
 _BINARY: Final = (b'"$t":"bytes"', b'"$t":"bytearray"')
+"""How encoded bytes are found. Their base64 form hides a text that they contain."""
 
 
 def escaped(text: str) -> bytes:

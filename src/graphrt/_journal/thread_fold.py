@@ -1,7 +1,11 @@
 """A thread folded up to an entry: the engine as it was then, and what else the journal says.
 
-Folding takes 18 to 28 microseconds per record (decision 0064). `reader` decodes the records. Which records are read,
-and how an open superstep is restored, is decided in `_runs`.
+To fold means to apply entries, one after another, to an engine: reducers are called again, nodes and routers are not. A
+record holds the entries of one commit, each an event with its path, which is empty for the graph at the top and names a
+nested graph otherwise. Folding takes 18 to 28 microseconds per record (decision 0064).
+
+`reader` decodes the records. Which records are read, and how an open superstep (one that is not committed) is restored
+from what is staged beside the journal, is decided in `_runs`.
 """
 
 from __future__ import annotations
@@ -33,7 +37,13 @@ if TYPE_CHECKING:
 
 
 def chain_of(thread: str, digests: Mapping[str, str] | None, keys: KeyRing | None) -> Chain:
-    """Return the chain that began with *thread*, at its beginning, or after the snapshot that keeps *digests*."""
+    """Return the hash chain that began with *thread*, at its beginning, or after the snapshot that keeps *digests*.
+
+    Args:
+        thread: Id of the thread that the chain began with; a copy of the thread continues its chain.
+        digests: What the snapshot keeps of the chain; None at the beginning.
+        keys: Keys that authenticate commits; None without any.
+    """
     from graphrt._journal.chain import Chain  # imported here because it loads OpenSSL
 
     return Chain(thread, digests, keys=keys.of(thread) if keys is not None else None)
@@ -41,7 +51,15 @@ def chain_of(thread: str, digests: Mapping[str, str] | None, keys: KeyRing | Non
 
 @final
 class Fold:
-    """A thread folded up to an entry."""
+    """A thread folded up to an entry.
+
+    Args:
+        plan: The present graph.
+        limits: Limits of the runs, for the engine.
+        reader: Decodes the thread's records.
+        meta: The thread's meta, decoded.
+        check_state: Whether the engine checks that nodes do not change the state.
+    """
 
     __slots__ = (
         "answers",
@@ -75,7 +93,7 @@ class Fold:
         self.reader: Reader = reader
         self.meta: dict[str, Any] = meta
         self.chain: Chain | None = chain_of(str(meta["chained"]), None, reader.keys) if meta.get("chained") else None
-        """The end of the hash chain; None if there is none. A copied thread continues its source's chain."""
+        """The end of the hash chain; None if the thread has none."""
         self.seq: int = 0
         """Number of the last entry that was folded."""
         self.cause: int = 0
@@ -90,7 +108,8 @@ class Fold:
         self.fingerprint: str = ""
         """Fingerprint of the graph that the thread was last driven with."""
         self.answers: dict[str, events.InterruptAnswered] = {}
-        """Answers since the last commit, by question. Ids are those on this thread, also if it is a copy."""
+        """Answers since the last commit, by the id of the question. Entries of a copy name its source in such ids; here
+        they are converted to this thread (`local_id`)."""
         self.asked: dict[str, events.InterruptRaised] = {}
         """Questions since the last commit, by the same ids."""
         self.withdrawn: dict[str, str] = {}
@@ -98,17 +117,19 @@ class Fold:
         self.fates: set[str] = set()
         """Questions whose answers were journalled as used or discarded since the last commit, by the same ids."""
         self.nested: list[str] = []
-        """Paths of nested entries since the last commit: what the journal has of the open superstep."""
+        """Path of each nested entry since the last commit: what the journal has of the open superstep already, so that
+        it is not journalled again when that is restored."""
         self.tail: int = 0
         """Size of the records since the snapshot: bytes, or entries where objects are kept."""
         self.steps_at: int = 0
-        """Number of the last entry that changed the state."""
+        """Number of the last entry that changed the state; listings of snapshots read the values there."""
         self.staged: Mapping[str, str] = {}
-        """Keys and ends of what is staged for the open superstep; see `outcomes`."""
+        """Key to the end of the body, of what is staged for tasks of the open superstep; records vouch for these."""
         self.reported: Reported | None = None
         """What workers of queues report of its tasks by letters; None if no letter was read."""
         self.left: bool = False
-        """Whether the last run was begun and left to others, or handed over: its thread was given back on purpose."""
+        """Whether the last entry gave the thread back on purpose (`RunHandedOver`), for another process to drive it. A
+        running thread without an owner was otherwise lost by a crash."""
         self.migrated: events.ThreadMigrated | None = None
         """Event that the next run journals because the graph has changed; None if it has not."""
 
@@ -116,8 +137,9 @@ class Fold:
         """Start from a snapshot.
 
         Args:
+            saved: The snapshot, decoded.
             seq: Entry that the snapshot is of.
-            take: Makes the snapshot's values the engine's own.
+            take: Makes the snapshot's values the engine's own: copies them if a store in memory shares them.
 
         Raises:
             StoreError: Its names are not those of the thread's meta.
@@ -126,7 +148,7 @@ class Fold:
         if saved.names:
             if list(saved.names) != names.known[: len(saved.names)]:
                 raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
-            # From here on, new names must continue this list.
+            # From here on, new names must continue this list, which `Names.add` checks.
             names.told = len(saved.names)
         evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # not an Event, but folded like one
         self._stand(saved, seq)
@@ -142,11 +164,11 @@ class Fold:
         self.status = saved.status  # type: ignore[assignment]  # a plain str in events
 
     def add(self, record: Record, upto: int | None = None) -> None:
-        """Fold a record, or its entries up to *upto*.
+        """Fold the next record, or its entries up to *upto*.
 
         Raises:
             StoreError: The record is damaged.
-            ReplayDivergedError: A reducer raises that did not when the entries were written.
+            ReplayDivergedError: A reducer raises that did not raise when the entries were written.
         """
         batch, take = self.read(record)
         first, logged = record.seq - record.count + 1, batch.logged
@@ -192,11 +214,18 @@ class Fold:
     def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
         """Fold events that are numbered from *first*.
 
+        Args:
+            logged: Pairs of path and event.
+            first: Number of the first.
+            run: Id of the run that wrote them; empty leaves the run as it is.
+            take: Makes values of events the engine's own; see `read`.
+
         Raises:
             StoreError: They do not fit the graph (`journal-misfit`).
-            ReplayDivergedError: A reducer raises that did not when they were written (`fold-failed`).
+            ReplayDivergedError: A reducer raises that did not raise when they were written (`fold-failed`).
         """
-        if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:  # each edit may change the status
+        # One by one, because an edit sets the status by what the engine has left to do right after it.
+        if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:
             for seq, one in enumerate(logged, first):
                 self.fold([one], seq, run, take)
             return
@@ -218,7 +247,7 @@ class Fold:
         self.run = run or self.run
         seq = first
         for path, event in logged:
-            if path:
+            if path:  # its effect on the state comes with the outcome of the task that runs the nested graph
                 self.nested.append(path)
             else:
                 self._note(event, seq, take)
@@ -234,11 +263,11 @@ class Fold:
         status = STATUS.get(kind)
         if status is not None:
             self.status = status
-            # The next event that sets the status clears it.
+            # Any other event that sets the status clears the error.
             self.error = f"{event.error}: {event.message}" if kind is events.RunFailed else None
         if kind in CHANGES:
             self.steps_at = seq
-        # An answered `interrupt_after` settles too: its superstep was committed, and has been routed now.
+        # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
             self.answers, self.asked, self.withdrawn, self.fates, self.nested = {}, {}, {}, set(), []
         if kind is events.RunStarted:

@@ -1,7 +1,8 @@
 """The meta of a thread: what is needed to read its journal, and is not part of it.
 
-It has the names in order, the graph's fingerprint and topology, and the id that the hash chain began with. It also says
-whether staged bodies are bound, and which fields and nodes migrations removed or renamed.
+It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
+fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with.
+It also says whether staged bodies are bound to their keys, and which fields and nodes migrations removed or renamed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PRELOADED_NAMES: Final = 512
 
 
 def preload(names: Names, plan: Plan) -> None:
-    """Number the names of the graph's fields and nodes in advance."""
+    """Number the names of the graph's fields and nodes in advance, for a new thread."""
     for name in [*plan.state.fields, *plan.by_name][:PRELOADED_NAMES]:
         names.put(name)
 
@@ -30,9 +31,11 @@ def preload(names: Names, plan: Plan) -> None:
 def renewed(
     meta: dict[str, Any], names: Names, known: int, fingerprint: str, plan: Plan | None
 ) -> dict[str, Any] | None:
-    """Return *meta* with what changed, or None if nothing did.
+    """Return *meta* with what changed, or None if nothing did. The writer stores the result with its commit.
 
     Args:
+        meta: The meta as it is stored.
+        names: All names now.
         known: How many names *meta* has; later ones are new.
         fingerprint: Fingerprint of the thread's graph.
         plan: The graph, whose topology is stored with a new fingerprint; None leaves the topology as it is.
@@ -40,6 +43,7 @@ def renewed(
     if len(names.known) == known and meta.get("fingerprint") == fingerprint:
         return None
     new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
+    # `topology_of` is the fingerprint of the graph whose topology is stored.
     if plan is not None and meta.get("topology_of") != fingerprint:
         plan.shown = plan.shown or topology(plan)
         new["topology"] = plan.shown
@@ -82,7 +86,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def _wrong(data: Any) -> str | None:
-    """Return which part of *data* is not that of a meta; None if all fits."""
+    """Return which part of *data* does not have the form of a meta; None if all of it has."""
     if data.__class__ is not dict:
         return "type"
     names = data.get("names", [])
@@ -96,4 +100,5 @@ def _wrong(data: Any) -> str | None:
 
 
 def _damaged(thread: str, why: str) -> StoreError:
+    """Return the error for a meta that is not what graphrt writes; *why* is a clause."""
     return UNREADABLE_META_BYTES(thread=thread, known=why)

@@ -1,7 +1,9 @@
 """Which line of a body holds what: the places of values, read off the structure without decoding a value.
 
-The forms of events (`event_schema`) say which numbers in a structure are lines, and of what. Erasure needs this, as it
-replaces single lines (`erasing`).
+A body is lines of JSON. Line 0, the structure, lists the entries as `[code, path, field, ...]` without user values.
+Every other line is one encoded value, and the fields have the numbers of such lines. Which fields do is known from the
+forms of events (`event_schema`): a form is the fields of an event in stored order, each with its codec. A codec is
+recognised here by its `get` function. Erasure needs all this, as it replaces single lines (`erasing`).
 """
 
 from __future__ import annotations
@@ -33,8 +35,16 @@ class Place(NamedTuple):
     line: int
     """Number of the line."""
     kind: Kind
-    """A write of a *field*; a model's *reply*; another *value*, such as an effect, an answer or a message; *checksums*
-    of fields; the *type* of an answer; what *vouches* for other rows; a *count* of budgets in a record of 0.1."""
+    """What the line holds:
+
+    - `field`: a write of a field;
+    - `reply`: a model's reply;
+    - `value`: another value, such as an effect, an answer or a message;
+    - `checksums`: checksums of fields;
+    - `type`: the type of an answer;
+    - `vouch`: digests of staged bodies, of a snapshot or of the names in the meta;
+    - `count`: reserved or granted amounts of a budget, in a record of graphrt 0.1.
+    """
     field: str | None = None
     """Name of the field that is written; None for other kinds."""
     entry: int = 0
@@ -48,7 +58,7 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
         structure: Line 0 of the body, decoded, of any version.
         names: Names of the thread, those that the body introduces included.
     """
-    _, _, _, _, _, entries, *more = structure
+    _, _, _, _, _, entries, *more = structure  # `more`: the number of the line that vouches, if there is one
     for entry, (code, _, *stored) in enumerate(entries):
         for place in _of_form(BY_CODE[code], FORMS[BY_CODE[code]], stored, names):
             yield place._replace(entry=entry)
@@ -57,6 +67,7 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
 
 
 def _of_form(event: Any, form: Form, stored: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
+    """Yield the lines of one event, whose fields are *stored*; the outcomes and the state inside it included."""
     for (name, how), one in zip(form, stored, strict=False):  # trailing fields that hold defaults are not stored
         if one is None:
             continue
@@ -69,19 +80,20 @@ def _of_form(event: Any, form: Form, stored: Sequence[Any], names: Sequence[str]
         elif how.get is CHECKSUMS.get:
             yield Place(one, "checksums")
         elif how.get is OUTCOMES.get:
-            for code, *told in one:
-                yield from _of_form(BY_CODE[code], FORMS[BY_CODE[code]], told, names)
-        elif event is events.ThreadForked and name == "state":
+            for code, *parts in one:
+                yield from _of_form(BY_CODE[code], FORMS[BY_CODE[code]], parts, names)
+        elif event is events.ThreadForked and name == "state":  # its codec is not a constant that could be compared
             yield from _of_form(events.StateSaved, STATE, one, names)
 
 
 def _kind(event: Any, name: str, stored: Sequence[Any]) -> Kind:
+    """Return the kind of a line that is not a field's: of the part *name* of *event*, whose parts are *stored*."""
     if name == "answer_type":
         return "type"
     if event is events.ModelReplied:
         return "reply"
     if event is events.EffectRecorded:
-        key = str(stored[1])
+        key = str(stored[1])  # the form is task, key, result
         if key.startswith(("held/", "granted/", "harness/failed")):  # 0.1 recorded these as effects, see `upcast`
             return "count"
         return "reply" if key.startswith("model/") else "value"
@@ -89,17 +101,20 @@ def _kind(event: Any, name: str, stored: Sequence[Any]) -> Kind:
 
 
 def _each_field(stored: Sequence[int], names: Sequence[str]) -> Iterator[Place]:
+    """Yield the lines of a flat list of written fields: number of the name, number of the line, and so on."""
     each = iter(stored)
     for name, line in zip(each, each, strict=True):
         yield Place(line, "field", names[name])
 
 
 def _each_update(stored: Sequence[Sequence[int]], names: Sequence[str]) -> Iterator[Place]:
+    """Yield the lines of the updates of a task, of which a nested graph makes several."""
     for update in stored:
         yield from _each_field(update, names)
 
 
 def _each_argument(stored: Sequence[Any]) -> Iterator[int]:
+    """Yield the lines of arguments of failed tasks, from what `HANDLED` writes: position, then task and line."""
     for _, handled in stored:
         yield from (line for _, line in handled if line)  # 0 means that there is no argument
 
@@ -108,13 +123,15 @@ _FIELDS: Final[Mapping[Any, Callable[[Any, Sequence[str]], Iterator[Place]]]] = 
     FIELDS.get: _each_field,
     UPDATES.get: _each_update,
 }
+"""How to find the written fields in a stored form, by the `get` of its codec."""
 _VALUES: Final[Mapping[Any, Callable[[Any], Iterator[int]]]] = {
     VALUE.get: lambda stored: iter((stored,)),
     MESSAGE.get: lambda stored: iter((stored,)),
     ERROR.get: lambda stored: iter((stored,)),
     TAGS.get: lambda stored: iter((stored,)),
-    SIGNALS.get: lambda stored: iter(stored[2::3]),
-    ITEMS.get: lambda stored: iter(stored[1::2]),
+    SIGNALS.get: lambda stored: iter(stored[2::3]),  # id, name, line, and so on
+    ITEMS.get: lambda stored: iter(stored[1::2]),  # position, line, and so on
     ERRORS.get: lambda stored: iter(stored[1::2]),
     HANDLED.get: _each_argument,
 }
+"""How to find the lines of other values in a stored form, by the `get` of its codec."""

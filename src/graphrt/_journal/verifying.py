@@ -1,8 +1,13 @@
 """Verification of one stored thread without its graph: numbers, checksums, seals, snapshots, staged bodies, blobs.
 
+A record holds the entries of one commit. In a chained thread it has a seal, which links it to the record before. A
+snapshot keeps the state after an entry, and the digests of the chain there, with which records after it are verified.
+Staged bodies hold what is known of tasks of an open superstep, and blobs are large values, named by the SHA-256 of
+their bytes. Records vouch for staged bodies and snapshots by digests.
+
 Values are read as plain JSON and never decoded, so no user class has to be importable. Reading goes through the same
 `Reader` and `Chain` as that of a run. Nothing is written. One record or blob is in memory at a time, in addition to
-what a resume loads.
+what a resume loads. `stores._verifying` runs the check for each thread, and makes the report.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ T = TypeVar("T")
 __all__ = ["WORLD", "Check"]
 
 Problem = tuple[str, str, int | None]
-"""A finding: its code, a sentence about it, and the number of the entry or None."""
+"""A finding: its code (such as `gap` or `record`), a sentence about it, and the number of the entry or None."""
 
 
 @final
@@ -40,6 +45,7 @@ class _Plain:
 
     @staticmethod
     def load(line: bytes, _fetch: object = None) -> Any:
+        """Parse an encoded value. A reference to a large value stays a reference, so nothing is fetched."""
         return from_json(line)
 
     load_error = load
@@ -62,7 +68,7 @@ class Check:
         self._store = store
         self._thread = thread
         self._named: set[str] = set()
-        """Large values that something refers to."""
+        """Names of the large values that a record, a snapshot or a staged body refers to."""
         self.entries = 0
         """Number of entries that were read."""
         self.head: Head | None = None
@@ -94,11 +100,17 @@ class Check:
         yield from self._blobs()
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
-        """Return those of *there*, the thread's large values, that nothing refers to. Call it after `problems`."""
+        """Return those of *there*, names of the thread's large values, that nothing refers to.
+
+        Call it after `problems`, which collects the references.
+        """
         return sorted(set(there) - self._named)
 
     def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Problem]]:
-        """Return what each snapshot keeps of the chain, by its entry, and what is wrong with the snapshots."""
+        """Return what each snapshot keeps of the chain, by its entry, and what is wrong with the snapshots.
+
+        They are read from the newest to the oldest.
+        """
         digests: dict[int, dict[str, str]] = {}
         found: list[Problem] = []
         saved, end = loaded.snapshot, loaded.head.seq
@@ -117,12 +129,19 @@ class Check:
     def _records(
         self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]]
     ) -> Iterator[Problem]:
-        """Yield what is wrong with the records, in order."""
+        """Yield what is wrong with the records, in order.
+
+        Args:
+            reader: Decodes them, and notes what they vouch for.
+            head: The thread's head.
+            meta: The thread's meta.
+            digests: Entry to what a snapshot of it keeps of the chain.
+        """
         seq = head.first - 1
         chain = self._chain(meta, seq, digests)
         if seq and seq not in digests:
             yield "snapshot", f"There is no snapshot of entry {seq}, up to which the thread was pruned.", seq
-        sealed, whole = bool(meta.get("chained")), True
+        sealed, whole = bool(meta.get("chained")), True  # `whole`: no gap and no damage so far
         for record in self._store.records(self._thread, after=seq):
             if record.seq - record.count != seq:
                 yield (
@@ -150,7 +169,7 @@ class Check:
             yield from self._misplaced(head)
 
     def _misplaced(self, head: Head) -> Iterator[Problem]:
-        """Yield what the head says by which threads are listed and swept, and its entries do not."""
+        """Yield where the head, by which threads are listed and swept, contradicts the entries: graph and time."""
         if self._graph is not None and head.graph != self._graph:
             yield "head", f"It is listed under graph {head.graph!r}, and its last run was of {self._graph!r}.", None
         # A copy was made and written at one time, by a clock that may be behind that of its entries.
@@ -159,9 +178,11 @@ class Check:
             yield "head", f"It is listed as last written before its entry {head.seq}.", None
 
     def _read(self, reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
-        """Decode *record*, and verify it against its seal.
+        """Decode *record*, verify it against its seal, and note its time and graph for `_misplaced`.
 
         Args:
+            reader: Decodes it.
+            record: The record.
             chain: The chain before the record; None if there is none or it is not known. Then only whether a seal may
                 exist is checked.
             sealed: Whether the thread is chained.
@@ -187,7 +208,10 @@ class Check:
                 self._graph = event.graph
 
     def _chain(self, meta: dict[str, Any], seq: int, digests: dict[int, dict[str, str]]) -> Chain | None:
-        """Return the chain as it was after entry *seq*; None if there is none, or its digests are not known."""
+        """Return the chain as it was after entry *seq*; None if there is none, or its digests are not known.
+
+        *seq* is 0, or the last entry that a prune removed: the snapshot that it left has the digests.
+        """
         if not meta.get("chained") or (seq and seq not in digests):
             return None
         from graphrt._journal.chain import Chain  # needed for chained threads only
@@ -209,12 +233,18 @@ class Check:
 
 
 def _keep(kept: list[T], call: Callable[[], T]) -> None:
-    """Call *call* and keep its result, which `_found` would drop."""
+    """Call *call* and append its result to *kept*, because `_found` drops results. Nothing is kept if it raises."""
     kept.append(call())
 
 
 def _found(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Problem]:
-    """Yield a finding for the StoreError that *call* raises about what is stored; other errors go on."""
+    """Yield a finding for the StoreError that *call* raises about what is stored; other errors are raised.
+
+    Args:
+        code: Code of the finding.
+        call: A check.
+        seq: Number of the entry, if the error names none.
+    """
     try:
         call()
     except StoreError as error:

@@ -1,7 +1,13 @@
 """The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
 
 It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
-store in `commit_queue`. Fast-path supersteps come through `tell` (bytes) or `step` (objects), all else by `write`.
+store in `commit_queue`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell` (bytes)
+or `step` (objects), all else by `write`. Drivers call them, and so does code that edits a thread.
+
+An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
+`Logged` is a pair of path and event; the path is empty for the graph at the top. What is known of tasks of an open
+superstep is staged: stored by key beside the journal until the superstep commits. A record vouches for staged bodies
+and snapshots by digests. The tail is what was written since the last snapshot. Sinks are callables that get entries.
 """
 
 from __future__ import annotations
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
 
 Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
+"""What to stage: pairs of key and events; `staging` explains the keys."""
 SNAPSHOT_BYTES: Final = 32_768
 """Least number of bytes written between two snapshots."""
 SNAPSHOT_ENTRIES: Final = 512
@@ -52,7 +59,12 @@ FLUSH_S: Final = 0.05
 class Journal:
     """Numbers events, stores them if there is a store, and hands them to the sinks.
 
-    Several worker threads use it: the run's own, and those of nodes that record effects.
+    Several worker threads use it: the run's own, and those of nodes that record effects. Hence the lock.
+
+    Args:
+        clock: Returns seconds since the epoch.
+        watched: Whether a stream reads the entries that `write` returns.
+        copies: Whether sinks get copies of entries: False if all are graphrt's own, which only read (decision 0042).
     """
 
     # fmt: off
@@ -73,34 +85,32 @@ class Journal:
         copies: bool = True,
     ) -> None:
         self._clock, self._run_id, self._sinks, self._watched = clock, run_id, sinks, watched
-        self._copies = copies  # for sinks (decision 0042), unless all are graphrt's own, which only read
+        self._copies = copies
         self._lock = RLock()
         self._commits: CommitQueue | None = None
         self._codec: Codec | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
-        self._briefs: FastStepBytes | None = None
+        self._briefs: FastStepBytes | None = None  # encodes fast-path supersteps
         self._names = Names()
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
-        self._steps: list[Line] = []
-        self._staged: dict[str, str] = {}
-        self._at = self._flushed_at = 0.0
-        self._tail = 0
-        """Bytes since the last snapshot; entries where objects are kept."""
-        self._measured = 0
-        """Size of the state when it was last measured."""
+        self._steps: list[Line] = []  # fast-path supersteps that were noted and not written yet
+        self._staged: dict[str, str] = {}  # key to the end of the body, of what is staged now; see `outcomes`
+        self._at = self._flushed_at = 0.0  # times of the last commit, and of the last flush of `_steps`
+        self._tail = 0  # bytes since the last snapshot; entries where objects are kept
+        self._measured = 0  # size of the state when it was last measured, in the same unit
         self.given_at: float | None = None
         """Time of the first commit, if the caller has read the clock for it; else None."""
         self.saved: tuple[int, str] | None = None
-        """Entry and body's digest of a snapshot that no record vouches for yet."""
+        """Entry and body's digest of a snapshot that no record vouches for yet: the next one does."""
         self.seq: int = 0
         """Number of the last entry."""
-        self.cause: int = 0
+        self.cause: int = 0  # of the next entry
         self.status: Status = "running"
-        self.seed: int | None = None
-        self.fingerprint: str = ""
+        self.seed: int | None = None  # of the run, for snapshots
+        self.fingerprint: str = ""  # digest of the thread's graph
 
     def keep(
         self,
@@ -115,17 +125,19 @@ class Journal:
         salts_seed: int | None,
         staged: Mapping[str, str],
     ) -> None:
-        """Store what is written from now on.
+        """Store what is written from now on. Without this call, entries are numbered and shown only.
 
         Args:
             codec: Encodes values; None if the store keeps objects.
             chain: The end of the thread's hash chain; None if it is not chained.
+            names: Names of nodes and fields by number, for the stored form.
+            meta: The thread's meta, decoded.
             tail: Size of what the store has since the last snapshot.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
         if codec is not None and not names.known:
-            meta = {**meta, "bound": 1}  # a new thread; threads that 0.1 began stay without
+            meta = {**meta, "bound": 1}  # a new thread: staged bodies are bound to keys; those of 0.1 stay without
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
@@ -153,7 +165,7 @@ class Journal:
             release: Release the thread in the same transaction.
             status: The thread's status after the commit, if no event of a run sets it.
             show: Whether to show the entries; if not, the caller does with `show`, on a thread of its choice.
-            taken: Places of letters to delete with the commit.
+            taken: Places of letters (mail to the thread) to delete with the commit.
 
         Returns:
             The entries; empty if there are no sinks and the run is not watched.
@@ -174,7 +186,7 @@ class Journal:
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
                 return []
-            made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source
+            made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source's id
             entries = [replace(entry, event=handed(entry.event)) for entry in made] if self._copies else [*made]
             self.show(entries if show else ())
             return entries
@@ -186,18 +198,14 @@ class Journal:
                 sink(entry)
 
     def stage(self, staged: Beside, *, now: bool = False) -> None:
-        """Stage events of the open superstep next to the journal.
-
-        Args:
-            now: Whether they must be durable when this returns, under any durability.
-        """
+        """Stage events of the open superstep; *now*: they must be durable when this returns, under any durability."""
         with self._lock:
             if self._commits is None:
                 return
             self._flush_steps()
             blobs: dict[str, bytes] = {}
             bodies = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
-            # The time of the last commit: the clock is read for entries only (R13).
+            # The time of the last commit. The clock is read for entries only, whose order is always the same (R13).
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
             if now:
@@ -206,6 +214,7 @@ class Journal:
     def _store(
         self, batch: Batch, staged: Beside, taken: Sequence[int], *, release: bool, status: Status | None
     ) -> None:
+        """Make the commit of *batch* and put it into the queue."""
         assert self._commits is not None  # noqa: S101 - the caller checked
         seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
         blobs: dict[str, bytes] = {}
@@ -277,7 +286,7 @@ class Journal:
         """Return a snapshot of the state after *seq* if the tail is at least twice as large; else None (decision 0018).
 
         Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
-        in all.
+        in all. Large values of the snapshot join *blobs*.
         """
         engine = self._engine
         least = SNAPSHOT_ENTRIES if self._codec is None else SNAPSHOT_BYTES
@@ -303,7 +312,7 @@ class Journal:
         return Saved(seq, payload)
 
     def state(self, seq: int, *, ended: bool = False) -> events.StateSaved:
-        """Return what the entries up to *seq*, the last, fold to; no superstep may be open. *ended*: see `saved`."""
+        """Return what all entries, up to *seq*, fold to, between supersteps; *ended*: the fast path's task is over."""
         assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
             saved(self._engine, ended=ended),
@@ -317,16 +326,11 @@ class Journal:
         )
 
     def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-        """Note a fast-path superstep for a store that keeps objects; several are written together.
-
-        Args:
-            update: A copy of what the node returned, which belongs to the journal.
-        """
+        """Note a fast-path superstep, to write later with others; *update* is the journal's, *target* is due next."""
         at = self._clock()
         # The fast path reuses a plain task, whose number may be the next superstep's; the engine's is right.
-        engine = task.engine
+        engine, steps = task.engine, self._steps
         due = () if target is None else (target.name,)
-        steps = self._steps
         steps.append(new_line((at, engine.superstep, task.node.name, update or None, due)))
         if at - self._flushed_at >= FLUSH_S or len(steps) >= FLUSH_STEPS:
             with self._lock:
@@ -338,7 +342,7 @@ class Journal:
         engine, commits, briefs = self._engine, self._commits, self._briefs
         assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
         with self._lock:
-            told = engine.told
+            told = engine.told  # number of the superstep, node, update, and the node that is due next
             shape = briefs.shape(told)
             if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
                 self.write(briefs.logged(told))
@@ -353,7 +357,7 @@ class Journal:
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
             self._staged.clear()
             before, self.seq, self.cause = self.cause, seq, seq
-            if self._sinks:  # those that only read, which see events without the journal needing them
+            if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
                 show_step(self._sinks, briefs.step(told, self._run_id, at, before), seq - 1, engine.thread)
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
@@ -380,18 +384,14 @@ class Journal:
         self._commits.put(Commit(expected=expected, at=steps[-1].at, records=records, unstage=True, snapshot=snapshot))
 
     def flush(self) -> None:
-        """Store everything that was written before this returns.
-
-        Raises:
-            StoreError: Something could not be stored; the store then holds a correct earlier commit.
-        """
+        """Store everything that was written before this returns. If that fails, the store holds an earlier commit."""
         with self._lock:
             self._flush_steps()
             if self._commits is not None:
                 self._commits.flush()
 
     def close(self) -> None:
-        """Store what is left, and release the thread."""
+        """Store what is left, and release the thread, at the end of a run."""
         with self._lock:
             try:
                 self._flush_steps()

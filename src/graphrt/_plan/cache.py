@@ -2,6 +2,8 @@
 
 Only mappings and None are cached, as copies: a Command or an Interrupt is not. With `cache=` the author of a node
 states that its result follows from its inputs alone.
+
+The driver, which calls nodes, asks `get` before it calls a node with a cache, and gives `put` what the node returned.
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ DEFAULT_SIZE = 256
 class NodeCache:
     """Results by key, at most *size* of them; the least recently used is dropped first.
 
-    All runs of a compiled graph share it, so worker threads may use it at the same time.
+    All runs of a compiled graph share it, so worker threads may use it at the same time. It has no lock: each operation
+    on the OrderedDict is atomic, and what another thread may do between two of them is provided for.
+
+    Args:
+        size: Number of results to keep, 1 or more.
+        key: The user's `key=`, a function of the state; None if the node has none.
     """
 
     __slots__ = ("_key", "_results", "_size")
@@ -35,9 +42,12 @@ class NodeCache:
         self._results: OrderedDict[Hashable, Any] = OrderedDict()
 
     def key(self, node: str, task: Any) -> Hashable:
-        """Return the key of the inputs of a *task* of the node named *node*: state and `ctx.arg`.
+        """Return the key of the inputs of a task: the state, or what the user's `key=` returns for it, and `ctx.arg`.
 
-        The user's `key=` function stands in for the state if the node has one.
+        Args:
+            node: Name of the node, for the error.
+            task: The engine's Task, one activation of the node: `state` is the state as the node gets it, `arg` the
+                argument of the Send that started the task (None without one), `engine.values` the state as a dict.
 
         Raises:
             UpdateError: The inputs have no canonical form, or what `key=` returned cannot be hashed (`cache-key`).
@@ -47,7 +57,7 @@ class NodeCache:
             if self._key is None:
                 return canonical([given, task.arg])
             hash(given)
-            return (given, canonical(task.arg)) if task.arg is not None else given
+            return (given, canonical(task.arg)) if task.arg is not None else given  # tasks without a Send share a key
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise CACHE_KEY(node=node, error=error, where=task.engine.where(task)) from error
 
@@ -58,7 +68,7 @@ class NodeCache:
             self._results.move_to_end(key)
         except KeyError:  # not cached, or dropped by another worker thread between the two lines
             return False, None
-        return True, own(reply)  # a copy: the caller's containers are never aliased (R15)
+        return True, own(reply)  # a copy: what leaves the cache may become part of a state, which changes (R15)
 
     def put(self, key: Hashable, reply: Any) -> None:
         """Cache a copy of *reply* if it is a mapping or None; ignore any other reply."""
@@ -91,12 +101,13 @@ def canonical(value: Any) -> Hashable:
         return kind, tuple(canonical(item) for item in value)
     if isinstance(value, _SETS):
         return kind, frozenset(canonical(item) for item in value)
-    if isinstance(value, BaseModel):
+    if isinstance(value, BaseModel):  # by its fields, as most models cannot be hashed
         return kind, canonical([value.__dict__, value.__pydantic_extra__])
     if is_dataclass(kind):
         return kind, tuple(canonical(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, float):
         return kind, repr(value)  # repr() tells -0.0 from 0.0, and makes NaN equal to itself
+    # An object that is compared by identity stays equal to itself when it changes. None: it cannot be hashed.
     if kind.__hash__ in (None, object.__hash__):
         raise TypeError(f"a {kind.__name__} is compared by identity")
     return kind, value

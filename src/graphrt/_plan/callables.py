@@ -1,7 +1,10 @@
 """Signatures of user functions: which arguments a node or router takes, and whether it is async.
 
-Plain functions and methods are read off their code object; `inspect.signature` reads any other callable. Nothing here
-calls a function.
+Plain functions and methods are read off their code object, which is faster; `inspect.signature` reads any other
+callable. Nothing here calls a function.
+
+A node is a function of the state, `fn(state)`, or of the state and a `Context`, `fn(state, ctx)`. A router is a sync
+function of the state alone, which chooses the next nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any, NamedTuple
 
 from graphrt._plan.quoting import short
 
-# Bits of `co_flags`: inspect.CO_VARARGS, CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR.
+# Bits of `co_flags`: inspect.CO_VARARGS (the function has `*args`), CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR.
 _VARARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x20, 0x80, 0x200
 
 
@@ -26,7 +29,7 @@ class Shape(NamedTuple):
     problem: str | None = None
     """The reason why the function cannot be a node, as a clause with "it"; None if it can."""
     hint: str = ""
-    """A correction, if the argument was not a function; otherwise empty."""
+    """What to pass instead, if the argument was not a function; otherwise empty."""
 
 
 def node_shape(fn: Any) -> Shape:
@@ -56,9 +59,10 @@ def node_shape(fn: Any) -> Shape:
 
 
 def _instead(given: Any) -> str:
-    """Return a hint for an argument that is not a function: None, a model, a builder or a runtime; else "".
+    """Return what to pass instead of *given*, if it is None, a model, a builder or a runtime; else an empty string.
 
-    The objects are recognised by their attributes: their classes live on floors above this one.
+    The objects are recognised by their attributes: their classes live on floors of the code above this one, from which
+    nothing may be imported here.
     """
     if given is None:
         return "Pass the function itself: add_node('work', work), not what a call of it returned."
@@ -77,6 +81,7 @@ def _passes_on(fn: FunctionType) -> bool:
 
 
 def _from_code(fn: FunctionType, bound: int) -> Shape:
+    """Return the calling convention of a plain function; *bound* is 1 for a method, whose `self` is given, else 0."""
     code = fn.__code__
     flags = code.co_flags
     if flags & (_GENERATOR | _ASYNC_GENERATOR):
@@ -89,10 +94,20 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
         missing = [name for name in only if name not in (fn.__kwdefaults__ or {})]
     # inspect.markcoroutinefunction() leaves its mark in `__dict__`, not in the flags.
     is_async = bool(flags & _COROUTINE) or (bool(fn.__dict__) and inspect.iscoroutinefunction(fn))
+    # Below 0 if even `self` has a default.
     return _judge(positional, max(required, 0), missing, star=bool(flags & _VARARGS), is_async=is_async)
 
 
 def _judge(positional: int, required: int, missing: list[str], *, star: bool, is_async: bool) -> Shape:
+    """Return the calling convention that follows from a function's parameters.
+
+    Args:
+        positional: Number of positional parameters.
+        required: How many of these have no default.
+        missing: Names of keyword-only parameters without a default, to which nothing could be given.
+        star: The function has `*args`.
+        is_async: It is a coroutine function.
+    """
     if missing:
         return Shape(False, is_async, f"it has keyword-only parameters without a default: {', '.join(missing)}")
     if required > 2:
@@ -105,7 +120,7 @@ def _judge(positional: int, required: int, missing: list[str], *, star: bool, is
 def router_problem(fn: Callable[..., Any]) -> str | None:
     """Return why *fn* cannot be a router, as a clause with "it", or None. A router is a sync function of the state."""
     shape = node_shape(fn)
-    if shape.problem:
+    if shape.problem:  # routers are called like nodes, but the remedy for a generator is another one
         return shape.problem.replace("a node returns one update", "a router returns labels or Sends")
     if shape.is_async:
         return "it is async: a router is a pure plain function; put the work into a node that returns a Command"

@@ -1,7 +1,8 @@
 """`ChosenGraph`: a nested graph that is chosen when its task starts, by the argument of the Send that starts it.
 
-The argument is in the journal, so the same graph is chosen again when the journal is folded or a run is resumed. The
-engine makes the task's own node of it (`_engine.chosen_nodes`).
+A task is one activation of a node; a Send starts one with an argument. The argument is in the journal, the log of what
+a run did, so the same graph is chosen again when the journal is folded or a run is resumed. The engine calls `choose`
+and makes the task's own node of the graph (`_engine.chosen_nodes`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, final
 
 @final
 class ChosenGraph:
-    """What `chosen_graph` returns, for `add_node`."""
+    """What the user's call of `chosen_graph` returns. It is given to `add_node` in the place of a function."""
 
     __slots__ = ("choose", "states")
 
@@ -20,10 +21,13 @@ class ChosenGraph:
         self.choose: Callable[[Any], Any] = choose
         """From the argument of a Send to a compiled graph; pure."""
         self.states: tuple[type[Any], ...] = states
-        """State classes that the chosen graphs may have, beside that of the graph around them."""
+        """State classes that the chosen graphs may have, beside that of the graph around them.
+
+        The codec of the graph around them must know them before any graph is chosen.
+        """
 
     def __call__(self, state: Any, ctx: Any) -> Any:
-        """Look like a node's function, which takes the argument of a Send; it is never called."""
+        """Look to `compile()` like the function of a node that takes a context; it is never called."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -1,4 +1,8 @@
-"""Copies of values that share no container with the original (R15: input and stored values are never aliased)."""
+"""Copies of values that share no container with the original.
+
+By rule R15, inputs and stored values share no container with the state: code of the user's that keeps and changes its
+own list must not change the state of a run.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,9 @@ SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
 def own(value: Any) -> Any:
     """Return a copy of *value* that shares no container with it.
 
-    Lists, dicts, sets and tuples are copied at every depth, also inside an `Overwrite`. Models and dataclass instances
-    are deep-copied. Anything else, and any value that cannot be copied (a lock, a client), is kept by reference.
+    Lists, dicts, sets and tuples are copied at every depth, also inside an `Overwrite`, the marker of an update. Models
+    and dataclass instances are deep-copied. Anything else, and any value that cannot be copied (a lock, a client), is
+    kept by reference.
     """
     if value.__class__ in SCALARS:
         return value
@@ -29,6 +34,7 @@ def own(value: Any) -> Any:
 
 
 def _own(value: Any) -> Any:
+    """Be the recursive part of `own`; a RecursionError means a cycle or a very deep value."""
     kind = value.__class__
     if kind in SCALARS:
         return value
@@ -43,12 +49,14 @@ def _own(value: Any) -> Any:
         return tuple([_own(item) for item in value])
     if kind is set:
         return set(value)  # its members are hashable, so they are shared
-    if kind is Replacement:
+    if kind is Replacement:  # made by `Overwrite(value)`
         return Replacement(_own(value.value))
+    # A model, bytearray or deque, a subclass of a container above, or a dataclass instance.
     return _copied(value) if isinstance(value, _CONTAINERS) or hasattr(kind, "__dataclass_fields__") else value
 
 
 def _copied(value: Any) -> Any:
+    """Return a deep copy of *value*, or *value* itself if it cannot be copied."""
     try:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001 - __deepcopy__ and __reduce_ex__ are user code: any error means no copy

@@ -4,7 +4,11 @@ Branches are what runs side by side: two targets of one fan-out. The order of th
 may find the field empty. A node from which the deleting one can be reached reads in time, and one that can be reached
 from it knows that the field is gone; neither is reported.
 
-Only declared fields count (`node_fields`), so a graph without such declarations costs nothing here.
+Only the fields count that nodes declare to read and delete (`node_fields`), so a graph without such declarations costs
+nothing here.
+
+A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
+places in the plan; START is -1. `Paths` has the possible successors of every node.
 """
 
 from __future__ import annotations
@@ -28,16 +32,17 @@ def deleted_sources(plan: Plan, paths: Paths) -> Iterator[Problem]:
         above = _reaching(node.index, before)
         for reader, fields in declared:
             shared = [name for name in deletes if name in fields.reads]
-            if not shared or reader.index in above:  # the node itself is in `above`
+            if not shared or reader.index in above:  # reads in time; the node itself is in `above`, too
                 continue
             beside = _reaching(reader.index, before)
+            # In `beside`, the deleting node can lead to the reader, which then knows.
             if node.index not in beside and _side_by_side(paths, above, beside):
                 where = plan.spec_where(node.index)
                 yield DELETED_SOURCE(node=node.name, fields=shared, reader=reader.name, where=where)
 
 
 def _reaching(target: int, before: list[list[int]]) -> set[int]:
-    """Return *target* and every node from which it can be reached; START is -1."""
+    """Return *target* and every node from which it can be reached; *before* has the predecessors of each node."""
     found = {target}
     work = [target]
     while work:
@@ -49,11 +54,18 @@ def _reaching(target: int, before: list[list[int]]) -> set[int]:
 
 
 def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
-    """Return True if some node starts two different targets at once, of which one is in *one* and one in *other*."""
+    """Return True if some node starts two different targets at once, of which one is in *one* and one in *other*.
+
+    Args:
+        paths: The successors.
+        one: A node, and every node that can lead to it.
+        other: Another node, and every node that can lead to it.
+    """
     for at in one & other:
-        # Edges of different kinds are followed together; the targets of a choice of ONE exclude each other.
+        # Targets of one group exclude each other, those of different groups start together: a router that names ONE
+        # target has a group, and so has each target of any other edge, joins included.
         groups: list[tuple[int, ...]] = [(target,) for target in paths.sure[at]]
-        if at >= 0:
+        if at >= 0:  # START arrives at no join
             groups += [(paths.plan.joins[join].dst.index,) for join in paths.plan.nodes[at].arrives]
         for choice in paths.choices[at]:
             groups += [choice.targets] if choice.names == ONE else [(target,) for target in choice.targets]
@@ -65,4 +77,5 @@ def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
 
 
 def _meets(first: tuple[int, ...], second: tuple[int, ...], one: set[int], other: set[int]) -> bool:
+    """Return True if a target in *first* leads to the one node, and another one in *second* to the other node."""
     return any(a in one and b in other and a != b for a in first for b in second)

@@ -1,6 +1,14 @@
 """The judgement `endless-loop`: cycles that no choice can leave, so that only a limit of the run ends them.
 
-A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle.
+A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle. A goto
+and on_error name nodes that follow in the place of a node's edges. on_fatigue names one that runs instead of a node
+that was active too often. A join is a node that waits for several sources.
+
+A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
+places in the plan (`at`), and OUT stands for END. `Paths` has the possible successors of every node: `sure` by static
+edges, `choices` by conditional edges, `instead` by gotos and on_error, `tired` by on_fatigue, and `after` by all of
+these and by joins. `open` are the nodes that may return a Command to any node, and `stops` those that may end their
+branch.
 """
 
 from __future__ import annotations
@@ -21,8 +29,8 @@ def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
     """Return one problem per loop without a conditional way out, in the order of the loops' first nodes."""
     if all(target > at for at in range(paths.count) for target in paths.after[at]):
         return []  # every edge leads to a later node, so there is no cycle
-    found: dict[int, Problem] = {}
-    reported: set[int] = set()
+    found: dict[int, Problem] = {}  # by the first node of the loop
+    reported: set[int] = set()  # the nodes of all loops in `found`
     # First the cycles of static edges alone: static edges are always followed, whatever routers choose.
     always = [() if _may_leave(plan, paths, at) else paths.sure[at] for at in range(paths.count)]
     for component in components(always):
@@ -44,23 +52,26 @@ def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
 
 def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
     """Return True if some choice leads out of the cycle of nodes *inside*."""
+    # Joins from the cycle back into it.
     waiting = {join for at in inside for join in plan.nodes[at].arrives if plan.joins[join].dst.index in inside}
     if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in waiting):
         return True  # the join waits for a node outside, which the loop does not run
     for at in inside:
-        if at in paths.open or at in paths.stops:
+        if at in paths.open or at in paths.stops:  # may go anywhere, or may end its branch
             return True
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True
         if inside.isdisjoint(paths.edges(at)):
             return True  # only goto, on_error or on_fatigue stay inside; without them its edges are followed
         for choice in paths.choices[at]:
+            # A router that names SOME targets may name none of them, which ends the branch.
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
                 return True
     return False
 
 
 def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]]) -> Problem:
+    """Return the finding for a strongly connected *component*, with one cycle in it; *after* has the successors."""
     loop = [plan.nodes[at].name for at in _cycle(component, after)]
     shown = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
     if len(loop) > _SHOWN:
@@ -71,7 +82,7 @@ def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]
 def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
     """Return a shortest cycle through the first node of *component*, as indexes; that node is first and last."""
     start, inside = component[0], set(component)
-    came: dict[int, int] = {}
+    came: dict[int, int] = {}  # breadth first: node to the one from which it was reached first
     work = deque([start])
     while work:
         at = work.popleft()
@@ -92,14 +103,17 @@ def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
     Tarjan's algorithm without recursion: a chain of 100,000 nodes would exceed Python's stack.
 
+    Args:
+        after: By node, its successors, which may repeat.
+
     Source:
         Tarjan, "Depth-First Search and Linear Graph Algorithms", SIAM Journal on Computing 1 (1972).
     """
     count = len(after)
-    order = [0] * count
-    low = [0] * count
+    order = [0] * count  # the number of the node in the order of discovery, from 1; 0 if it was not discovered yet
+    low = [0] * count  # the smallest such number of a node on the stack that can be reached from the node
     on_stack = bytearray(count)
-    stack: list[int] = []
+    stack: list[int] = []  # discovered nodes whose component is not complete
     clock = 0
     for root in range(count):
         if order[root]:

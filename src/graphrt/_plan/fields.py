@@ -1,7 +1,15 @@
 """One field of a state: its type, reducer, markers and default, and how its updates fold.
 
 Reads the declaration of a single field. The state class as a whole is read in `state`, and values are folded by the
-engine.
+engine: at the end of a superstep, the updates that nodes returned become the next state, field by field.
+
+A field is declared as `Annotated[type, mark, ...]`, or by `reduced(...)` as its default. A *mark* is a reducer or a
+marker. A *reducer* is a function `(current, incoming) -> new` that folds an update into the field; its *identity* is
+the value from which it starts. The *markers* are `ephemeral`, `untracked` and `redacted`.
+
+Rules by number: several tasks of one superstep may write a field only if its reducer aggregates (R6); updates are
+checked when the node returns (R7); nodes must not change values in place, and lists are extended in place only if
+nothing else holds them (R15); ephemeral fields are reset, and untracked fields are never stored (R16).
 """
 
 from __future__ import annotations
@@ -41,6 +49,8 @@ CALL calls the reducer, ADD uses `+`."""
 
 @final
 class _Absent(Enum):
+    """The type of ABSENT, an enum with one member, so that type checkers know it after an `is`."""
+
     ABSENT = "absent"
 
     def __repr__(self) -> str:
@@ -56,7 +66,11 @@ _UNBOXED: Final = (int, float, str, bytes, type(None), Enum)
 
 @final
 class Field:
-    """Schema of one state field: how it is declared, validated, folded and reset."""
+    """Schema of one state field: how it is declared, validated, folded and reset.
+
+    Made with the attributes of a field without any mark. `read_marks`, `settle` and the code that reads the state class
+    then set what differs.
+    """
 
     __slots__ = (
         "aggregates",
@@ -86,7 +100,10 @@ class Field:
         self.check: Check = check_anything
         """Validates one value of an update and returns it; raises ValueError (pydantic's ValidationError is one)."""
         self.check_whole: Check = check_anything
-        """Validates a complete value of the field: in an input, or inside `Overwrite()`."""
+        """Validates a complete value of the field: in an input, or inside `Overwrite()`, which skips the reducer.
+
+        It differs from `check` if the reducer's second parameter or the graph's Update class declares another type.
+        """
         self.reduce: Callable[[Any, Any], Any] = reducers.overwrite
         """The reducer: `(current, incoming) -> new`."""
         self.kind: int = LAST
@@ -98,7 +115,7 @@ class Field:
         self.make_default: Callable[[], Any] | None = None
         """Makes a fresh default; None if the field has no value by default."""
         self.has_default: bool = False
-        """True if DELETE may be written: the field has a default, or may be absent."""
+        """True if a node may write DELETE, which resets the field: it has a default, or may be absent."""
         self.required: bool = True
         """True if an input must have the field (a TypedDict key may be NotRequired)."""
         self.ephemeral: bool = False
@@ -116,7 +133,12 @@ class Field:
         """False if no value can be a list, dict or set, so that the engine need not watch its length (R15)."""
 
     def settle(self, checked: Checked, update_hint: Any) -> None:
-        """Set the check of updates and the shortcuts of the fast path, once the update's type is known."""
+        """Set the check of updates, and with it the attributes that save the engine work: `exact` and `boxed`.
+
+        Args:
+            checked: The check of one value of an update.
+            update_hint: The type that it checks against.
+        """
         self.check = checked.check
         self.exact = checked.exact
         flat = _is_scalar(self.annotation) and _is_scalar(update_hint)
@@ -133,6 +155,7 @@ class Field:
         return self.make_default() if self.make_default is not None else ABSENT
 
 
+# isinstance() alone would leave type checkers with a mapping of unknown keys and values.
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Return True if *value* is a mapping. For type checkers it is then a `Mapping[Any, Any]`."""
     return isinstance(value, Mapping)
@@ -159,11 +182,19 @@ def _takes_none(hint: Any) -> bool:
 
 
 def _is_scalar(hint: Any) -> bool:
+    """Return True if every member of *hint*, a type or a union, is one of `_UNBOXED`."""
     return all(isinstance(member, type) and issubclass(member, _UNBOXED) for member in hints.members(hint))
 
 
 def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -> None:
-    """Set the reducer and markers of *field* from the metadata of its Annotated; add misuse to *problems*."""
+    """Set the reducer and markers of *field* from its marks; add misuse to *problems*.
+
+    Args:
+        field: The field, with its type.
+        metadata: What stands in its Annotated behind the type, and what `reduced()` made. Anything that is not a mark
+            is skipped: it may be meant for pydantic.
+        problems: Gets the findings of `compile()`.
+    """
     found: list[Any] = []
     for mark in metadata:
         if isinstance(mark, reducers.ReducedBy):
@@ -174,8 +205,9 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
             _set_marker(field, mark)
         elif _is_reducer(mark):
             found.append(mark)
-        elif isinstance(mark, str) and mark in _NAMES:
+        elif isinstance(mark, str) and mark in _NAMES:  # "append" instead of append, which would have no effect
             problems.append(QUOTED_REDUCER(field=field.name, mark=mark))
+    # In `list[Annotated[int, append]]` the reducer stands at the item, where it has no effect.
     problems += [
         INNER_REDUCER(mark=reducer_label(mark), field=field.name)
         for mark in hints.metadata_inside(field.annotation)
@@ -193,6 +225,7 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
 
 
 def _set_marker(field: Field, marker: reducers.Marker) -> None:
+    """Note the marker `ephemeral`, `redacted` or `untracked`; there are no others."""
     if marker is reducers.ephemeral:
         field.ephemeral = True
     elif marker is reducers.redacted:
@@ -215,11 +248,13 @@ def reducer_label(fn: Any) -> str:
         return f"partial({reducer_label(inner)})"
     name, path = getattr(fn, "__name__", None), getattr(fn, "__qualname__", None)
     if path and name and path.rpartition(".")[2] != name:
-        return str(name)  # given by the user: a closure's own path has no arguments
+        # The user set `__name__`, for instance of a closure: its path would be the same for all arguments.
+        return str(name)
     return str(path or name or type(fn).__qualname__)
 
 
 def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
+    """Let *fn* fold the field; add it to *problems* if it cannot. `overwrite` is the reducer of a field without one."""
     field.reduce = fn
     field.reducer_name = reducer_label(fn)
     if fn is reducers.overwrite:
@@ -234,7 +269,12 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
 
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
-    """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's."""
+    """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's.
+
+    Returns:
+        A function without arguments, for instance `list`; None for a reducer of the user's, whose identity is unknown,
+        and for one that has none for this field.
+    """
     known = reducers.known(fn)
     if known is None:
         return None
@@ -252,7 +292,10 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
-    """Return (why a built-in reducer cannot fold the field's type, what to do), or None."""
+    """Return (why a built-in reducer cannot fold the field's type, what to do), or None if it can or may.
+
+    `known.fits` has the types that the reducer folds; empty if it does not say.
+    """
     known = reducers.known(fn)
     if known is None or not known.fits:
         return None
@@ -293,11 +336,20 @@ def _uncallable(fn: Any) -> tuple[str, str] | None:
 
 
 def _parameters(signature: inspect.Signature) -> str:
+    """Return the parameters as text, for instance `(left, right)`."""
     return str(signature.replace(return_annotation=inspect.Signature.empty))
 
 
 def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
-    """Return the annotation of a custom reducer's second parameter (R7); UNRESOLVED if it is missing or generic."""
+    """Return the annotation of a custom reducer's second parameter, against which updates are checked (R7).
+
+    Args:
+        fn: A reducer.
+        localns: Local names around the state class, for annotations that are texts.
+
+    Returns:
+        The annotation; UNRESOLVED for a built-in reducer, and if it is missing, generic or cannot be resolved.
+    """
     if getattr(fn, "__module__", None) == reducers.__name__:
         return hints.UNRESOLVED
     hint = hints.parameter_hint(fn, 1, localns)

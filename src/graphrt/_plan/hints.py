@@ -2,6 +2,9 @@
 
 Annotations may be objects, strings (PEP 563) or lazily evaluated (PEP 649). What a hint means for the graph is decided
 by the callers, not here.
+
+*localns* has the local names around the graph's builder. Annotations that are texts may refer to them, for instance to
+a class that is defined in the same function.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ UNRESOLVED: Final = object()
 """The annotation is missing, or refers to a name that cannot be found."""
 
 _QUALIFIERS: Final = frozenset({te.Required, te.NotRequired, te.ReadOnly, typing.Final})
+"""What may stand around the type of a TypedDict key or an attribute."""
 _ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
+"""Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -42,7 +47,7 @@ def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
     except NameError:  # the name may be that of a class defined in the body of this one
         found = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
     parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ())
-    given = dict(zip(parameters, typing.get_args(cls), strict=False))
+    given = dict(zip(parameters, typing.get_args(cls), strict=False))  # type variables of a generic class
     return {name: substituted(hint, given) for name, hint in found.items()} if given else found
 
 
@@ -64,6 +69,7 @@ def parameter_hint(fn: Any, at: int, localns: Mapping[str, Any] | None) -> Any:
 
 
 def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
+    """Return the resolved annotation of the parameter *name*, or "return"; UNRESOLVED as for `return_hint`."""
     function = function_behind(fn)
     if function is None:
         return UNRESOLVED
@@ -71,7 +77,7 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
         hint: Any = function.__annotations__.get(name, UNRESOLVED)
     except NameError:  # PEP 649: all annotations are evaluated at once, and one names something undefined
         hint = te.get_annotations(function, format=te.Format.FORWARDREF).get(name, UNRESOLVED)
-    if isinstance(hint, str):
+    if isinstance(hint, str):  # the whole annotation is a text: evaluated here, which costs less than `get_type_hints`
         hint = _evaluated(hint, function, localns)
     if _has_reference(hint):
         # Resolved alone, so that an undefined name in another annotation does no harm.
@@ -88,6 +94,7 @@ def function_behind(fn: Any) -> types.FunctionType | None:
     """Return the Python function behind a method, partial, callable object or decorator, or None."""
     for _ in range(64):  # `__wrapped__` may lead in a circle
         if isinstance(fn, types.FunctionType):
+            # functools.wraps() sets `__wrapped__`: the annotations that count are those of the inner function.
             fn = fn.__dict__.get("__wrapped__", fn) if fn.__dict__ else fn
             if isinstance(fn, types.FunctionType) and "__wrapped__" not in fn.__dict__:
                 return fn
@@ -97,7 +104,7 @@ def function_behind(fn: Any) -> types.FunctionType | None:
             fn = typing.cast("Any", fn).func
         elif "__wrapped__" in getattr(fn, "__dict__", ()):
             fn = fn.__wrapped__
-        elif isinstance(fn, type) or not callable(fn):
+        elif isinstance(fn, type) or not callable(fn):  # a class, or not a function at all
             return None
         else:
             fn = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted
@@ -106,10 +113,12 @@ def function_behind(fn: Any) -> types.FunctionType | None:
 
 @functools.lru_cache(maxsize=512)  # many nodes share a few annotations
 def _compiled(text: str) -> types.CodeType:
+    """Return the code of the annotation *text*."""
     return compile(text.strip(), "<annotation>", "eval")
 
 
 def _evaluated(text: str, function: types.FunctionType, localns: Mapping[str, Any] | None) -> Any:
+    """Return the annotation that *text* stands for; UNRESOLVED if a name in it is unknown, or it raises."""
     try:
         return eval(_compiled(text), function.__globals__, _scope(function, localns))  # noqa: S307 - the author's own
     except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
@@ -178,9 +187,10 @@ def bare(hint: Any) -> Any:
 
 
 def is_required(hint: Any, *, otherwise: bool) -> bool:
-    """Return True if a TypedDict key is required: by its qualifier, else *otherwise*.
+    """Return True if a TypedDict key is required: by its qualifier in *hint*, else *otherwise*.
 
-    `__required_keys__` misses qualifiers in string annotations, as under `from __future__ import annotations`.
+    Callers pass for *otherwise* what the class says (`__required_keys__`). That misses qualifiers in string
+    annotations, as under `from __future__ import annotations`.
     """
     while (origin := typing.get_origin(hint)) is typing.Annotated or origin in _QUALIFIERS:
         if origin is te.Required or origin is te.NotRequired:
@@ -214,7 +224,10 @@ def metadata_of(hint: Any) -> tuple[Any, ...]:
 
 
 def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the metadata of every Annotated inside *hint*, but not of those around it."""
+    """Yield the metadata of every Annotated inside *hint*, but not of those around it.
+
+    The bound of *depth* is for aliases that contain themselves.
+    """
     if depth > 20 or typing.get_origin(bare(hint)) is Literal:
         return
     for arg in typing.get_args(bare(hint)):
@@ -234,6 +247,7 @@ def aliases_of(info: FieldInfo) -> list[str]:
 
 
 def _alias_names(alias: Any) -> list[str]:
+    """Return the input keys of an alias: None, a text, or pydantic's AliasChoices (`choices`) or AliasPath (`path`)."""
     if alias is None:
         return []
     if isinstance(alias, str):
@@ -246,7 +260,7 @@ def _alias_names(alias: Any) -> list[str]:
 
 
 def substituted(hint: Any, given: Mapping[Any, Any]) -> Any:
-    """Return *hint* with its type variables replaced as *given*."""
+    """Return *hint* with its type variables replaced by the types in *given*."""
     if isinstance(hint, typing.TypeVar):
         return given.get(hint, hint)
     return mapped(hint, lambda arg: substituted(arg, given)) if given else hint
@@ -261,6 +275,7 @@ def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
     if origin is typing.Annotated:
         inner = change(args[0])
         return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
+    # A list is the parameters of a Callable. It stays as it is.
     new: tuple[Any, ...] = tuple([arg if arg is Ellipsis or type(arg) is list else change(arg) for arg in args])
     if all(one is other for one, other in zip(new, args, strict=True)):
         return hint
@@ -275,7 +290,10 @@ def has_type_variable(hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """Return the annotation as people write it. The text is part of fingerprints: equal on every Python version."""
+    """Return the annotation as people write it, for error messages and for the fingerprint of a graph.
+
+    A fingerprint is stored with threads and identifies the graph, so the text must be equal on every Python version.
+    """
     origin = typing.get_origin(hint)
     args = typing.get_args(hint)
     if origin is typing.Annotated or origin in _QUALIFIERS:
@@ -298,10 +316,13 @@ def describe(hint: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    """Return one value of a Literal as text, an enum member by its name."""
     return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 # -- labels of a router ------------------------------------------------------------------------------------------
+# A router is a function that chooses the next nodes: it returns a label, or a list of labels. The routes of its
+# conditional edge map each label to a node.
 
 _SEQUENCES: Final = frozenset({list, tuple, collections.abc.Sequence})
 
@@ -326,13 +347,13 @@ def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
             labels += [True, False]
         elif origin in _SEQUENCES:
             for arg in typing.get_args(member):
-                inner = None if arg is Ellipsis else labels_of(arg)
+                inner = None if arg is Ellipsis else labels_of(arg)  # in `tuple[X, ...]`
                 if inner is not None:
                     labels += inner[0]
                     closed = closed and inner[1]
                 elif arg is not Ellipsis:
                     closed = False
-        else:
+        else:  # str, Send or Any, for instance
             closed = False
     return (tuple(dict.fromkeys(labels)), closed) if labels else None
 

@@ -1,7 +1,7 @@
 """The fields that a node's function says it reads, writes and deletes, and the errors in these names.
 
-A function has them as the attribute `__graphrt_fields__`. Ready-made nodes set it; `declare_fields` sets it for any
-other function. Nothing here looks into a function's code.
+A function has them as the attribute `__graphrt_fields__`. Ready-made nodes, which the library's factories make, have it
+set; `declare_fields` sets it for any other function. Nothing here looks into a function's code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def declare_fields(fn: F, *, reads: Iterable[str] = (), writes: Iterable[str] = (), deletes: Iterable[str] = ()) -> F:
     """Declare which fields a node's function reads, writes and deletes, so that `compile()` can check them.
 
-    `writes` becomes the policy argument of the same name, unless the node is added with another one.
+    `writes` becomes the argument `writes=` of `add_node`, unless the node is added with another one.
 
     Args:
-        fn: A function that takes attributes. It is changed.
+        fn: A function that takes attributes. It gets one.
         reads: Fields that it reads.
         writes: Fields that it may write; none if that is unknown. With *deletes*, name all of them: the two together
             count as complete.
@@ -54,7 +54,7 @@ def unknown_reads(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     """Yield a problem for each field that a node declares to read and that the state lacks."""
     if node.fields is None:
         return
-    computed: Any = getattr(state.cls, "model_computed_fields", ())
+    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; a node can read these, too
     for name in node.fields.reads:
         if name in state.fields or name in computed:
             continue

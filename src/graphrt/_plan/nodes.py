@@ -1,6 +1,7 @@
 """Errors of one node by itself: its name, its policy, and the fields and targets it declares.
 
-Edges are checked in `validate`.
+A node's policy is what `add_node` was given besides name and function: retry, limits, cache, and so on. The generators
+yield findings of `compile()`, which `validate` calls for each node. Edges are checked there, too.
 """
 
 from __future__ import annotations
@@ -48,9 +49,12 @@ def name_problem(name: object) -> str | None:
 
 
 def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
-    """Yield (finding, what is wrong) for each bad value in a node's policy."""
+    """Yield (finding, what is wrong) for each bad value in a node's policy.
+
+    The arguments that take the name of a node are checked with the edges.
+    """
     policy = node.policy
-    limits: list[str | None] = []
+    limits: list[str | None] = []  # texts of what is wrong with numbers; None where nothing is
     if policy.max_visits != "graph":
         limits.append(number_problem("max_visits", policy.max_visits, optional=True, least=1))
     limits.append(number_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
@@ -70,6 +74,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
         yield BAD_POLICY, f"key must be a function of the state, not {short(policy.key)}"
     elif policy.key is not None and policy.cache is False:
         yield BAD_POLICY, "key= has no effect without cache="
+    # A compiled graph has its plan as this attribute.
     if getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph):
         for option in ("input", "output"):
             if getattr(policy, option) is not None:
@@ -88,7 +93,12 @@ def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     """Yield a problem for each untracked field that a nested graph shares with a tracked field, in either direction.
 
-    The tracked field would store and show the value (R16). A mapping function is its author's responsibility.
+    An untracked field is never stored or shown (R16), but the tracked one would do both with its value. The fields are
+    those of the same name, or those that `input=` and `output=` map. A mapping function is its author's responsibility.
+
+    Args:
+        node: A node whose function is a compiled graph.
+        state: The state of the graph around it.
     """
     plan: Any = node.fn.__graphrt_plan__
     inner: StateSchema = plan.state
@@ -97,6 +107,7 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
         ("output", node.policy.output, plan.spec.output_names),
     ):
         entering = option == "input"
+        # `given` maps fields of the target to fields of the source; `only` are the fields of the nested graph's schema.
         source, target = (state, inner) if entering else (inner, state)
         pairs: Iterable[tuple[Any, Any]]
         if given is None:
@@ -127,7 +138,7 @@ def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
     for member in hints.members(node.hint):
         if typing.get_origin(member) is not Command:
             continue
-        targets = hints.labels_of(hints.bare(typing.get_args(member)[0]))
+        targets = hints.labels_of(hints.bare(typing.get_args(member)[0]))  # (values of the Literal, whether all)
         if targets is not None and targets[0]:
             text = ", ".join(repr(target) for target in targets[0])
             yield COMMAND_OF_TARGETS(node=node.name, targets=text, where=node.where)

@@ -1,6 +1,15 @@
 """The possible successors of every node, as lists of indexes that all judgements of `compile()` share.
 
-A node's index is its place in the plan. START has the index -1, so that it is the last place of every list; END is OUT.
+A judgement is a finding about paths, for instance a node that no path reaches. A node's index is its place in the plan.
+START has the index -1, so that it is the last place of every list; END is OUT. A *branch* of a run is a line of nodes
+that follow each other; a node that nothing follows ends it.
+
+What follows a node: the targets of its static edges; those of its conditional edges (`BranchPlan`), whose routers
+return labels of targets; and the joins that it is a source of, which are nodes that wait for several sources. A
+`Command` that it returns with `goto` replaces them all, and so does the target of its policy `on_error` if it fails.
+The target of `on_fatigue` runs instead of the node itself, once the node was active too often. A router may also return
+`Send`s, each of which starts a node with an argument.
+
 Functions are inspected, never called. Without a return annotation, the code of a node or router is searched for the
 names `Command` and `Send`.
 """
@@ -63,6 +72,7 @@ class Paths:
             self._read(node)
 
     def _read(self, node: NodePlan) -> None:
+        """Fill in the places of *node* in all lists."""
         at = node.index
         sure = tuple([target.index for target in node.static])
         after = self.sure[at] = sure
@@ -74,11 +84,13 @@ class Paths:
         if node.goto is not None or node.on_error is not None or node.on_fatigue is not None:
             self._alternatives(node)
             after += self.instead[at] + tuple([target for target in self.tired[at] if target != OUT])
+        # START and nested graphs return no Command.
         if node.goto is None and at >= 0 and node.child is None and self._may_command(node):
             self.open.add(at)
         self.after[at] = after
 
     def _may_command(self, node: NodePlan) -> bool:
+        """Return True if the node may return a Command: by its return annotation, else by its code."""
         hint = self.plan.spec_hint(node.index)
         if id(hint) not in self._commands:
             self._commands[id(hint)] = _commands(hint)
@@ -86,15 +98,19 @@ class Paths:
         return _mentions(node.fn, Command) if known is None else known
 
     def _choice(self, branch: BranchPlan) -> Choice:
+        """Return a conditional edge as indexes; set `sends` if its router may start nodes outside its routes."""
         targets = dict.fromkeys(OUT if target is None else target.index for target in branch.table.values())
         if branch.default is not NO_DEFAULT:
             targets[OUT if branch.default is None else branch.default.index] = None
         if not self.sends and _may_send(branch):
             nodes = self.plan.nodes
+            # A Send is for a node that reads its argument: one with a context, or a nested graph. If such a node is
+            # among the routes, the Sends are taken to go there.
             self.sends = not any(t != OUT and (nodes[t].wants_context or nodes[t].child) for t in targets)
         return Choice(tuple(targets), _names(branch))
 
     def _alternatives(self, node: NodePlan) -> None:
+        """Set what may follow *node* instead of its edges: `instead`, `stops` and `tired`."""
         at = node.index
         instead: list[int] = []
         for ref in node.goto or ():
@@ -102,7 +118,7 @@ class Paths:
                 self.stops.add(at)
             else:
                 instead.append(self.plan.by_name[ref].index)
-        if node.goto is not None and not node.goto:
+        if node.goto is not None and not node.goto:  # `goto=[]`: its Commands lead nowhere
             self.stops.add(at)
         if isinstance(node.on_error, NodePlan):
             instead.append(node.on_error.index)
@@ -153,6 +169,7 @@ def _names(branch: BranchPlan) -> int:
 
 
 _BUILD_LIST: Final = opmap["BUILD_LIST"]
+"""The opcode of a list display such as `[a, b]`."""
 
 
 def _may_send(branch: BranchPlan) -> bool:
@@ -168,7 +185,12 @@ def _may_send(branch: BranchPlan) -> bool:
 
 
 def _mentions(fn: Any, wanted: type) -> bool:
-    """Return True if the code of *fn* names *wanted*, or that of global functions it names, up to two levels deep."""
+    """Return True if the code of *fn* names *wanted*, or that of global functions it names, up to two levels deep.
+
+    Args:
+        fn: A node's function or a router.
+        wanted: `Command` or `Send`, by its name or under another one.
+    """
     seen: set[types.CodeType] = set()
     work: list[tuple[Any, int]] = [(fn, 0)]
     while work:
@@ -183,6 +205,7 @@ def _mentions(fn: Any, wanted: type) -> bool:
             if code in seen:
                 continue
             seen.add(code)
+            # The code of nested functions and lambdas is among the constants.
             codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
             for name in (*code.co_names, *code.co_freevars):
                 value = known.get(name)

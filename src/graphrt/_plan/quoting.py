@@ -1,4 +1,7 @@
-"""Values as text in error messages: shortened, and left out where they belong to untracked fields (R16, decision 0051).
+"""Values as text in error messages: shortened, and left out where they belong to fields that no message may quote.
+
+These are the untracked fields, whose values are in no entry, log or message (R16, decision 0051), and the redacted
+ones, whose texts are replaced before they are written (decision 0126). *untracked* has the names of such fields.
 
 Every message that quotes a value of the user's goes through this module. The errors themselves are raised elsewhere.
 """
@@ -21,6 +24,7 @@ def short(value: Any, most: int = 80) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return the repr of *value*, or a text in its place if repr() raises."""
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - a broken __repr__ must not hide the error being reported
@@ -32,7 +36,7 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
 
     Args:
         error: The exception that a check raised; a ValidationError lists every mistake.
-        name: The field; empty for a whole state.
+        name: The field; empty for a whole state, whose mistakes begin with the field.
         untracked: Fields, and their aliases, whose values and validator messages are left out.
     """
     if name in untracked:
@@ -41,14 +45,14 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         return f"{name}: {error}" if name else str(error)
     parts: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
-        loc = item["loc"]
+        loc = item["loc"]  # the keys and indexes that lead to the mistake
         if not name and loc and loc[0] in untracked:
             parts.append(f"{loc[0]}: its value does not fit, and {HIDDEN}")
             continue
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
         place = f"{name}{path}" if name else path.lstrip(".")
         # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included.
-        # What does not fit a Secret is one all the same.
+        # A value that does not fit the type of a `Secret`, a value that is never written, is a secret all the same.
         hidden = item["type"] == "secret" or (item["type"] == "missing" and untracked)
         got = "" if hidden else f", got {short(item['input'])}"
         parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
@@ -59,7 +63,13 @@ def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
     """Return *value* as text for a message, in a graph whose fields *untracked* may be quoted nowhere.
 
     If there are such fields, the text is only the value's type, as the value may contain theirs. It is quoted after all
-    if *view*, the state it was made from, is given and *value* contains no untracked value of that state.
+    if *view* is given and *value* contains no untracked value of that state.
+
+    Args:
+        value: What a function of the user's returned, or an input.
+        untracked: Fields that may not be quoted.
+        view: The state from which the function made *value*: a mapping, or an instance of the state class. None if the
+            value was not made from a state.
     """
     if not untracked or (view is not None and not tells(value, untracked, view)):
         return short(value)
@@ -67,12 +77,16 @@ def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
 
 
 def tells(value: Any, untracked: Collection[str], view: Any) -> bool:
-    """Return True if the text of *value* contains that of a non-empty untracked field of the state *view*."""
+    """Return True if the text of *value* contains that of a non-empty untracked field of the state *view*.
+
+    *view* is a mapping, or an instance of the state class.
+    """
     if not untracked:
         return False
     text = _text(value)
     for name in untracked:
         held = cast("dict[str, Any]", view).get(name) if isinstance(view, Mapping) else getattr(view, name, None)
+        # A text without the quotes of its repr(), as *value* may have it inside a longer text.
         if held is not None and held != "" and (str(held) if isinstance(held, str) else _text(held)) in text:
             return True
     return False

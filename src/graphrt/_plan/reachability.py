@@ -3,6 +3,10 @@
 A judgement considers every choice that routers could make, not what they really do. It may be wrong about a particular
 router, so `compile(allow=...)` accepts it by its code. The other judgements have modules of their own.
 
+Nodes are numbers, their places in the plan (`at`). START is -1 and so the last place of a list; OUT is END. `Paths` has
+the possible successors of every node: `after` has all of them, `open` the nodes that may return a Command to any node,
+`stops` those that may end their branch, and `sends` is True if a router may start other nodes than its routes.
+
 Nothing recurses: a chain of 100,000 nodes would exceed Python's stack.
 """
 
@@ -35,7 +39,10 @@ JUDGEMENTS: Final = tuple(
 
 
 def judgements(plan: Plan) -> list[Problem]:
-    """Return all judgements about *plan*: in the order of JUDGEMENTS, then by node."""
+    """Return all judgements about *plan*, a graph without errors: in the order of JUDGEMENTS, then by node.
+
+    `compile()` raises those that `allow=` does not accept.
+    """
     paths = Paths(plan)
     return [
         *_unreachable(plan, paths),
@@ -59,7 +66,8 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
             if not seen[target]:
                 seen[target] = 1
                 work.append(target)
-        if not work and paths.sends:  # a Send may lead to any node that takes a context or is a graph (R4)
+        # A Send may start any node that can take its argument: one that takes a context, or a nested graph (R4).
+        if not work and paths.sends:
             for node in plan.nodes:
                 if not seen[node.index] and (node.wants_context or node.child is not None):
                     seen[node.index] = 1
@@ -71,7 +79,8 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
     """Yield a problem for each node from which no path leads to END or to a node without edges."""
-    # Start from the nodes at which a branch may end, then mark everything that may lead to them.
+    # Start from the nodes at which a branch may end, then mark everything that may lead to them. A router that names
+    # SOME targets may name none, and a join with starved="ignore" ends the run if a source never arrives.
     good = bytearray(paths.count + 1)
     for node in plan.nodes:
         at = node.index

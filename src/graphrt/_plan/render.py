@@ -2,6 +2,9 @@
 
 The same graph gives the same output in any process. Layout is left to the tools that draw the text; nothing here uses
 the network.
+
+The *topology* is the graph as plain data. It is stored with each thread, so that a changed graph can be compared with
+the one that the thread started with. The *fingerprint* is a digest of the topology, without what may change.
 """
 
 from __future__ import annotations
@@ -63,15 +66,24 @@ def topology(plan: Plan) -> dict[str, Any]:
 
 
 def _name(node: NodePlan) -> str:
+    """Return the name of a node as a source of edges; START has the index -1."""
     return "START" if node.index < 0 else node.name
 
 
 def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
+    """Return one edge for each route of a conditional edge, and one for its `default=`.
+
+    Args:
+        src: Name of the source.
+        number: Which conditional edge of the source it is, from 0: its routes belong together.
+        branch: The conditional edge. None as a target is END.
+    """
     edges: list[dict[str, Any]] = []
     for label, target in branch.table.items():
         if isinstance(label, EndType):
             continue  # END as a label is also in the table as text, see `specs.pairs`
         to = "END" if target is None else target.name
+        # A member of a StrEnum or IntEnum by its value, which a router may return as well; of another enum by its name.
         shown = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
         shown = shown.name if isinstance(shown, Enum) else shown
         edges.append(
@@ -101,6 +113,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
 
 
 def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each policy
+    """Return a node as data. A policy with its default is left out, so a new kind of policy changes no fingerprint."""
     policy = node.policy
     kind = "graph" if node.child is not None else "chosen" if node.choose else "function"
     data: dict[str, Any] = {"name": node.name, "kind": kind}
@@ -136,6 +149,7 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
 
 
 def _field(field: Field) -> dict[str, Any]:
+    """Return a field of the state as data: type, name of the reducer, and the markers that it has."""
     data: dict[str, Any] = {"type": describe(field.annotation), "reducer": field.reducer_name}
     if field.ephemeral:
         data["ephemeral"] = True
@@ -154,15 +168,16 @@ def to_json(plan: Plan) -> str:
 
 
 def fingerprint(plan: Plan) -> str:
-    """Return the SHA-256 of names, edges, policies, schema and versions (R14), as 64 hex digits.
+    """Return the SHA-256 of names, edges, policies, schema and versions, as 64 hex digits.
 
-    The bodies of functions do not count, nor do the graph's limits, which a runtime may override (decision 0017).
+    A thread carries the fingerprint of its graph (R14). The bodies of functions do not count, nor do the graph's
+    limits, which a runtime may override (decision 0017).
     """
     return fingerprint_of(topology(plan))
 
 
 def fingerprint_of(data: dict[str, Any]) -> str:
-    """Return the fingerprint of the graph with the topology *data*, which is changed."""
+    """Return the fingerprint of the graph with the topology *data*, from which this removes what does not count."""
     from hashlib import sha256
 
     _forget_what_may_change(data)
@@ -176,7 +191,7 @@ def _forget_what_may_change(data: dict[str, Any]) -> None:
     """Remove from a topology, in place, what is not part of the fingerprint."""
     del data["limits"]
     for node in data["nodes"]:
-        node.pop("async", None)  # `async def` or `def` belongs to the body of the function
+        node.pop("async", None)  # whether it is `async def` or `def` belongs to the body of the function
         node.pop("queue", None)  # where the node runs, and not what it does
         if "graph" in node:
             _forget_what_may_change(node["graph"])
@@ -212,6 +227,7 @@ def to_mermaid(plan: Plan) -> str:
 
 
 def _edge_label(edge: dict[str, Any]) -> str:
+    """Return the text at an edge of a picture: a router's label, how many sources a join needs, or a policy's name."""
     if edge["kind"] == "conditional":
         return "otherwise" if edge.get("default") else str(edge["label"])
     if edge["kind"] == "join":
@@ -226,7 +242,7 @@ def _mermaid(text: str) -> str:
         if char == "\n":
             out.append("<br/>")
         elif char in _SPECIAL or not char.isprintable() or (char in _SPECIAL_AT_START and not text[:at].strip()):
-            out.append(f"#{ord(char)};")
+            out.append(f"#{ord(char)};")  # Mermaid's form of an entity
         elif char == "." and text[:at].strip().isdigit():  # "1." would begin a Markdown list
             out.append("#46;")
         else:

@@ -2,6 +2,10 @@
 
 Frozen data that may still be wrong. `validate` finds the errors; `tables` turns a valid spec into the plan that the
 engine runs.
+
+A *branch* is a conditional edge: its router, a function of the state, returns a label, and its routes map each label to
+a node. The *fingerprint* is a digest of the graph that is stored with each thread; under a graph with another one, the
+thread goes on only if the two are compatible.
 """
 
 from __future__ import annotations
@@ -31,31 +35,35 @@ class Policy:
     timeout_s: float | None = None
     """Seconds for one attempt; None for no limit."""
     on_error: Ref = None
-    """Target of the branch if the node fails; None if a failure fails the run."""
+    """The node, or END, that follows if the node fails; None if a failure fails the run."""
     on_fatigue: Ref = None
-    """Target of the branch if the node exceeds `max_visits`; None if that fails the run."""
+    """The node, or END, that runs instead if the node would exceed `max_visits`; None if that fails the run."""
     max_visits: Any = "graph"
-    """A number, None for no limit, or "graph" for the graph's limit."""
+    """Most supersteps in which the node is active: a number, None for no limit, or "graph" for the graph's limit."""
     cache: bool | int = False
-    """Number of results to cache; True for the default size."""
+    """Number of results to cache; True for the default size, False for no cache."""
     key: Callable[..., Hashable] | None = None
     """Function of the state whose result is the cache key; None for a key made of the state's values."""
     writes: tuple[str, ...] | None = None
-    """Fields that the node declares to write, for `write-conflict`; None if only its annotation says so."""
+    """Fields that the node declares to write, for the finding `write-conflict`; None if only its annotation says so."""
     goto: tuple[Ref, ...] | None = None
     """Nodes that its Commands may lead to; None if undeclared: any node."""
     interrupt_before: bool = False
+    """True if the run pauses before the node runs, until it is resumed."""
     interrupt_after: bool = False
+    """True if the run pauses after the node's update is committed, before its edges are followed."""
     version: str | None = None
     """Free text in the fingerprint, to be changed when the meaning of the node changes."""
     tools: tuple[str, ...] | None = None
-    """Names of the tools that an agent may use for this node. None, if not given, allows no tool."""
+    """Names of the tools that an agent may use for this node. None, the default, allows no tool."""
     budget: Any = None
     """A Budget for the model calls of each task; None for no limit."""
     input: Any = None
-    """For a nested graph: its field to the parent's field, or a function of the parent's state; None: same names."""
+    """For a nested graph, what it starts with: a mapping of its fields to fields of the graph around it, or a function
+    of that graph's state; None for the fields of the same names."""
     output: Any = None
-    """For a nested graph: the parent's field to its field, or a function of its last state; None: same names."""
+    """For a nested graph, what it gives back: a mapping of fields of the graph around it to its fields, or a function
+    of its last state; None for the fields of the same names."""
     inline: bool = False
     """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
     queue: str | None = None
@@ -158,7 +166,11 @@ class GraphSpec:
 def pairs(routes: Any) -> list[tuple[Any, Ref]]:
     """Return the (label, target) pairs of a routes argument, in order.
 
-    In a list of nodes every node is its own label. END is listed twice, as the object and as its text.
+    In a list of nodes every node is its own label. END is listed twice, as the object and as its text, either of which
+    a router may return.
+
+    Args:
+        routes: A mapping of labels to nodes, or an iterable of nodes; None or empty for no routes.
     """
     known: Mapping[Any, Any] | Iterable[Any] = routes or ()
     if isinstance(known, Mapping):
@@ -173,7 +185,10 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
 
 
 def show(ref: Ref) -> str:
-    """Return a reference as text for messages. Memory addresses are cut, so that a graph always gives the same text."""
+    """Return a reference or a label as text for messages.
+
+    Memory addresses are cut, so that a graph always gives the same text.
+    """
     if isinstance(ref, (StartType, EndType)):
         return ref.name
     if isinstance(ref, Enum):

@@ -1,5 +1,12 @@
 """The judgement `starving-join`: some choice of routes runs one source of a join but not another, so it never fires.
 
+A join is a node that waits until `need` of its sources have *arrived*: have run and followed their edges. It then
+*fires*: it runs once. A judgement is a finding of `compile()` about paths; `reachability` collects all. Nodes are
+numbers, their places in the plan (`at`); START is -1 and so the last place of a list, and OUT is END. The successors of
+a node are in `Paths`: `sure` by static edges, `choices` by conditional edges, `instead` by gotos and on_error, which
+replace its edges, `tired` by on_fatigue, `after` by all of these and by joins. `stops` are the nodes that may end
+without following their edges, and `open` those that may return a Command to any node.
+
 A *scenario* is a set of sources of one join that do not arrive: so many that the join cannot fire. A scenario is
 possible if an execution can reach an end without any of these sources. The join starves in it if such an execution runs
 another of its sources. Most joins need no scenario, because sources that follow from one node always run together.
@@ -25,7 +32,7 @@ from graphrt.errors import Problem
 from graphrt.errors._codes.findings import STARVING_JOIN
 
 _AT_ONCE: Final = 2_048
-"""Most scenarios that are followed together, which is the width of the ints in bits; bounds the memory."""
+"""Most scenarios that are followed together: the width of the ints in bits. It bounds the memory."""
 
 
 class _Scenario(NamedTuple):
@@ -40,6 +47,7 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     """Yield one problem for each join that can starve, in the order of the joins."""
     if not any(paths.choices[at] or paths.instead[at] or at in paths.stops for at in range(-1, paths.count)):
         return  # without a choice, every source runs
+    # Only joins whose starving is an error; one that needs a single source fires with any of them.
     waiting = [join for join in plan.joins if join.starved == "error" and join.need > 1]
     if not waiting:
         return
@@ -48,20 +56,22 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     if not scenarios:
         return
     order = _Order(paths)
-    told: set[int] = set()
+    reported: set[int] = set()  # joins, each of which is reported once
     for start in range(0, len(scenarios), _AT_ONCE):
-        some = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in told]
+        some = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in reported]
         runs = _Executions(plan, paths, order, some).runs() if some else []
         for bit, (join, missing) in enumerate(some):
-            if join.index in told:
+            if join.index in reported:
                 continue
+            # A source that runs in this scenario: then the join waits, and never fires.
             other = next((at for at in sorted(join.sources) if runs[at] >> bit & 1 and at not in missing), None)
             if other is not None:
-                told.add(join.index)
+                reported.add(join.index)
                 yield _problem(plan, join, other, missing[0])
 
 
 def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
+    """Return the finding for *join*, of which the source *runs* may run and the source *skipped* may not."""
     return STARVING_JOIN(
         node=join.dst.name,
         runs=plan.nodes[runs].name,
@@ -71,32 +81,38 @@ def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
 
 
 def _scenarios(paths: Paths, join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenario]:
-    """Yield the scenarios of *join*: runs of neighbouring groups of sources that stay away together.
+    """Yield the scenarios of *join*: sequences of neighbouring groups of sources that stay away together.
 
-    Sources with the same origin are one group. Not every combination of groups is tried: their number would grow
-    exponentially.
+    Sources with the same origin are one group, since they run together. Not every combination of groups is tried: their
+    number would grow exponentially.
+
+    Args:
+        paths: The successors.
+        join: The join.
+        origin: From a node to its origin; see `_origins`.
     """
     groups: dict[int, list[int]] = {}
     for source in sorted(join.sources):
-        # By a goto or on_error the source may run and yet not arrive.
+        # By a goto or on_error the source may run and yet not arrive: it is a group of its own.
         otherwise = paths.instead[source] or source in paths.stops
         groups.setdefault(source if otherwise else origin(source), []).append(source)
     if len(groups) == 1:
         return  # all sources follow from one node: they run together
     ordered = list(groups.values())
-    too_many = len(join.sources) - join.need + 1
+    too_many = len(join.sources) - join.need + 1  # missing sources, with which the join cannot fire
     for first in range(len(ordered)):
         missing: list[int] = []
         at = first
         while at < len(ordered) and len(missing) < too_many:
             missing += ordered[at]
             at += 1
+        # A join of which no source arrives does not wait.
         if too_many <= len(missing) < len(join.sources):
             yield _Scenario(join, tuple(missing))
 
 
 def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
-    """Return a function from a node to its origin: the earliest node after which it surely runs.
+    """Return a function from a node to its origin: the earliest node after which it surely runs. START has origin -1.
 
     A node surely runs after another one along static edges, and through joins of such nodes. A node that can be reached
     from several origins, or by a choice, is its own origin.
@@ -118,12 +134,14 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
     known: dict[int, int] = {-1: -1}
 
     def origin(wanted: int) -> int:
+        """Return the origin of a node. Results are kept in `known`, for itself and all nodes before it."""
         work = [wanted]  # depth first without recursion; a node stays on the stack until its causes are known
         while work:
             at = work[-1]
             if at in known and known[at] != _BUSY:
                 work.pop()
                 continue
+            # All causes count; if one need not happen, none does, and the node is its own origin.
             needed = [source for cause in causes[at] for source in cause] if all(causes[at]) else []
             if at not in known:
                 known[at] = _BUSY
@@ -145,10 +163,14 @@ _BUSY: Final = -3
 
 
 class _Order:
-    """An order of the nodes in which most edges lead forward, so that a fixpoint visits few nodes twice."""
+    """An order of the nodes in which most edges lead forward, so that a fixpoint visits few nodes twice.
+
+    A fixpoint is the state in which no node's value would change any more, if computed again from its neighbours'.
+    """
 
     def __init__(self, paths: Paths) -> None:
         self.before = paths.before()
+        """Predecessors of each node."""
         # Reverse postorder of a depth-first search, counted down from 0.
         place = [0] * (paths.count + 1)
         last = 0
@@ -200,12 +222,13 @@ class _Executions:
         self.paths = paths
         self.order = order
         self.all = (1 << len(scenarios)) - 1
+        """All scenarios, as bits."""
         self.barred: dict[int, int] = {}
         """By source, the scenarios in which it does not arrive."""
         self.begins: dict[int, int] = {-1: self.all}
         """By node, the scenarios in which an execution may begin there: at START in all; at a join's own node, if only
         its sources lead there and all must arrive, since each firing begins a new generation (R5)."""
-        again: dict[int, bool] = {}
+        again: dict[int, bool] = {}  # by join: whether an execution may begin at its node
         for bit, (join, missing) in enumerate(scenarios):
             for source in missing:
                 self.barred[source] = self.barred.get(source, 0) | 1 << bit
@@ -230,6 +253,7 @@ class _Executions:
         return self.found
 
     def _look_back(self, at: int) -> Iterable[int]:
+        """Update `safe` of a node; return the nodes that depend on it, its predecessors, if it changed."""
         bits = self._ends(at)
         if bits == self.safe[at]:
             return ()
@@ -239,9 +263,9 @@ class _Executions:
     def _ends(self, at: int) -> int:
         """Return the scenarios in which the node can run and end, as far as its successors are known."""
         paths, safe = self.paths, self.safe
-        if at in paths.stops:
+        if at in paths.stops:  # it may end its branch, and then does not arrive, as the scenario wants
             return self.all
-        bits = self.all & ~self.barred.get(at, 0)
+        bits = self.all & ~self.barred.get(at, 0)  # a source that follows its edges arrives
         for target in paths.sure[at]:
             bits &= safe[target]
         if at >= 0:
@@ -257,6 +281,7 @@ class _Executions:
         return bits
 
     def _all_end(self, choice: Choice) -> int:
+        """Return the scenarios in which every target of the choice can run and end."""
         bits = self.all
         for target in choice.targets:
             if target != OUT:
@@ -264,12 +289,14 @@ class _Executions:
         return bits
 
     def _one_ends(self, choice: Choice) -> int:
+        """Return the scenarios in which some target of the choice can run and end."""
         bits = 0
         for target in choice.targets:
             bits |= self.safe[target]
         return bits
 
     def _look_on(self, at: int) -> Iterable[int]:
+        """Update `found` of a node; return its successors if it changed. Executions begin at START."""
         bits = self.begins.get(at, 0) | self._incoming(at) if at >= 0 else self.all
         bits &= self.safe[at]
         if not bits & ~self.found[at]:
@@ -281,7 +308,7 @@ class _Executions:
         """Return the scenarios in which some edge or join leads to the node."""
         paths, found = self.paths, self.found
         bits = 0
-        waits: set[int] = set()
+        waits: set[int] = set()  # sources of joins before the node: their edges are not followed one by one
         for join in self.joins.get(at, ()):
             waits |= join.sources
             if join.need == len(join.sources):  # all of them; for any or n, one source is taken as enough
@@ -296,6 +323,7 @@ class _Executions:
         for source in self.order.before[at]:
             if source not in waits or at in self._otherwise(source):
                 some = found[source]
+                # A router that names ALL its targets runs this one only where the others can end as well.
                 for choice in paths.choices[source]:
                     if choice.names == ALL and at in choice.targets:
                         some &= self._all_end(choice)

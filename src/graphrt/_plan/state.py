@@ -2,6 +2,11 @@
 
 The kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Everywhere else the
 state is a dict of values by field name; a *view* of it is an instance of the user's class.
+
+Of the fields, *ephemeral* ones are reset after each superstep and *untracked* ones are never stored (R16). The texts of
+*redacted* ones are replaced before they are written. No message quotes a value of the last two. The *identity* of a
+reducer, the function that folds updates into a field, is the value from which it starts. *localns* has the local names
+around the graph's builder, to which annotations may refer; *where* is the place that an error names.
 """
 
 from __future__ import annotations
@@ -30,12 +35,7 @@ from graphrt.errors._codes.arguments import (
     MISSING_INPUT,
     UNKNOWN_INPUT_KEY,
 )
-from graphrt.errors._codes.findings import (
-    FIELD_NEEDS_DEFAULT,
-    NOT_A_STATE,
-    UNCHECKABLE_STATE_FIELD,
-    UNRESOLVED_STATE,
-)
+from graphrt.errors._codes.findings import FIELD_NEEDS_DEFAULT, NOT_A_STATE, UNCHECKABLE_STATE_FIELD, UNRESOLVED_STATE
 from graphrt.errors._error_code import Finding
 from graphrt.reducers import ReducedBy
 
@@ -47,23 +47,14 @@ __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 @final
 class StateSchema:
-    """The fields of a state class, and the operations on all of them. Problems are collected, not raised."""
+    """The fields of a state class, and operations on all of them. Problems are collected, for `compile()` to raise."""
 
+    # fmt: off
     __slots__ = (
-        "_also",
-        "_hidden",
-        "assigned",
-        "cls",
-        "fields",
-        "has_ephemeral",
-        "keeps",
-        "kind",
-        "problems",
-        "redacted",
-        "unquoted",
-        "untracked",
-        "view",
+        "_also", "_hidden", "assigned", "cls", "fields", "has_ephemeral", "keeps", "kind", "problems", "redacted",
+        "unquoted", "untracked", "view",
     )
+    # fmt: on
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
@@ -73,7 +64,7 @@ class StateSchema:
         self._also: frozenset[str] = frozenset()
         """Keys that an input may have besides the fields: aliases, InitVars."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
-        """Makes the object that nodes and routers receive. It shares the values, never the dict itself."""
+        """Makes the view, the object that nodes and routers receive. It shares the values, but not the dict itself."""
         self.kind: str = _kind(self.cls)
         """"pydantic", "dataclass", "typeddict" or "unknown"."""
         match self.kind:
@@ -88,16 +79,16 @@ class StateSchema:
         for field in self.fields.values():
             self._require_default(field)
         self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
-        """The place where views keep their values: IS_MAPPING, HAS_MAPPING or NEITHER of `views`."""
+        """The place where views keep their values, as `views.keeping` says: by it the engine compares view and dict."""
         self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
-        """From a view and its values to the names that a node assigned; see `views.finder`."""
+        """From a view and its values to the names that a node assigned, which is an error (R15)."""
         self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
         self.unquoted: frozenset[str] = self.untracked | self.redacted
         """Fields of which no message may quote what was given for them (R16, decision 0126)."""
         self._hidden: frozenset[str] = self.unquoted
-        """Names and aliases of these fields."""
+        """Names of these fields and their aliases, under which a validation error of pydantic may name them."""
         if self.unquoted and self.kind == "pydantic":
             self._hidden |= {a for n in self.unquoted for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
 
@@ -105,6 +96,7 @@ class StateSchema:
 
     def _require_default(self, field: Field) -> None:
         """Report an ephemeral or untracked field without a default: it would have no value after a reset (R16)."""
+        # The key of a TypedDict may be absent, or begin with its reducer's identity.
         if field.has_default or (self.kind == "typeddict" and (field.ephemeral or field.identity is not None)):
             return
         for marked, why in (
@@ -115,7 +107,10 @@ class StateSchema:
                 self.problems.append(FIELD_NEEDS_DEFAULT(field=field.name, problem=why))
 
     def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
-        """Add *field*. Updates are checked against a custom reducer's second parameter, else the field's type (R7)."""
+        """Add *field* with the reducer and markers in *metadata*, which stands behind the type in its Annotated.
+
+        Updates are checked against a custom reducer's second parameter, else the field's type (R7).
+        """
         read_marks(field, metadata, self.problems)
         whole = checks.of(field.annotation, field.name)
         field.check_whole = whole.check
@@ -137,16 +132,18 @@ class StateSchema:
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
+        """Add the fields of a class that pydantic has read: a model, or one of pydantic's dataclasses."""
         for name, info in infos.items():
             field = Field(name, field_hint(info))
-            extra: Any = info.json_schema_extra
+            extra: Any = info.json_schema_extra  # where `reduced()` puts its reducer and markers
             _set_pydantic_default(field, info)
             self._add(field, (*info.metadata, *([extra] if isinstance(extra, ReducedBy) else ())), checks)
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
+        """Read a dataclass; *cls* has the type arguments of a generic one, which `self.cls` has not."""
         checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
         infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
-        if infos is not None:
+        if infos is not None:  # made by `pydantic.dataclasses.dataclass`
             self._read_infos(infos, checks)
         else:
             found = self._hints(cls, localns)
@@ -158,23 +155,25 @@ class StateSchema:
                 elif spec.default_factory is not dataclasses.MISSING:
                     field.has_default, field.make_default = True, spec.default_factory
                 field.required = spec.init and not field.has_default
-                mark = spec.metadata.get("graphrt")
+                mark = spec.metadata.get("graphrt")  # where `reduced()` puts its reducer and markers
                 self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
         known: Mapping[str, Any] = self.cls.__dataclass_fields__
         self._also = frozenset(known) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(known)
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
+        """Read a TypedDict; *cls* as for `_read_dataclass`."""
         checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
         for name, hint in (self._hints(cls, localns) or {}).items():
             field = Field(name, hints.without_qualifiers(hint))
             required = hints.is_required(hint, otherwise=name in self.cls.__required_keys__)
             self._add(field, hints.metadata_of(hint), checks)
             field.required = required and field.identity is None and not field.ephemeral
-            if field.untracked and not required:
+            if field.untracked and not required:  # it may be absent after a resume
                 field.has_default = True
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the resolved annotations of *cls*; None if one cannot be resolved, which is then a problem."""
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
@@ -189,7 +188,7 @@ class StateSchema:
         Args:
             given: An instance of the state class, or a mapping of its fields; with *only*, any model or dataclass.
             where: The place to name in an error, for instance `graph 'x'`.
-            only: Fields that the input may name; None for all.
+            only: Fields of the graph's input schema, which the input may name; None if an input is a whole state.
 
         Raises:
             InputError: Unknown keys, missing fields or wrong types. All mistakes of one sort are named at once.
@@ -197,7 +196,7 @@ class StateSchema:
         if self.kind != "typeddict" and isinstance(given, self.cls):
             return self._initial_instance(given, where)
         if only is not None and (isinstance(given, BaseModel) or _is_instance_of_dataclass(given)):
-            given = {name: getattr(given, name) for name in only if hasattr(given, name)}  # of the input schema
+            given = {name: getattr(given, name) for name in only if hasattr(given, name)}  # an instance of that schema
         if not is_mapping(given):
             self._refuse_kind(given, where)
         keys: Mapping[str, Any] = given
@@ -211,13 +210,13 @@ class StateSchema:
         checked = self._check_all(values, where)
         if self.kind == "dataclass":
             return self._initial_dataclass(checked, {key: keys[key] for key in keys if key in self._also}, where)
-        for name, field in self.fields.items():
+        for name, field in self.fields.items():  # keys that the input leaves out (decision 0008)
             if name not in checked and field.identity is not None:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
     def unchecked(self, given: Mapping[str, Any]) -> Values:
-        """Return initial values of *given* and defaults, as they are: values that were erased fit no type."""
+        """Return *given* with defaults, without validation: for values that were erased. `Erased()` fits no type."""
         values: Values = {}
         for name, field in self.fields.items():
             value = own(given[name]) if name in given else field.reset()
@@ -226,21 +225,24 @@ class StateSchema:
         return values
 
     def _initial_instance(self, given: Any, where: str | Place) -> Values:
+        """Return the values of an instance of the state class, each checked: assignments to it need not have been."""
         values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
         missing = [name for name in self.fields if name not in values]
         if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
         extra: Mapping[str, Any] | None = getattr(given, "__pydantic_extra__", None)
         checked = self._check_all(values, where)
+        # EXTRA is the key of the values that a model with extra="allow" got besides its fields.
         return {**checked, EXTRA: own(dict(extra))} if extra else checked
 
     def _initial_pydantic(self, given: Mapping[str, Any], where: str | Place) -> Values:
+        """Return the initial values from a mapping, for a model: pydantic checks them and fills in defaults."""
         cls: type[BaseModel] = self.cls
         try:
             made: Any = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
         except ValidationError as error:
             missing = [str(e["loc"][0]) for e in error.errors() if e["type"] == "missing" and len(e["loc"]) == 1]
-            if missing and len(missing) == error.error_count():
+            if missing and len(missing) == error.error_count():  # nothing else is wrong
                 raise self._missing(missing, where) from None
             raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
@@ -254,6 +256,7 @@ class StateSchema:
         return values
 
     def _initial_dataclass(self, checked: Values, also: Values, where: str | Place) -> Values:
+        """Return the values of an instance made of *checked* and *also*, the values of InitVars: with all defaults."""
         given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
             made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
@@ -262,13 +265,14 @@ class StateSchema:
         except Exception as error:
             raise self._refused(error, where) from error
         values = {name: own(getattr(made, name)) for name in self.fields if hasattr(made, name)}
-        values.update({name: value for name, value in checked.items() if name not in given})
+        values.update({name: value for name, value in checked.items() if name not in given})  # fields with init=False
         missing = [name for name in self.fields if name not in values]
         if missing:  # a field with init=False that __post_init__ did not set
             raise self._missing(missing, where)
         return values
 
     def _check_all(self, values: Mapping[str, Any], where: str | Place) -> Values:
+        """Return *values* validated field by field; raise one error that names all that do not fit."""
         checked: Values = {}
         errors: list[str] = []
         for name, value in values.items():
@@ -281,9 +285,11 @@ class StateSchema:
         return checked
 
     def _refused(self, error: Exception, where: str | Place) -> InputError:
+        """Return the error for an input for which code of the user's, such as a validator, raised *error*."""
         return INPUT_REFUSED(state_class=self.cls.__name__, error=error, where=where)
 
     def _refuse_kind(self, given: Any, where: str | Place) -> NoReturn:
+        """Raise the error for an input that is neither a mapping nor an instance of the state class."""
         wanted = f"a mapping with the keys of {self.cls.__name__}"
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
@@ -292,6 +298,7 @@ class StateSchema:
         )
 
     def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:
+        """Refuse an input with keys that are not fields; *only* as for `initial`."""
         allowed: Collection[str] = only if only is not None else self.fields.keys()
         if only is None:
             if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
@@ -310,6 +317,7 @@ class StateSchema:
             )
 
     def _missing(self, missing: list[str], where: str | Place) -> InputError:
+        """Return the error for an input that lacks the fields *missing*."""
         return MISSING_INPUT(
             missing=missing,
             field=missing[0],
@@ -320,6 +328,7 @@ class StateSchema:
         )
 
     def _bad_values(self, errors: list[str], where: str | Place) -> InputError:
+        """Return the error for an input whose values do not fit, as the texts *errors* say."""
         return INPUT_DOES_NOT_FIT(
             state_class=self.cls.__name__,
             problems="; ".join(errors),
@@ -358,6 +367,7 @@ def field_hint(info: FieldInfo) -> Any:
 
 
 def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
+    """Set whether *field* is required, and its default; *info* is what pydantic knows of it."""
     field.required = info.is_required() and info.init is not False
     if info.is_required():
         return
@@ -369,15 +379,18 @@ def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
 
 
 def _is_instance_of_dataclass(value: Any) -> bool:
+    # `is_dataclass` is true for the class itself as well.
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _class_vars(known: Mapping[str, Any]) -> set[str]:
+    """Return the names of the ClassVars among the `__dataclass_fields__` of a class."""
     # `__dataclass_fields__` lists ClassVars and InitVars too; only the private `_field_type` tells them apart.
     return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
 
 
 def _kind(cls: Any) -> str:
+    """Return the kind of a state class, as `StateSchema.kind`. A RootModel is none: its value has no fields."""
     if te.is_typeddict(cls):
         return "typeddict"
     if isinstance(cls, type) and issubclass(cls, BaseModel) and not cls.__pydantic_root_model__:

@@ -1,6 +1,11 @@
 """The plan of a graph as frozen tables: nodes by index, with resolved edges, routes by label, and joins.
 
 Built once from a valid spec. The engine, the drivers and the renderers read it, and worker threads may share it.
+
+A *task* is one activation of a node in a *superstep*, in which all due tasks run on the same state. A *branch* is a
+conditional edge: its *router* returns a label, and its routes map labels to nodes. A *join* is a node that waits for
+several sources. The *fast path* is the engine's short way through supersteps of one task; anything unusual takes the
+general path, with the same results. A *nested graph* is a compiled graph as a node; its plan is `child`.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
-"""Ways to call a node: `fn(state)`, `await fn(state)`, or by its general path (context, nested graph, ...)."""
+"""Ways to call a node: `fn(state)`, `await fn(state)`, or the general one (with a context, a nested graph, ...)."""
 
 NO_DEFAULT: Final = object()
 """The default of a branch that has no `default=`. (None is taken: it means END.)"""
@@ -32,49 +37,35 @@ NO_DEFAULT: Final = object()
 
 @final
 class NodePlan:
-    """One node, with its edges resolved to other NodePlans. Frozen once the plan is built."""
+    """One node, with its edges resolved to other NodePlans. Frozen once the plan is built.
 
+    It is made with what follows from its function and its policy, the other arguments of `add_node`. `Plan` then sets
+    its edges, and calls `settle`.
+    """
+
+    # fmt: off
     __slots__ = (
-        "arrives",
-        "branches",
-        "cache",
-        "child",
-        "choose",
-        "ends",
-        "fn",
-        "goto",
-        "index",
-        "is_async",
-        "max_visits",
-        "name",
-        "next",
-        "on_error",
-        "on_fast_path",
-        "on_fatigue",
-        "pauses",
-        "plain",
-        "policy",
-        "router",
-        "simple",
-        "static",
-        "table",
-        "wants_context",
+        "arrives", "branches", "cache", "child", "choose", "ends", "fn", "goto", "index", "is_async", "max_visits",
+        "name", "next", "on_error", "on_fast_path", "on_fatigue", "pauses", "plain", "policy", "router", "simple",
+        "static", "table", "wants_context",
     )
+    # fmt: on
 
     def __init__(self, name: str, index: int, fn: Any, policy: Policy) -> None:
         shape = node_shape(fn) if fn is not None else None
-        child = getattr(fn, "__graphrt_plan__", None)
+        child = getattr(fn, "__graphrt_plan__", None)  # a compiled graph has its plan as this attribute
         self.name: str = name
         self.index: int = index
         """Place in the order of declaration, which is task order (R2); -1 for START."""
         self.fn: Any = fn
-        """The user's function or compiled graph; None for START."""
+        """The user's function, compiled graph or ChosenGraph; None for START."""
         self.policy: Policy = policy
         self.child: Plan | None = child
         """The plan of a nested graph; None for a function."""
         self.choose: bool = fn.__class__ is ChosenGraph
-        """True if each task has a nested graph of its own, which `chosen.node_for` chooses."""
+        """True if each task has a nested graph of its own, chosen by the argument of the Send that starts it."""
         self.cache: NodeCache | None = None
+        """Results of earlier tasks by their inputs; None if the node has no `cache=`."""
         if policy.cache is not False:
             self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
         self.wants_context: bool = bool(shape and shape.wants_context and child is None)
@@ -88,7 +79,9 @@ class NodePlan:
         self.arrives: tuple[int, ...] = ()
         """Indexes of the joins that this node is a source of."""
         self.on_error: NodePlan | EndType | None = None
+        """What follows if the node fails; None if a failure fails the run."""
         self.on_fatigue: NodePlan | EndType | None = None
+        """What runs instead if the node would exceed `max_visits`; None if that fails the run."""
         self.goto: frozenset[str | EndType] | None = None
         """Declared targets of its Commands; None if undeclared."""
         self.max_visits: int | str | None = policy.max_visits
@@ -159,7 +152,10 @@ class BranchPlan:
 
 @final
 class JoinPlan:
-    """A join: node *dst* runs once *need* distinct sources have arrived (R5). *sources* has their indexes."""
+    """A join: node *dst* runs once *need* distinct sources have arrived (R5). *sources* has their indexes.
+
+    If the others never arrive, the run fails (*starved* is "error"), ends ("ignore"), or the node runs ("run").
+    """
 
     __slots__ = ("dst", "index", "need", "sources", "starved")
 
@@ -178,44 +174,33 @@ class Plan:
     Codecs, topology and limits of visits are made at first use; it does not matter which worker thread makes them.
     """
 
+    # fmt: off
     __slots__ = (
-        "_checking",
-        "_codec",
-        "_custom",
-        "_ends",
-        "_node_specs",
-        "_visit_limits",
-        "by_name",
-        "has_timeouts",
-        "joins",
-        "limits",
-        "name",
-        "nodes",
-        "pauses_after",
-        "pausing",
-        "queues",
-        "shown",
-        "spec",
-        "start",
-        "state",
-        "update",
+        "_checking", "_codec", "_custom", "_ends", "_node_specs", "_visit_limits", "by_name", "has_timeouts", "joins",
+        "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec", "start", "state", "update",
     )
+    # fmt: on
 
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
         self.spec: GraphSpec = spec
         self.name: str = spec.name
         self.limits: Limits = limits
+        """The graph's own limits of a run, which a runtime may override."""
         self.state: StateSchema = spec.state
         self.update: UpdateSchema = spec.update
         self.nodes: list[NodePlan] = []
         """Nodes by index, in the order of declaration, without START."""
         self.by_name: dict[str, NodePlan] = {}
         self.start: NodePlan = NodePlan(START.value, -1, None, _NO_POLICY)
+        """START as a node, for its edges; it never runs."""
         self.joins: tuple[JoinPlan, ...] = ()
         """Joins by index, in the order of declaration."""
         self._node_specs: list[NodeSpec] = []
+        """Declarations of the nodes, by index."""
         self._ends: set[int] = set()
+        """Indexes of the nodes with an edge to END."""
         self._visit_limits: tuple[int, list[int]] | None = None
+        """The last result of `visit_limits`, behind the general limit that it is for."""
         self._codec: Codec | None = None
         self._checking: Codec | None = None
         self._custom: tuple[str, ...] | None = None
@@ -227,10 +212,11 @@ class Plan:
         """Names of the queues of its nodes, and of the nodes of nested graphs."""
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
         self.pausing: str | None = self._pausing()
-        """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. A run needs a thread then
-        (R10)."""
+        """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. With one, a run needs a
+        thread, which is stored and can be resumed (R10)."""
 
     def _queues(self) -> Iterator[str]:
+        """Yield the names of the queues whose workers run nodes of this graph and of its nested graphs; may repeat."""
         for node in self.nodes:
             if node.policy.queue is not None:
                 yield node.policy.queue
@@ -238,6 +224,7 @@ class Plan:
                 yield from node.child.queues
 
     def _pausing(self) -> str | None:
+        """Return the first node with `interrupt_before` or `interrupt_after`, for the attribute `pausing`."""
         for node in self.nodes:
             if node.pauses:
                 return node.name
@@ -246,6 +233,7 @@ class Plan:
         return None
 
     def _build(self) -> None:
+        """Make the nodes, in the order of declaration, and then connect them: edges may be declared before nodes."""
         declared: tuple[Any, ...] = self.spec.declared
         for item in declared:
             if item.__class__ is NodeSpec:
@@ -256,7 +244,9 @@ class Plan:
         self._connect(declared)
 
     def _connect(self, declared: tuple[Any, ...]) -> None:
+        """Resolve edges, branches and joins, and set the attributes of the nodes that depend on them."""
         by_name = self.by_name
+        # Each by the index of its source.
         static: dict[int, list[NodePlan]] = {}
         branches: dict[int, list[BranchPlan]] = {}
         arrives: dict[int, list[int]] = {}
@@ -286,7 +276,7 @@ class Plan:
             node.branches = tuple(branches.get(node.index, ()))
             node.arrives = tuple(arrives.get(node.index, ()))
             policy = node.policy
-            if policy is not _NO_POLICY:
+            if policy is not _NO_POLICY:  # START has none
                 node.on_error = self._end_or_node(policy.on_error)
                 node.on_fatigue = self._end_or_node(policy.on_fatigue)
                 if policy.goto is not None:
@@ -294,12 +284,15 @@ class Plan:
             node.settle()
 
     def _node(self, ref: Any) -> NodePlan:
+        """Return the node that *ref*, a name or START, refers to."""
         return self.start if ref is START else self.by_name[ref]
 
     def _end_or_node(self, ref: Any) -> NodePlan | EndType | None:
+        """Return the target of a policy: END, None for none, or the node with this name."""
         return ref if ref is None or isinstance(ref, EndType) else self.by_name[ref]
 
     def _branch(self, branch: BranchSpec) -> BranchPlan:
+        """Return the conditional edge with its targets resolved; END is None."""
         table = {
             label: None if isinstance(target, EndType) else self._node(target)
             for label, target in specs.pairs(branch.routes)
@@ -312,11 +305,14 @@ class Plan:
     def visit_limits(self, general: int, unlimited: int) -> list[int]:
         """Return the greatest number of visits of each node, by index (R8).
 
+        A visit is a superstep in which a node is active.
+
         Args:
             general: The limit of nodes without a limit of their own.
             unlimited: The number to use for "no limit".
         """
         known = self._visit_limits
+        # *unlimited* is always the same number.
         if known is None or known[0] != general:
             mine = (node.max_visits for node in self.nodes)
             limits = [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
@@ -325,9 +321,12 @@ class Plan:
 
     @property
     def custom(self) -> tuple[str, ...]:
-        """Tracked fields whose reducer is the user's own, in declaration order."""
+        """Tracked fields whose reducer is the user's own, in declaration order: those that are stored.
+
+        The journal has their checksums, because a changed reducer would fold other values in a replay.
+        """
         if self._custom is None:
-            ours = reducers.__name__
+            ours = reducers.__name__  # the module of the built-in reducers
             found = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
             fields = self.state.fields
             self._custom = tuple(n for n in found if getattr(fields[n].reduce, "__module__", None) != ours)
@@ -335,7 +334,7 @@ class Plan:
 
     @property
     def codec(self) -> Codec:
-        """The codec for values of this graph and its nested graphs; created at first use.
+        """The codec, which makes bytes of values, for this graph and its nested graphs; created at first use.
 
         Raises:
             InputError: Two of their classes have the same tag (`duplicate-tag`).
@@ -348,9 +347,10 @@ class Plan:
 
     @property
     def checking(self) -> Codec:
-        """The codec for `check_state`, which compares stored forms of this graph's own values; created at first use.
+        """The codec for `check_state`, the search for values that a node changed in place (R15); created at first use.
 
-        If two classes of nested graphs have the same tag, which matters in a store only, it knows this graph's alone.
+        It compares stored forms of this graph's own values. If two classes of nested graphs would be stored under the
+        same tag, which matters in a store only, this codec knows this graph's classes alone.
         """
         if self._checking is None:
             from graphrt._codec import Codec

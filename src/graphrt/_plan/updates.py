@@ -1,6 +1,12 @@
 """The schema of updates: the forms in which a node may return one, and its check at the node's boundary (R7).
 
-Folding an update into the state is the engine's work and does not live here.
+An update is a partial change of the state: some fields and their incoming values. By rule R7, unknown keys and wrong
+types are refused when the node returns, with an error that names the node. Folding an update into the state is the
+engine's work and does not live here.
+
+Instead of a value, an update may have a *marker*: DELETE resets a field, UNSET leaves it alone, and `Overwrite(value)`,
+which makes a `Replacement`, sets it without its reducer. *localns* has the local names around the graph's builder, to
+which annotations may refer. *where* is the place that an error names.
 """
 
 from __future__ import annotations
@@ -62,7 +68,7 @@ class UpdateSchema:
         self.cls: Any = typing.get_origin(cls) or cls
         self.problems: list[Problem] = []
         self.kind: str = "mapping"
-        """"mapping", "pydantic", "dataclass" or "overwrite". A mapping may be returned whatever the kind."""
+        """"mapping", "pydantic", "dataclass" or "overwrite": the form of an update, besides a mapping of fields."""
         self.names: frozenset[str] = frozenset(state.fields)
         """Fields that an update may write."""
         if overwrite:
@@ -76,12 +82,14 @@ class UpdateSchema:
     # -- reading the class ---------------------------------------------------------------------------------------
 
     def _forget_reducers(self) -> None:
+        """Let no field aggregate: nodes that return whole states replace every field, so two of them conflict (R6)."""
         for field in self.state.fields.values():
             field.aggregates = False
         if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
             self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
+        """Read the Update class *cls*, with its type arguments if it is generic; `self.cls` has it without them."""
         found: dict[str, Any] | None
         kind: Any = self.cls
         if te.is_typeddict(kind):
@@ -93,16 +101,19 @@ class UpdateSchema:
             self.kind = "dataclass"
             found = self._hints(cls, localns)
             self._require_unset(self.cls)
-        elif kind in _MAPPINGS:
+        elif kind in _MAPPINGS:  # Update is `dict[str, Any]`: any fields of the state
             return
         else:
             self.problems.append(NOT_AN_UPDATE_SCHEMA(cls=short(cls)))
             return
+        # If the state could not be read, every field of the Update would seem unknown.
         if found is not None and (self.state.fields or not self.state.problems):
             self._adopt(found, localns)
 
     def _adopt(self, declared: dict[str, Any], localns: Mapping[str, Any] | None) -> None:
+        """Check updates against the fields that the Update class declares; *declared* has their types by name."""
         checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_UPDATE_FIELD)
+        # pydantic's settings for single values; those of the Update prevail over those of the state.
         checks.config = {**settings(self.state.cls), **checks.config}
         for name, hint in declared.items():
             field = self.state.fields.get(name)
@@ -123,6 +134,7 @@ class UpdateSchema:
         """
         whole = field.annotation
         checked = checks.of(hint, field.name)
+        # Only if the field's type, or a member of its union, has constraints.
         if not is_unconstrained(whole) or any(hints.metadata_of(part) for part in _parts(whole)):
             if is_unconstrained(hint) and hints.bare(hint) == hints.bare(whole):
                 checked = Checked(field.check_whole)  # the same type: the field's check says everything
@@ -131,6 +143,7 @@ class UpdateSchema:
         field.settle(checked, hint)
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the types of the fields by name; None if one cannot be resolved, which is then a problem."""
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
@@ -138,6 +151,7 @@ class UpdateSchema:
             return None
 
     def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the same for a pydantic model, which resolves them itself."""
         cls: type[BaseModel] = self.cls
         try:
             complete_model(cls, localns)
@@ -155,7 +169,10 @@ class UpdateSchema:
     # -- at the node's boundary ----------------------------------------------------------------------------------
 
     def entries(self, returned: Any) -> Mapping[str, Any] | None:
-        """Return the fields that *returned* writes, unchecked; None if *returned* is not an update."""
+        """Return the fields that *returned*, a node's result, writes, unchecked; None if it is not an update.
+
+        The engine passes the result to `checked`.
+        """
         if self.kind == "overwrite":
             return self._whole(returned)
         if is_mapping(returned):
@@ -163,7 +180,7 @@ class UpdateSchema:
         if self.kind == "pydantic" and isinstance(returned, self.cls):
             model = cast("BaseModel", returned)
             written = {name: getattr(model, name) for name in type(model).__pydantic_fields__}
-            chosen = model.model_fields_set
+            chosen = model.model_fields_set  # the others have their defaults, and are not written
             return {**{n: v for n, v in written.items() if n in chosen}, **(model.__pydantic_extra__ or {})}
         if self.kind == "dataclass" and isinstance(returned, self.cls):
             written = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(returned)}
@@ -191,14 +208,19 @@ class UpdateSchema:
     def checked(self, returned: Mapping[Any, Any], *, node: str, where: str | Place) -> Values:
         """Return the validated update. An Overwrite stays one, with a validated value; UNSET fields are left out.
 
+        Args:
+            returned: What `entries` returned.
+            node: Name of the node.
+            where: The place to name in an error.
+
         Raises:
             UpdateError: An unknown key (`unknown-key`); values of a wrong type, all at once with the paths inside them
                 (`wrong-type`); a DELETE without a default (`cannot-delete`); a full state that lacks a field
                 (`missing-field`).
         """
         result: Values = {}
-        wrong: dict[str, str] = {}
-        wanted: list[str] = []
+        wrong: dict[str, str] = {}  # by field, what is wrong
+        wanted: list[str] = []  # in the same order, what to return instead
         for name, value in returned.items():
             field = self.state.fields.get(name) if isinstance(name, str) else None
             if field is None or name not in self.names:
@@ -227,6 +249,7 @@ class UpdateSchema:
         return result
 
     def _require_all(self, written: Values, node: str, where: str | Place) -> None:
+        """Refuse a whole state that lacks a field which has no default."""
         missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
         if missing:
             raise MISSING_FIELD(
@@ -240,6 +263,12 @@ class UpdateSchema:
             )
 
     def _check_one(self, field: Field, value: Any, node: str, where: str | Place) -> Any:
+        """Return the validated value of one field; the runtime uses it for an input that continues a thread, too.
+
+        Raises:
+            ValueError: The value does not fit (pydantic's ValidationError is one).
+            UpdateError: It is DELETE, and the field has no default (`cannot-delete`).
+        """
         if value is DELETE:
             if not field.has_default and self.state.kind != "typeddict":
                 raise CANNOT_DELETE(node=node, field=field.name, where=where)
@@ -249,6 +278,7 @@ class UpdateSchema:
         return field.check(value)
 
     def _unknown(self, name: Any, node: str, where: str | Place) -> UpdateError:
+        """Return the error for a key that is not a field which the node may write."""
         guess = closest(name, [n for n in self.state.fields if n in self.names])
         return UNKNOWN_KEY(
             node=node,
@@ -261,6 +291,7 @@ class UpdateSchema:
 
 
 def _holds_coroutine(value: Any) -> bool:
+    """Return True if *value* is a coroutine or a container of some: a missing `await` is a common mistake."""
     kind: Any = value.__class__
     parts: Any = value.values() if kind is dict else value if kind in (list, tuple) else (value,)
     return any(inspect.iscoroutine(part) for part in parts)
@@ -276,6 +307,7 @@ def _wanted(field: Field, value: Any) -> str:
 
 
 def _both(first: Check, second: Check) -> Check:
+    """Return the check that applies *first*, and then *second* to what it returned."""
     return lambda value: second(first(value))
 
 
@@ -286,3 +318,4 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+"""Update classes that name no fields."""

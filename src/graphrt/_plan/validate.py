@@ -1,7 +1,12 @@
 """The errors of a declared graph: every mistake of wiring, in declaration order. Nothing of the user's is called.
 
-Judgements about paths through the graph live in `reachability`, `starving_joins`, `endless_loops` and
-`write_conflicts`; they run on graphs without errors only.
+Judgements about paths through the graph live in `reachability`, `starving_joins`, `endless_loops`, `write_conflicts`
+and `deleted_sources`; they run on graphs without errors only.
+
+A declaration is what one call of the builder made: a node, a static edge, a join (a node that waits for several
+sources) or a branch (a conditional edge, whose router returns a label that its routes map to a node). Each knows
+`where`, the `file:line` of the call. A *ref* is what the user passed for a node: its name, START, END, or a mistake.
+*what* is the declaration as text, for messages.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ def errors(spec: GraphSpec, limits: Limits) -> list[Problem]:
 
 
 MOST_GUESSES: Final = 20_000
-"""Most comparisons of names that guess what misspelt ones mean. Unbounded, they grow as mistakes times nodes."""
+"""Most comparisons of names for the guesses what misspelt names mean. Unbounded, they grow as mistakes times nodes."""
 
 
 class _Checks:
@@ -79,8 +84,9 @@ class _Checks:
                 self.nodes.setdefault(item.name, item)
 
     def run(self) -> Iterator[Problem]:
+        """Yield the errors of all declarations, then those of the graph as a whole."""
         handlers: dict[type, Callable[[Any], Iterator[Problem]]] = {
-            Problem: lambda problem: iter((problem,)),
+            Problem: lambda problem: iter((problem,)),  # an error that the builder found, in its place
             NodeSpec: self._node,
             EdgeSpec: self._edge,
             JoinSpec: self._join,
@@ -94,6 +100,7 @@ class _Checks:
         yield from self._limits()
 
     def _limits(self) -> Iterator[Problem]:
+        """Yield what is wrong with the `limits=` of `compile()`."""
         given: Any = self.limits
         if not isinstance(given, Limits):
             yield LIMITS_OF_WRONG_TYPE(given=short(given))
@@ -102,6 +109,7 @@ class _Checks:
             yield BAD_LIMIT(problem=text)
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
+        """Yield the errors of a node. One with a bad name has no others, as no message could name it."""
         name = node.name
         problem = name_problem(name)
         if problem:
@@ -110,10 +118,10 @@ class _Checks:
         if name in RESERVED_NAMES:
             yield RESERVED_NAME(node=name, where=node.where)
         first = self.nodes[name]
-        if first is not node:
+        if first is not node:  # a second declaration of the name
             at = f" at {first.where}" if first.where else ""
             yield DUPLICATE_NODE(node=name, at=at or " above", where=node.where)
-        if getattr(node.fn, "__graphrt_plan__", None) is None:
+        if getattr(node.fn, "__graphrt_plan__", None) is None:  # not a compiled graph, which has its plan there
             shape = node_shape(node.fn)
             yield from targets_in_a_type(node)
             if shape.problem:
@@ -124,6 +132,7 @@ class _Checks:
         yield from self._policy(node)
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:
+        """Yield the errors of a node's policy, the arguments of `add_node` besides name and function."""
         policy = node.policy
         if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # cache=0 equals False and is an error
             return
@@ -137,6 +146,7 @@ class _Checks:
         yield from unknown_writes(node, self.spec.state)
 
     def _edge(self, edge: EdgeSpec) -> Iterator[Problem]:
+        """Yield the errors of a static edge."""
         src, dst = edge.src, edge.dst
         what = f"edge {show(src)} -> {show(dst)}"
         yield from self._source(src, what, edge.where)
@@ -145,7 +155,7 @@ class _Checks:
             self.has_entry = True
             if dst is END:
                 yield START_TO_END(edge=what, where=edge.where)
-        if not _hashable(src) or not _hashable(dst):
+        if not _hashable(src) or not _hashable(dst):  # reported above as unknown; it cannot be a key below
             return
         key = (src, dst)
         if key in self.edges:
@@ -159,6 +169,7 @@ class _Checks:
         yield from self._mixed(src, edge.where)
 
     def _join(self, join: JoinSpec) -> Iterator[Problem]:
+        """Yield the errors of a join."""
         what = f"join [{', '.join(show(s) for s in join.sources)}] -> {show(join.dst)}"
         if not join.sources:
             yield JOIN_WITHOUT_SOURCES(join=what, where=join.where)
@@ -169,7 +180,7 @@ class _Checks:
                 yield from self._source(src, what, join.where)
         yield from self._target(join.dst, what, join.where)
         count = len(join.sources)
-        whole = isinstance(join.when, int) and not isinstance(join.when, bool)
+        whole = isinstance(join.when, int) and not isinstance(join.when, bool)  # True would count as 1
         if count and join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
             yield BAD_JOIN_WHEN(join=what, when=join.when, count=count, where=join.where)
         if join.starved not in ("error", "ignore", "run"):
@@ -186,6 +197,7 @@ class _Checks:
         self.joins.add(key)
 
     def _branch(self, branch: BranchSpec) -> Iterator[Problem]:
+        """Yield the errors of a conditional edge."""
         src = branch.src
         router = getattr(branch.router, "__name__", None) or type(branch.router).__name__
         what = f"conditional edge {show(src)} -> {router}()"
@@ -205,15 +217,25 @@ class _Checks:
             yield from self._target(branch.default, f"default= of the {what}", branch.where)
         if pairs:
             yield from self._labels(branch, [label for label, _ in pairs], what, node)
-        told = (src if _hashable(src) else id(src), id(branch.router))
-        if branch.routes in self.branches.get(told, ()):
+        # The router by id, since a callable object need not be hashable.
+        key = (src if _hashable(src) else id(src), id(branch.router))
+        if branch.routes in self.branches.get(key, ()):
             yield DUPLICATE_BRANCH(branch=what, node=node, where=branch.where)
-        self.branches.setdefault(told, []).append(branch.routes)
+        self.branches.setdefault(key, []).append(branch.routes)
         if _hashable(src):
             self.branching.add(src)
             yield from self._mixed(src, branch.where)
 
     def _labels(self, branch: BranchSpec, known: list[Any], what: str, node: str | None) -> Iterator[Problem]:
+        """Yield where the routes and the labels in the router's return annotation do not agree.
+
+        Args:
+            branch: The conditional edge. `branch.labels` are the labels in the annotation and whether these are all
+                that the router returns; None if it names none.
+            known: The labels that have a route.
+            what: The edge as text.
+            node: Name of its source; None for START and for what is not a name.
+        """
         dead = "Remove the route, or correct the router's return annotation."
         for label in known:
             if not isinstance(label, (str, int, Enum)):
@@ -240,25 +262,28 @@ class _Checks:
         for label in known:
             if label in labels or (either and label in (END, END.value)) or not isinstance(label, (str, int, Enum)):
                 continue
-            if label is not END or not listed:
+            if label is not END or not listed:  # of the two labels for END in a list, only the text is reported
                 shown = "END" if listed and label == END.value else show(label)
                 yield DEAD_ROUTE(
                     label=shown, branch=what, labels=_shown(labels), node=node, where=branch.where, fix=dead
                 )
 
     def _source(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
+        """Yield an error if *ref* cannot be a source: END, or not a node."""
         if isinstance(ref, EndType):
             yield END_AS_SOURCE(edge=what, where=where)
         elif not isinstance(ref, StartType):
             yield from self._known(ref, what, where)
 
     def _target(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
+        """Yield an error if *ref* cannot be a target: START, or not a node."""
         if isinstance(ref, StartType):
             yield START_AS_TARGET(edge=what, where=where)
         elif not isinstance(ref, EndType):
             yield from self._known(ref, what, where)
 
     def _known(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
+        """Yield an error if *ref* is not the name of a node, with a hint that fits what was passed instead."""
         if isinstance(ref, str) and ref in self.nodes:
             return
         guess = self._guess(ref)
@@ -280,13 +305,14 @@ class _Checks:
         """Return the node that *ref* most likely means, or an empty string."""
         if not isinstance(ref, str):
             return ""
-        if ref not in self.guesses:
+        if ref not in self.guesses:  # "" is also a result: nothing is similar, or the bound was reached
             self.compared += len(self.nodes)
             guess = self.compared <= MOST_GUESSES or not self.guesses  # the first mistake always gets one
             self.guesses[ref] = closest(ref, self.nodes) if guess else ""
         return self.guesses[ref]
 
     def _mixed(self, src: Hashable, where: str) -> Iterator[Problem]:
+        """Yield an error, once for each source, if *src* has static and conditional edges."""
         if src in self.static and src in self.branching and src not in self.mixed:
             self.mixed.add(src)
             yield MIXED_EDGES(
@@ -297,13 +323,16 @@ class _Checks:
 
 
 _PLAIN: Final = specs.Policy()
+"""The policy of a node without any policy argument."""
 
 
 def _shown(labels: Iterable[Any]) -> str:
+    """Return labels as text for a message."""
     return ", ".join(map(show, labels))
 
 
 def _hashable(value: object) -> bool:
+    """Return True if *value* can be a key; what a user passes for a node may be anything."""
     try:
         hash(value)
     except TypeError:

@@ -1,8 +1,13 @@
 """Validation of one value against a type hint, with pydantic.
 
-Adds to pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update (DELETE, UNSET,
-Overwrite) are refused even by types that accept anything. `state` and `updates` decide which hint a value is checked
-against.
+Adds to pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update are refused even by
+types that accept anything. `state` and `updates` decide which hint a value is checked against.
+
+The *markers of an update* are what a node may return for a field instead of a value: DELETE, UNSET, and what
+`Overwrite(value)` makes, a `Replacement`. They are taken out before a value is checked, so inside a value they are
+mistakes. Not to be confused with the markers and reducers in an Annotated (`graphrt.reducers`), which say how a field
+is kept and folded, and which pydantic ignores. *localns* has the local names around the graph's builder, to which
+annotations may refer.
 """
 
 from __future__ import annotations
@@ -80,7 +85,14 @@ def settings(cls: Any) -> dict[str, Any]:
 
 
 class Checks:
-    """Factory of the checks of one class's fields. A type that pydantic cannot check is added to *problems*."""
+    """Factory of the checks of one class's fields. A type that pydantic cannot check is added to *problems*.
+
+    Args:
+        cls: The class of the state or of the updates, whose pydantic settings apply.
+        localns: Names for forward references.
+        problems: Gets the findings of `compile()`.
+        finding: The finding to add for such a type.
+    """
 
     def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem], finding: Finding) -> None:
         self.config = settings(cls)
@@ -89,7 +101,7 @@ class Checks:
         self.finding = finding
 
     def of(self, hint: Any, name: str) -> Checked:
-        """Return the check of field *name* with type *hint*; after a problem, a check that accepts any plain value."""
+        """Return the check of field *name* with type *hint*; after a problem, one that accepts all but markers."""
         try:
             return checker(hint, self.config, self.localns)
         except (PydanticUserError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
@@ -108,6 +120,7 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     unconstrained = is_unconstrained(hint)
     if base is Any and unconstrained:
         return Checked(check_anything)
+    # An arbitrary class is checked with isinstance(); pydantic would refuse it as the type of a field.
     options = {"arbitrary_types_allowed": True, **(config or {})}
     shaped = portable(hint, localns)
     try:
@@ -120,17 +133,23 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     check: Check = adapter.validator.validate_python
     if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
         return Checked(_guarded(check))
+    # An exact class only for a type without constraints, which could refuse or change a value.
     return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None)
 
 
 def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
-    """Return True if pydantic accepts every instance of exactly *base* and returns it unchanged."""
+    """Return True if pydantic accepts every instance of exactly *base* and returns it unchanged.
+
+    Then the check can be skipped for it. *options* are pydantic's settings. Some change texts; one refuses NaN.
+    """
     if base is str:
         return not any(options.get(name) for name in options if name.startswith("str_"))
     return base is int or base is bool or (base is float and options.get("allow_inf_nan", True))
 
 
 def _guarded(check: Check) -> Check:
+    """Return *check* with a test in front of it that refuses the markers of an update."""
+
     def guarded(value: Any) -> Any:
         if value is DELETE or value is UNSET or value.__class__ is Replacement:
             raise NotPlainError(value)
@@ -160,11 +179,13 @@ def _refuses_markers(hint: Any) -> bool:
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union; for any other hint, the hint itself."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if is_union else (hint,)
 
 
 def _is_definite(member: Any) -> bool:
+    """Return True if *member* is a type of which pydantic knows all values, so that it refuses a marker."""
     kind: Any = typing.get_origin(member) or member
     if kind is Literal:
         return True
@@ -178,6 +199,7 @@ def _is_definite_class(cls: Any) -> bool:
     if issubclass(cls, BaseModel):
         made: Any = cls.__get_pydantic_core_schema__
         usual: Any = BaseModel.__get_pydantic_core_schema__
+        # The value of a RootModel may have any type, and a model validator may accept anything.
         lax = cls.__pydantic_root_model__ or cls.__pydantic_decorators__.model_validators
         return made.__func__ is usual.__func__ and not lax
     return not hasattr(cls, "__get_pydantic_core_schema__") and dataclasses.is_dataclass(cls)
@@ -200,7 +222,7 @@ def portable(
         hint: Any annotation.
         localns: Names for forward references.
         busy: TypedDicts that are being replaced further out.
-        closed: Refuse unknown keys (decision 0008, decision 0017).
+        closed: Refuse unknown keys, as the state itself does (decision 0008); a language model's answers may have them.
     """
     base = typing.get_origin(hint) or hint
     if te.is_typeddict(base):
@@ -211,6 +233,10 @@ def portable(
 
 
 def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: frozenset[Any], *, closed: bool) -> Any:
+    """Return a TypedDict of typing_extensions with the fields of *hint*, a TypedDict; the arguments as for `portable`.
+
+    *base* is *hint* without the type arguments of a generic TypedDict.
+    """
     fields: dict[str, Any] = {}
     for name, value in hints.class_hints(hint, localns).items():
         inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)

@@ -3,6 +3,9 @@
 The engine holds the state as a dict of values. A view is a new instance of the user's state class with these values,
 made without validation; for a TypedDict it is a copy of the dict. The values themselves are shared between views, so a
 node must not change them. Changes inside containers are found by the engine, not here.
+
+Nor may a node assign to its view: the assignment would be lost, so it is an error (R15, decision 0052). When a node
+returns, the engine compares its view with the values, and calls what `finder` returned if they seem to differ.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
     everything = set(field_names)
 
     def view(values: Values) -> Any:
+        """Make a view of an ordinary model, by setting what pydantic keeps in an instance."""
         made = new(cls)
         put(made, "__dict__", values.copy())
         put(made, "__pydantic_fields_set__", everything)
@@ -43,6 +47,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
         put(made, "__pydantic_fields_set__", set(everything))
         put(made, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
         put(made, "__pydantic_private__", None)
+        # It sets the private attributes, and whatever else the class does after validation.
         if cls.__pydantic_post_init__:
             made.model_post_init(None)
         return made
@@ -54,10 +59,11 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
 def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values], Any]:
     """Return a function that makes instances of a dataclass; `__init__` and `__post_init__` do not run."""
     new, put = object.__new__, object.__setattr__
-    simple = cls.__setattr__ is put
+    simple = cls.__setattr__ is put  # else the class is frozen, or has a `__setattr__` of its own, which must not run
     set_ = setattr if simple else put
 
     def view(values: Values) -> Any:
+        """Make a view of an ordinary class, in one step."""
         made = new(cls)
         made.__dict__ = values.copy()
         return made
@@ -69,6 +75,7 @@ def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values],
         return made
 
     def slots_view(values: Values) -> Any:
+        """Make a view of a class that keeps fields in slots."""
         made = new(cls)
         for name, value in values.items():
             set_(made, name, value)
@@ -96,7 +103,10 @@ In the first two cases the engine compares view and values with one comparison o
 
 
 def keeping(kind: str, cls: Any, field_names: tuple[str, ...]) -> int:
-    """Return where views of *cls*, a state class of *kind*, keep their values."""
+    """Return where views of *cls*, a state class of *kind*, keep their values.
+
+    *kind* is "unknown" for a class that cannot be a state, which `compile()` reports.
+    """
     if kind == "typeddict":
         return IS_MAPPING
     if kind == "dataclass":
@@ -113,14 +123,18 @@ def finder(
     descriptor such as a cached property, are ignored.
 
     Args:
+        kind: Kind of the state class: "pydantic", "dataclass", "typeddict" or "unknown".
+        cls: The state class.
+        field_names: The fields, in the order in which the dict of values has them.
         make: Makes a fresh view. It shows what `model_post_init` assigns to fields, which is not a change.
     """
-    if keeping(kind, cls, field_names) != NEITHER:
+    if keeping(kind, cls, field_names) != NEITHER:  # then the engine has done the quick comparison itself
         return lambda view, values: _assigned(view, values, field_names, make)
     # `__class__` in addition: with a single name, attrgetter returns the value and not a tuple.
     read: Callable[[Any], Any] = _read_model if kind == "pydantic" else attrgetter(*field_names, "__class__")
 
     def find(view: Any, values: Values) -> list[str]:
+        """Return what was assigned, by one quick comparison of all values in the common case, in which nothing was."""
         try:
             # A comparison of tuples looks at identities first. If it fails, _assigned looks again, by name.
             same = read(view) == (*values.values(), cls)
@@ -137,6 +151,7 @@ def _read_model(view: Any) -> Any:
 
 
 def _assigned(view: Any, values: Values, field_names: Collection[str], make: Callable[[Values], Any]) -> list[str]:
+    """Return the names that were assigned to *view*, compared one by one; the arguments as for `finder`."""
     kind: type[Any] = view.__class__
     if isinstance(view, dict):
         seen = cast("dict[str, Any]", view)
@@ -146,9 +161,10 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
         seen = dict(attributes or {})
         added = [name for name in seen if name not in field_names and not _is_own(kind, name)]
         seen.update({name: getattr(view, name) for name in field_names if name not in seen and hasattr(view, name)})
-        added += _extras(view, values.get(EXTRA) or {})
+        added += _extras(view, values.get(EXTRA) or {})  # attributes that a model with extra="allow" keeps apart
     changed = [name for name in field_names if not _same(seen.get(name, _NONE), values.get(name, _NONE))]
     if changed and getattr(kind, "__pydantic_post_init__", None):
+        # Of a model with `model_post_init`: a field counts if a fresh view has another value.
         once, twice = make(values), make(values)
         changed = [
             name
@@ -160,9 +176,11 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
 
 
 _NONE: Final = object()
+"""In place of a value that is missing."""
 
 
 def _extras(view: Any, before: Mapping[str, Any]) -> list[str]:
+    """Return the names of undeclared attributes of a model that were added, changed or deleted since *before*."""
     now: Mapping[str, Any] = getattr(view, "__pydantic_extra__", None) or {}
     return [name for name in {**before, **now} if not _same(now.get(name, _NONE), before.get(name, _NONE))]
 
@@ -178,6 +196,7 @@ def _is_own(cls: type, name: str) -> bool:
 
 
 def _same(one: Any, two: Any) -> bool:
+    """Return True if the two are the same object or equal: to assign an equal value is not a change."""
     if one is two:
         return True
     try:

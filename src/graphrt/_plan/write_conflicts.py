@@ -1,8 +1,16 @@
 """The judgement `write-conflict`: nodes that can share a superstep and declare to write the same last-value field (R6).
 
-The search starts at every fan-out and goes forward superstep by superstep. Each branch of the fan-out has a label (an
-int) that its descendants inherit. Nodes of one superstep with different labels run side by side. Nodes with one label
-are alternatives of a router and do not. Where branches meet in one node, it gets a new label.
+A *last-value field* has no reducer that aggregates: a second write in the same superstep is an error of the run (R6).
+
+The search starts at every fan-out, a node with several successors, and goes forward superstep by superstep. Each branch
+of the fan-out has a label (an int) that its descendants inherit. Nodes of one superstep with different labels run side
+by side. Nodes with one label are alternatives of a router and do not. Where branches meet in one node, it gets a new
+label.
+
+`reachability` collects the findings. Nodes are numbers, their places in the plan (`at`); START is -1 and so the last
+place of a list, and OUT is END. `Paths` has the successors of every node: `sure` by static edges, `choices` by
+conditional edges, `instead` by gotos and on_error, `after` by all of these and by joins. A join is a node that waits
+for several sources; it *fires* when enough of them have *arrived*, that is, have run.
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
     if not writers:
         return
     search = _Search(plan, paths, writers)
-    groups: dict[tuple[int, ...], list[str]] = {}
+    groups: dict[tuple[int, ...], list[str]] = {}  # nodes that conflict: the fields for which they do
     for name in writers:
         for group in search.groups(name):
             groups.setdefault(group, []).append(name)
@@ -52,6 +60,7 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 
 def _and(shown: list[str]) -> str:
+    """Return names of nodes as text, joined by commas and "and"; a long list is shortened."""
     if len(shown) > 12:
         return names(shown)
     return f"{', '.join(map(repr, shown[:-1]))} and {shown[-1]!r}"
@@ -62,7 +71,8 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
     found: dict[str, list[int]] = {}
     known: dict[int, frozenset[str]] = {}  # by the id of an annotation, which many nodes share
     for node in plan.nodes:
-        hint = plan.spec_hint(node.index)
+        hint = plan.spec_hint(node.index)  # the return annotation
+        # In a graph whose nodes return whole states, an annotation names every field, and so none in particular.
         if node.policy.writes is None and (hint is hints.UNRESOLVED or plan.update.kind == "overwrite"):
             continue
         wrote = known.get(id(hint)) if node.policy.writes is None else frozenset(node.policy.writes)
@@ -77,7 +87,8 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
 def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
     """Return the fields that a return annotation names, or an empty set.
 
-    They count only if the annotation lists every possible write and is narrower than the graph's Update.
+    They count only if the annotation lists every possible write and is narrower than the graph's Update: a node that
+    returns the Update itself need not write all of its fields.
     """
     found: set[str] = set()
     for member in hints.members(hint):
@@ -87,7 +98,7 @@ def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
         if cls is None or cls is type(None) or cls is Interrupt:
             continue
         keys = None if cls is plan.update.cls else _keys(cls)
-        if keys is None:
+        if keys is None:  # this member may write anything
             return frozenset()
         found |= keys
     written = frozenset(found)
@@ -107,7 +118,13 @@ def _keys(cls: Any) -> frozenset[str] | None:
 
 
 class _Search:
-    """Search for the writers of a field that can share a superstep. Creating it runs the whole search."""
+    """Search for the writers of a field that can share a superstep. Creating it runs the whole search.
+
+    Args:
+        plan: The plan.
+        paths: The successors.
+        writers: By contested field, the nodes that declare to write it; two or more.
+    """
 
     def __init__(self, plan: Plan, paths: Paths, writers: dict[str, frozenset[int]]) -> None:
         self.plan = plan
@@ -141,6 +158,7 @@ class _Search:
         return [tuple(group) for group in sets.values() if len(group) > 1]
 
     def _root(self, name: str, at: int) -> int:
+        """Return the root of a writer's tree in the forest of the field *name*; it stands for the set."""
         parent = self.together[name]
         while parent[at] != at:
             parent[at] = parent[parent[at]]  # path halving
@@ -180,16 +198,23 @@ class _Search:
         return {target: label for target, label in start.items() if self.useful[target]}
 
     def _label(self) -> int:
+        """Return a label that no node has had."""
         self.labels += 1
         return self.labels
 
     def _walk(self, origin: int, now: dict[int, int]) -> None:
-        """Follow a fan-out superstep by superstep; *now* has the nodes of the first one, with their labels."""
+        """Follow a fan-out superstep by superstep.
+
+        Args:
+            origin: The node that fans out.
+            now: The nodes of the first superstep after it, with their labels.
+        """
         most = min(self.seen + _EFFORT_OF_ONE * self.size, _EFFORT * self.size)
-        arrived: dict[int, dict[int, int]] = {}
+        arrived: dict[int, dict[int, int]] = {}  # by join, the sources that have arrived, with their labels
         self._arrive(origin, 0, arrived, now)  # label 0 belongs to no branch; a join with when="any" fires at once
         while now and self.seen < most:
             self._meet(now)
+            # With a single label left nothing can run side by side, unless a join still waits for another branch.
             if len(set(now.values())) < 2 and not arrived:
                 return
             following: dict[int, int] = {}
@@ -202,6 +227,7 @@ class _Search:
             now = following
 
     def _plain(self, at: int) -> Iterator[int]:
+        """Yield the nodes that may follow in the next superstep by any other way than a join; END is left out."""
         paths = self.paths
         yield from paths.sure[at]
         for choice in paths.choices[at]:
@@ -209,7 +235,14 @@ class _Search:
         yield from paths.instead[at]
 
     def _arrive(self, at: int, label: int, arrived: dict[int, dict[int, int]], following: dict[int, int]) -> None:
-        """Record in *arrived* that *at* arrived at its joins; add the nodes of joins that fire to *following*."""
+        """Record in *arrived* that *at* arrived at its joins; add the nodes of joins that fire to *following*.
+
+        Args:
+            at: A node that ran, or START, which is a source of no join.
+            label: Its label.
+            arrived: By join, the sources that have arrived, with their labels; changed in place.
+            following: The nodes of the next superstep, with their labels; changed in place.
+        """
         if at < 0:
             return
         for index in self.plan.nodes[at].arrives:
@@ -222,6 +255,7 @@ class _Search:
             there[at] = label
             if len(there) == join.need:
                 labels = set(there.values())
+                # Where branches meet, a new label.
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()
 
     def _meet(self, now: dict[int, int]) -> None:
@@ -230,8 +264,8 @@ class _Search:
         Args:
             now: Nodes of the superstep, with their labels.
         """
-        first: dict[str, int] = {}
-        other: dict[str, int] = {}
+        first: dict[str, int] = {}  # by field, the first writer
+        other: dict[str, int] = {}  # by field, the first writer under another label than that one's
         for at in sorted(now):
             for name in self.fields_of.get(at, ()):
                 if name not in first:
@@ -245,5 +279,6 @@ class _Search:
                     self._unite(name, at, other[name])
 
     def _unite(self, name: str, one: int, two: int) -> None:
+        """Put the sets of two writers of a field together; the lower root stands for both."""
         one, two = self._root(name, one), self._root(name, two)
         self.together[name][max(one, two)] = min(one, two)

@@ -1,7 +1,13 @@
 """`ActiveRun`: one open run with its engine, services, journal and claim, and how it is closed.
 
-A run holds resources from the moment it is opened: the claim on its thread, its place among the active runs of the
-runtime, perhaps worker threads. `ended`, `broke` and `close` give them back: one of them must follow every opening.
+`open_run` and `reopen_run` open runs, and a driver performs their `flow`. A run holds resources from the moment it is
+opened: the claim on its thread (the right to write it), its place among the active runs of the runtime, perhaps worker
+threads. `ended`, `broke` and `close` give them back: one of them must follow every opening.
+
+Other processes reach a run through its store. A *letter* is stored mail to its thread (R22): a request to cancel, an
+input, an answer, a signal. Its *place* is its number, by which a commit deletes it. A *follower* reads the thread's
+entries as they come, and between them *live items*, such as tokens, which no journal has. The *fast path* runs
+supersteps of one plain task, and builds event objects only for a reader that needs them.
 """
 
 from __future__ import annotations
@@ -51,40 +57,35 @@ _OVER = frozenset({"completed", "failed", "cancelled"})
 
 
 def reason_of(cancel: Mail) -> str:
-    """Return why a run ends that is cancelled by a letter."""
+    """Return the reason that the journal gives for a run that the letter *cancel* ends.
+
+    Only the letter of a parent thread, which cancels its children with itself (R24), names a parent.
+    """
     parent = cancel.told.get("parent")
     return "cancel() was called in another process" if parent is None else f"its parent {parent!r} was cancelled"
 
 
 @final
 class ActiveRun:
-    """One open run.
+    """One open run. `services` are what its tasks share; `control` has the switches that halt it or hand it over.
 
     Args:
         config: Configuration of the runtime that opens the run.
         engine: The engine, which holds the state to start or continue from.
         claim: The right to write the thread; None for a run without a thread.
-        fold: The loaded thread that is continued; None for a new one.
-        seed: Seed of the run if the runtime has none; None draws one at first need.
+        fold: The thread that is continued, folded from its journal; None for a new thread or none.
+        seed: Seed of `ctx.random` if the runtime has none; None draws one at first need.
         at: Time of the first commit in seconds since the epoch, if the clock was read for it already.
         listen: Whether the caller reads journal entries.
-        watch: What the caller wants published; None publishes nothing.
+        watch: Which steps, updates and values the caller wants published; None publishes nothing.
     """
 
+    # fmt: off
     __slots__ = (
-        "_commits",
-        "_journal",
-        "_relay",
-        "_seen",
-        "_sinks",
-        "claim",
-        "config",
-        "control",
-        "engine",
-        "listening",
-        "services",
-        "watch",
+        "_commits", "_journal", "_relay", "_seen", "_sinks", "claim", "config", "control", "engine", "listening",
+        "services", "watch",
     )
+    # fmt: on
 
     def __init__(
         self,
@@ -103,32 +104,36 @@ class ActiveRun:
         self.claim: Claim | None = claim
         control = Control()
         self.control: Control = control
-        control.watched = claim is not None  # `Runtime.cancel` names a thread
+        control.watched = claim is not None  # `Runtime.cancel` finds a run by its thread, and may halt it at any time
         services = services_of(config, engine, control, seed)
         self.services: RunServices = services
-        self.watch: Watch = watch if watch is not None else _NOBODY
+        self.watch: Watch = watch if watch is not None else _UNWATCHED
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
-        # Events are built only if something reads them: a stream, the journal of a thread, or a sink.
+        # Events are built only if something reads them: a stream, the journal of a thread, or a sink (`sinks=`).
         self._sinks: tuple[listeners.Sink, ...] = ()
-        if config.sinks or run_log.wanted():
+        if config.sinks or run_log.wanted():  # the log: the program listens to the logger `graphrt.runs`
             self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
+        """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
         self._commits: commit_queue.CommitQueue | None = None
+        """The commits of the journal on their way to the store; None without a thread."""
         self._relay: LiveRelay | None = None
         """Hands live items to followers in other processes; None before the first follower came."""
         self._seen: frozenset[int] = frozenset()
-        """Places of the letters that were noted."""
+        """Places of the letters that the run knows: each look at the store finds all letters that are not taken yet."""
         if self.listening:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
                 self._journal.given_at = at
         if self.watch.any:
-            services.timed = True
+            services.timed = True  # steps show how long their tasks took
 
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
+        """Make the journal, and let engine and services write to it. Without a thread it stores nothing."""
         config, engine, services, claim = self.config, self.engine, self.services, self.claim
         run_id = services.run_id
+        # graphrt's own sinks only read entries, and say so by `__graphrt_reads__`: copies are for all others (0042).
         copies = listen or not all(hasattr(sink, "__graphrt_reads__") for sink in self._sinks)
         journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=self._sinks, watched=listen, copies=copies)
         engine.identify(run_id)
@@ -137,13 +142,14 @@ class ActiveRun:
         if claim is None or store is None:
             engine.listen()
         else:
-            # Whether a journal is chained is decided once, when its thread is made; the meta keeps it.
+            # Whether a journal is hash-chained is decided when its thread is made; the meta keeps the id it began with.
             begins = shared_id(store, claim.thread)
             meta = fold.meta if fold is not None else {"chained": begins if config.chains(store) else None}
             chained = bool(meta.get("chained"))
             # A store in memory keeps events as objects, unless the chain needs their bytes.
             codec = engine.plan.codec if store.durable or chained else None
-            # The engine gets the codec in any case: every store refuses what a durable one would refuse (R7).
+            # The engine gets the codec in any case: every store refuses what a durable one would refuse (R7). `staging`
+            # keeps outcomes of the open superstep until they are stored beside the journal; `stamps` keeps their bytes.
             engine.listen(engine.plan.codec, staging=True, stamps=codec is not None)
             chain: Chain | None = None
             if chained:
@@ -151,7 +157,7 @@ class ActiveRun:
 
                 chain = fold.chain if fold is not None else chain_of(begins, None, config.keys)
             commits = self._commits = commit_queue.CommitQueue(store, claim, config.durability)
-            commits.recorder = config.recorder(store, claim.thread, chain)
+            commits.recorder = config.recorder(store, claim.thread, chain)  # an audit log: its file and anchors
             commits.watcher = services.watcher
             journal.keep(
                 commits,
@@ -170,7 +176,8 @@ class ActiveRun:
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
-            # Steps of the fast path are written without events, if nobody but the store and readers needs them.
+            # Steps of the fast path are written without event objects if only the store needs them. `tell` writes bytes
+            # and can also show steps to sinks that only read; `step`, for a store in memory, cannot.
             quick = not self._sinks or (codec is not None and not copies)
             if quick and not listen and engine.recorder is None:
                 engine.write_steps_with(journal.step if codec is None else tell)
@@ -178,7 +185,7 @@ class ActiveRun:
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)
             if posts(store):
-                if engine.parent is not None and claim.head.status in _OVER:
+                if engine.parent is not None and claim.head.status in _OVER:  # a new run of a child thread (R24)
                     self._pass_over_cancels(postable(store).mail(claim.thread))
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
@@ -186,7 +193,10 @@ class ActiveRun:
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
-        """Take requests of the parent that were about earlier runs: a person, or a program, has begun this one."""
+        """Ignore the requests of the parent to cancel, and delete them with the end of the run.
+
+        They were posted before this run began, so they are about earlier runs.
+        """
         for letter in stored:
             mail = letters.read(self.engine.plan.codec, letter)
             if mail.what == "cancel" and mail.told["epoch"] is None:
@@ -194,7 +204,10 @@ class ActiveRun:
                 self.control.settled = (*self.control.settled, letter.place)
 
     def _deliver(self, stored: Sequence[Letter]) -> None:
-        """Take note of mail that waits for the thread; called by the worker thread that looks for it."""
+        """Take note of mail that waits for the thread; called by the worker thread that looks for it (`mail_watch`).
+
+        A request to cancel has the epoch of the claim that it is about, or None from a parent: it is about any run.
+        """
         control, claim = self.control, self.claim
         assert claim is not None  # noqa: S101 - only threads get mail
         for letter in stored:
@@ -207,26 +220,30 @@ class ActiveRun:
                 if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended
                     control.cancel(reason_of(mail))
             elif mail.what in ("signal", "answers"):
-                control.letters.append(mail)
-            elif mail.what == "input" and mail.told["abandon"]:  # what is left makes the thread due later
-                # Whoever drives the thread next finds the letter, and begins with it.
+                control.letters.append(mail)  # the flow takes them when the run would pause
+            elif mail.what == "input" and mail.told["abandon"]:  # other letters make the thread due after this run
+                # The next driver of the thread begins a run with this letter. So it is handed over before the cancel:
+                # a run that is only cancelled ends for good.
                 control.hand_over("a new input abandons the run")
                 control.cancel("a new input abandons the run")
 
     def look_for_followers(self) -> None:
-        """Show live items from the beginning, if somebody follows the thread already."""
+        """Show live items from the beginning, before the first look of `mail_watch`, if the thread has a follower."""
         store, claim = self.config.store, self.claim
         if claim is not None and relays(store):
-            with suppress(StoreError):  # what cannot be shown must not keep the run from beginning
+            with suppress(StoreError):  # a failure to show items must not keep the run from beginning
                 self.follow(wanted=bool(relaying(store).followed([claim.thread])))
 
     def follow(self, *, wanted: bool) -> bool:
-        """Begin or end to collect live items for followers in other processes; return whether they are collected now."""
+        """Collect live items for followers in other processes or stop; return whether they are collected now.
+
+        Called at each look of `mail_watch`, with whether the thread has a follower.
+        """
         store, claim, commits = self.config.store, self.claim, self._commits
         if claim is None or commits is None:
             return False
         with _following:  # the driver and the worker thread that looks for mail may find a follower at once
-            if wanted == (commits.before is not None):
+            if wanted == (commits.before is not None):  # `before` is set while items are collected
                 return wanted
             if not wanted:
                 self.services.relay(None)
@@ -236,7 +253,7 @@ class ActiveRun:
             if self._relay is None:
                 codec = self.engine.plan.codec
                 self._relay = LiveRelay(relaying(store), claim.thread, self.services.run_id, codec, lambda: self.seq)
-            commits.before = self._relay.flush
+            commits.before = self._relay.flush  # a commit first hands over the items that come before its entries
             self.services.relay(self._relay.put)
             return True
 
@@ -246,7 +263,7 @@ class ActiveRun:
             self._relay.flush()
 
     def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
-        """Return what the listeners are told of this run."""
+        """Return what the sinks that watch runs are given of this run before its first entry."""
         config, claim = self.config, self.claim
         thread = claim.thread if claim is not None else None
         return listeners.OpenedRun(
@@ -254,7 +271,7 @@ class ActiveRun:
             thread=thread,
             run=self.services.run_id,
             seq=fold.seq if fold is not None else 0,
-            # The claim was free although the thread was running, and nobody left it so: the owner of that run died.
+            # The claim was free, the thread running, and it was not handed over (`left`): the owner of that run died.
             taken_over=fold is not None and claim is not None and claim.head.status == "running" and not fold.left,
             entries=partial(_entries, config, thread),
         )
@@ -265,17 +282,19 @@ class ActiveRun:
         return self._journal.seq if self._journal is not None else 0
 
     def seeded(self) -> int:
-        """Return the run's seed, and let the journal record it."""
+        """Return the run's seed, and let the journal record it in each stored snapshot."""
         seed = self.services.seed
         if self._journal is not None:
             self._journal.seed = seed
         return seed
 
     def hand_over(self, *, taken: Sequence[int] = ()) -> None:
-        """Store what was noted so far, and release the thread in the same commit: whoever claims it next drives it.
+        """Store the events noted so far, and release the thread in the same commit: it is due, for any worker (R20).
+
+        `Runtime.start` ends with this, and so do child threads and inputs that came by mail.
 
         Args:
-            taken: Places of letters to delete with it.
+            taken: Places of letters to delete with the commit.
 
         Raises:
             StoreError: Nothing was stored.
@@ -286,18 +305,21 @@ class ActiveRun:
         self.close()
 
     def flow(self) -> Flow:
-        """Return the run as a flow of effects, for a driver."""
+        """Return the run as a generator of effects, which a driver performs. It returns the status for `ended`."""
         return run(self.engine, self.control, self.watch)
 
     def ended(self, status: Any) -> RunResult[Any]:
         """Close the run, which did not fail, and return its result.
+
+        Args:
+            status: `completed`, `interrupted`, `cancelled`, or HANDED_OVER if the run left its thread due; see `flow`.
 
         Raises:
             StoreError: Commits that the durability had delayed could not be stored.
         """
         services = self.services
         if services.models is not None and status == "completed":  # else an agent may still run after a resume
-            services.warnings += services.models.unmet()
+            services.warnings += services.models.unmet()  # names in models= that no agent has
         if status == "completed":
             services.warnings += never_fired(self.engine)
         elif status == HANDED_OVER:
@@ -309,7 +331,7 @@ class ActiveRun:
             self._warn_of_values()
         if self.claim is not None and status == "completed":
             self.config.secrets.forget(self.claim.thread)
-        else:
+        else:  # no store has the secrets of the state: this runtime keeps them for the run that continues the thread
             self.config.secrets.remember(self.engine)
         result: RunResult[Any] = RunResult(self.engine, services, status)
         self.close()
@@ -339,7 +361,7 @@ class ActiveRun:
             self.services.watcher.ended(error)
 
     def close(self) -> None:
-        """Give back what the run holds, and report its usage to the agent that runs it, if one does.
+        """Give back what the run holds, and report its usage to the agent that has the graph as a tool, if one has.
 
         Raises:
             StoreError: Commits that the durability had delayed could not be stored.
@@ -350,12 +372,12 @@ class ActiveRun:
         try:
             self.services.close()
             if self.engine.recorder is not None:
-                self.engine.recorder.end()
-        finally:  # whatever failed: the thread is another's now
+                self.engine.recorder.end()  # steps are computed from the last values, which another run may change
+        finally:  # a failure above must not keep the thread claimed
             self._give_back()
 
     def _give_back(self) -> None:
-        """End the journal and release the claim, if there is one."""
+        """End the journal, which releases the claim, if there is one. Before that, stop what uses the claim."""
         claim, store = self.claim, self.config.store
         if claim is not None and store is not None:
             if store.blocking:
@@ -375,4 +397,4 @@ def _entries(config: RunConfig, thread: str | None, after: int) -> Iterator[Entr
     return entries.entries(config, thread, after=after) if thread is not None else iter(())
 
 
-_NOBODY = Watch()
+_UNWATCHED = Watch()

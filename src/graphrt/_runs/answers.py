@@ -1,4 +1,11 @@
-"""Checks of the answers to interrupts: which question is meant, whether the type fits, whether it is in time (R10).
+"""Checks of the answers to interrupts: which question is meant, whether the type fits, whether it is in time.
+
+An interrupt is a question of a task, for which the thread pauses (rule R10). A question has a kind. Those of the kinds
+in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer, and a signal, the end of a child thread or
+the worker of a queue answers the others. A question with `expires_at` answers itself at that moment (rule R23).
+
+An answer is a `Given`: its value, and what gave it (empty for a person). UNSET stands for an argument that the caller
+did not pass, since None may be an answer.
 
 Nothing is changed here. A refused answer leaves the thread as it is.
 """
@@ -38,13 +45,19 @@ from graphrt.errors._codes.threads import (
 def answers_by_id(
     engine: Engine, answers: Any, answer: Any, clock: Callable[[], float], *, failed: bool = False
 ) -> Mapping[str, Given]:
-    """Return the validated answers by interrupt id; without any from the caller, those that the time gives now (R23).
+    """Return the validated answers by interrupt id; without any from the caller, those that the time gives now.
+
+    Called before a thread is resumed, and before answers are posted to a thread that another process drives.
 
     Args:
-        answers: A mapping of ids to answers, or the answer to the only question.
+        answers: A mapping of ids to answers, or the answer to the only question; UNSET if it was not given.
         answer: The answer to the only question; UNSET if it was not given.
         clock: Returns seconds since the epoch. Read only for timers, and for questions that can expire.
-        failed: The thread failed, so answers may replace those that its failed tasks were given.
+        failed: The thread failed. Then answers replace earlier ones: those that its failed tasks were given, or those
+            of any task if the superstep could not be folded or routed (decision 0057).
+
+    Returns:
+        0..n answers. None of them if the owner of the thread died and no question is open.
 
     Raises:
         InputError: An answer is missing or of a wrong type, an id is not open, a question has expired, or an effect
@@ -57,11 +70,13 @@ def answers_by_id(
         return due
     given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
     questions = [question for _, question in given.values()] if failed else for_people(open_)
+    # A mapping may name a question that is not for people. It is refused here with the reason; `_by_id` would only
+    # report an unknown id.
     if answer is UNSET and is_mapping(answers):
         for question in open_:
             if question.kind in NOT_FOR_PEOPLE and question.id in answers:
                 raise takes_no_answer(engine, question) if question.kind == TIMER else _waits(engine, question)
-    if not questions and open_ and not failed:
+    if not questions and open_ and not failed:  # all open questions are not for people
         if any(question.kind == TIMER for question in open_):
             raise sleeping(engine, open_, clock())
         if not none:
@@ -70,6 +85,7 @@ def answers_by_id(
         if none:
             return {}  # the owner of the thread died: it continues without answers
         raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
+    # The other tasks of a failed thread may still have open questions: a mapping answers both kinds in one call.
     wanted = _by_id(engine, questions, for_people(open_), answers, answer)
     for id_ in wanted:
         if id_ in given:
@@ -89,14 +105,17 @@ def _by_id(
     """Return what the caller gave as a mapping of ids to answers, not validated yet.
 
     Args:
-        questions: The candidates for a single answer.
+        questions: The candidates for a single answer: the open questions that a person can answer, or those whose
+            answer is to be replaced if the thread failed. 1 or more.
         open_: Open questions, which a mapping may name too. The same as *questions*, unless the thread failed.
+        answers: As in `answers_by_id`. A value that is not a mapping is a single answer.
+        answer: As in `answers_by_id`.
 
     Raises:
         InputError: There is no answer, one answer for several questions, or an id that takes none.
     """
     ids = tuple(question.id for question in questions)
-    asked = "; ".join(map(_told, questions))
+    asked = "; ".join(map(_question_text, questions))
     about: dict[str, Any] = {"thread": engine.thread, "interrupts": ids, "where": engine.where()}
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
@@ -118,18 +137,26 @@ def _by_id(
 
 
 def how(ids: tuple[str, ...]) -> str:
-    """Return a sentence for error messages that shows how the open interrupts *ids* are answered."""
+    """Return a sentence for error messages that shows how the open interrupts *ids*, 1 or more, are answered."""
     mapping = f"resume(thread, {{{ids[0]!r}: ...{', ...' if len(ids) > 1 else ''}}})"
     return f"Answer by id: {mapping}." if len(ids) > 1 else f"Write resume(thread, answer=...), or by id: {mapping}."
 
 
-def _told(question: OpenInterrupt) -> str:
+def _question_text(question: OpenInterrupt) -> str:
+    """Return a question for error messages: its id, its node and its payload, with the answer that it has."""
     said = f"{question.id} asked by {question.node!r}: {short(question.payload)}"
     return f"{said} (answered: {short(question.answer)})" if question.answered else said
 
 
 def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> InputError:
-    """Return the error for a key of a mapping that is not the id of an open interrupt."""
+    """Return the error for a key of a mapping that is not the id of an open interrupt.
+
+    It says what became of the question: answered, closed without an answer, or gone with its superstep.
+
+    Args:
+        asked: The questions that can be answered, as text.
+        ids: The ids of these questions, 1 or more.
+    """
     found = next((question for question in all_questions(engine) if question.id == id_), None)
     what = f"No open interrupt has the id {short(id_)}"
     if found is not None and found.answered:
@@ -144,22 +171,26 @@ def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> Inpu
 
 
 def _is_over(engine: Engine, id_: Any) -> bool:
-    """Return whether the id belongs to a superstep of this thread that was committed."""
+    """Return whether the id, which the caller chose, belongs to a superstep of this thread that was committed."""
     thread, _, rest = str(id_).partition("/")  # thread/superstep.number:node#key
     number = rest.partition(".")[0]
+    # `engine.superstep` numbers the open superstep, if tasks are open, else the last one. A held superstep is committed
+    # already: it is open only because `interrupt_after` pauses before its routers are called.
     last = engine.superstep - bool(engine.tasks and not engine.held)
     return thread == engine.thread and number.isdigit() and int(number) <= last
 
 
 def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> None:
-    """Check that no effect of the task may depend on the answer to replace.
+    """Check that no effect of the failed *task* may depend on the answer to replace.
 
-    The result of an effect is found by its name. It would be given to a node that acts on another answer (decision
-    0057).
+    The result of an effect is found by its name when the node runs again. So it would be given to a node that now acts
+    on another answer (decision 0057).
 
     Raises:
         InputError: The task began or recorded an effect after the answer (`answer-has-effects`).
     """
+    # Keys are `name#number`. One that ends with "/approved" only records whether the program's approval function let an
+    # agent call a tool: nothing was done outside.
     effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not key.endswith("/approved")]
     if not effects:
         return
@@ -177,6 +208,8 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:
     """Return *answer*, validated against the type that the question asks for.
+
+    An expired question takes no answer: the next drive gives it its default, or lets its node raise.
 
     Raises:
         InputError: The question has expired, or the answer has a wrong type.
@@ -210,7 +243,7 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
-    """Return the error for an answer to a task that waits for a signal, a child thread, or a worker of its queue."""
+    """Return the error for a person's answer to a *question* that waits for a signal, a child thread or a worker."""
     declared = WAITS_FOR_THREAD if question.kind == THREAD else WAITS_FOR_SIGNAL
     if question.kind == TASK:
         from graphrt.errors._codes.queues import WAITS_FOR_QUEUE  # few graphs have queues
@@ -230,11 +263,13 @@ def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
     """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
 
-    Withdrawn are expired questions, stale ones, those that wait for child threads, and those of a cancelled thread,
-    except `interrupt_before` and `interrupt_after`. A timer keeps its moment, and a question with a default takes it.
+    Withdrawn are expired questions, stale ones (the state was edited since they were asked), those that wait for child
+    threads, and those of a cancelled thread. A timer keeps its moment, and a question with a default takes it. Static
+    questions of a cancelled thread stay open: a policy of the node asks them (`interrupt_before`, `interrupt_after`, a
+    queue), and would ask the same again.
 
     Args:
-        status: Status of the thread before the retry.
+        status: Status of the thread before the retry: "interrupted" or "cancelled".
         clock: Returns seconds since the epoch.
 
     Returns:

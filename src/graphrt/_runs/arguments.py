@@ -1,7 +1,8 @@
 """Checks of the arguments of `Runtime` and its verbs: store, durability, limits, stream modes and the rest.
 
 A `checked_...` function returns its argument, perhaps converted, and a `check_...` function returns nothing. Both raise
-an InputError that names the argument, the value and the fix.
+an InputError that names the argument, the value and the fix. Most parameters are Any, since a caller may pass anything.
+`run_config.configure` calls those for the arguments of `Runtime`; each verb calls those for its own arguments.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class RuntimeOptions(te.TypedDict, total=False):
 
 
 def new_id() -> str:
-    """Return a random id: a UUID of version 4, as 32 hexadecimal digits."""
+    """Return a random id for a thread or run: a UUID of version 4, as 32 hexadecimal digits. The default of `ids=`."""
     from uuid import uuid4
 
     return uuid4().hex
@@ -109,7 +110,7 @@ def opened_store(store: Any) -> Store | None:
 
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
-    """Return *migrations* as a tuple.
+    """Return *migrations*, which bring threads of older graphs to the present graph, as a tuple.
 
     Raises:
         InputError: One of them is not a Migration (`bad-migration`).
@@ -122,12 +123,12 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
 
 
 def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
-    """Return the pairs of a bulk update as a list.
+    """Return the pairs (values, as_node) of `Runtime.bulk_update` as a list; `update` checks what they hold.
 
     Raises:
         InputError: One of them is not a pair (`bad-input`).
     """
-    found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]
+    found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]  # refused below: it is not a pair
     wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
     if wrong:
         raise NOT_PAIRS(given=wrong[0])
@@ -145,7 +146,7 @@ def check_age(name: str, seconds: Any) -> None:
 
 
 def checked_durability(durability: Any) -> Durability:
-    """Return *durability*.
+    """Return *durability*: when a commit is stored (`sync`, `async` or `exit`).
 
     Raises:
         InputError: There is no such durability (`bad-durability`).
@@ -157,7 +158,7 @@ def checked_durability(durability: Any) -> Durability:
 
 
 def checked_lease(lease_s: Any) -> float:
-    """Return *lease_s* as a float.
+    """Return *lease_s*, the seconds for which a thread stays claimed without a renewal, as a float.
 
     Raises:
         InputError: It is not a number of seconds above 0 and below a year (`bad-lease`).
@@ -168,7 +169,7 @@ def checked_lease(lease_s: Any) -> float:
 
 
 def checked_workers(worker_threads: Any) -> int:
-    """Return *worker_threads*.
+    """Return *worker_threads*, the most threads on which a runtime runs sync nodes.
 
     Raises:
         InputError: It is not a whole number, 1 or more (`bad-limit`).
@@ -183,7 +184,7 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
     """Return *audit*; None stays None.
 
     Raises:
-        InputError: It is not an `AuditLog`, or *chain* is switched off (`bad-audit`).
+        InputError: It is not an `AuditLog`, or `chain=False` forbids the hash chain that it needs (`bad-audit`).
     """
     if audit is not None:
         from graphrt.audit import AuditLog
@@ -197,7 +198,7 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
 
 
 def audited_store(store: Any, audit: AuditLog | None) -> Any:
-    """Return the store of a runtime with an audit log.
+    """Return the store of a runtime that may have an audit log: a store, its URL, or None.
 
     The audit log is the journal: a record is written in the transaction of its step (decision 0124). So the log and the
     threads share one store. Without any store, an audited run gets a thread in memory.
@@ -240,6 +241,7 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
     """
     if sinks is None:
         return ()
+    # A class is never a list, though one may be iterable, such as an Enum.
     alone = issubclass(type(sinks), type) or not hasattr(sinks, "__iter__")
     given: tuple[Any, ...] = (sinks,) if alone else tuple(sinks)
     refused = given if alone else [sink for sink in given if isinstance(sink, type) or not callable(sink)]
@@ -272,7 +274,7 @@ def checked_models(models: Any) -> NamedModels | None:
 
 
 def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
-    """Return *sleep*; None stays None.
+    """Return *sleep*, which waits a number of seconds in place of real time; None stays None.
 
     Raises:
         InputError: It cannot be called, or is a class (`bad-sleep`).
@@ -299,7 +301,7 @@ def checked_budget(budget: Any) -> Budget | None:
 
 
 def checked_clock(clock: Any) -> Callable[[], float]:
-    """Return *clock* wrapped, so that every time that it returns is checked.
+    """Return *clock*, which returns seconds since the epoch, wrapped so that each time that it returns is checked.
 
     Raises:
         InputError: It cannot be called (`bad-clock`). The wrapped clock raises if it does not return a number.
@@ -307,17 +309,18 @@ def checked_clock(clock: Any) -> Callable[[], float]:
     if isinstance(clock, type) or not callable(clock):
         raise BAD_CLOCK(clock=clock)
 
-    def told() -> float:
+    def checked_time() -> float:
+        """Return the time that *clock* gives; raise an InputError if it is not a number."""
         at: Any = clock()
         if at.__class__ is not float and not is_number(at):  # the first half is the usual case, and fast
             raise no_time(at)
         return at
 
-    return told
+    return checked_time
 
 
 def checked(limits: Any) -> Limits:
-    """Return *limits*.
+    """Return *limits*, the limits of supersteps, tasks and time of a run.
 
     Raises:
         InputError: They are not Limits, or one of them is out of its range (`bad-limit`).
@@ -334,7 +337,7 @@ def check_number(name: str, value: Any) -> None:
     """Check that the argument *name* is None or a number, 0 or more: how many, or the `seq` of an entry.
 
     Raises:
-        InputError: It is not (`bad-limit`).
+        InputError: It is not (`bad-limit`). The fix depends on the name: only `limit` means how many.
     """
     if value is not None and not (is_number(value, whole=True) and value >= 0):
         raise BAD_NUMBER(
@@ -345,11 +348,7 @@ def check_number(name: str, value: Any) -> None:
 
 
 def check_texts(**options: Any) -> None:
-    """Check that each argument is None or a text.
-
-    Raises:
-        InputError: One is not (`bad-filter`).
-    """
+    """Check that each filter of the inbox, by its name, is None or a text; else raise an InputError (`bad-filter`)."""
     for name, value in options.items():
         if value is not None and not isinstance(value, str):
             raise BAD_FILTER(option=name, wanted="a text", given=value)
@@ -372,16 +371,17 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: A
 
 
 def check_status(status: Any) -> None:
-    """Check that *status* is None or a status that a thread can have.
+    """Check that *status* is None, for any, or a status that a thread can have.
 
     Raises:
-        InputError: It is not (`bad-status`).
+        InputError: It is neither (`bad-status`).
     """
     if status is not None and status not in STATUSES:
         raise BAD_STATUS(status=status, statuses=STATUSES)
 
 
 def _is_several(modes: Any) -> bool:
+    """Return whether *modes* is a collection of modes. A str is one mode, although it is iterable."""
     return isinstance(modes, Iterable) and not isinstance(modes, (str, bytes))
 
 

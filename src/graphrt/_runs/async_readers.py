@@ -1,10 +1,19 @@
-"""The two readers behind an `AsyncStream`.
+"""The two readers behind an `AsyncStream`, which `asteps` and `astream` return.
 
 `PullReader` drives the run in the reader's own asyncio task, from one item to the next. `LiveReader` is for items that
-must not wait for a commit: the run has an asyncio task of its own, and items go through a queue.
+must not wait for a commit (modes `custom`, `messages` and `live`): the run has an asyncio task of its own, and items go
+through a queue.
 
-Neither is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed by then
-(decision 0050).
+A stream calls `next` for each item and gets `END` after the last. It calls `close` when it is closed, and `leave` when
+it is dropped by the garbage collector, which cannot await. With one wanted mode, an item is returned as it is; with
+several, as a pair (mode, item). The mode `result` gives the run's `RunResult` as the last item.
+
+A run that was opened holds a claim on its thread until `ended`, `broke` or `close` of `ActiveRun` is called: `ended`
+for a run that did not fail, `broke` after an error, and `close` for one without a result. Each of them may write to the
+store, so they are called by `call_store`, on a worker thread if the store may block.
+
+Neither reader is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed
+by then (decision 0050).
 """
 
 from __future__ import annotations
@@ -28,7 +37,7 @@ class PullReader:
 
     Args:
         run: The open run.
-        wanted: Modes of the items to return; None returns steps.
+        wanted: Modes of the items to return, 1 or more; None returns a `Step` for each finished task.
     """
 
     __slots__ = ("_begun", "_busy", "_idle", "_over", "_pulled", "_run", "_wanted", "result")
@@ -36,15 +45,19 @@ class PullReader:
     def __init__(self, run: ActiveRun, wanted: frozenset[str] | None) -> None:
         self._run = run
         self._wanted = wanted
+        # The mode `events` gives journal entries, which the driver otherwise writes without returning them.
         entries = wanted is not None and "events" in wanted
         self._pulled = Pulled(AioDriver(run.services, run.engine.limits), run.flow(), entries=entries)
         self._begun = False
+        """Whether `next` was called. Before that nothing has run, and the run is only closed."""
         self._over = False
+        """Whether the run was closed."""
         self._busy = False
         """Whether `next` is being awaited."""
         self._idle: asyncio.Future[None] | None = None
         """Set by `close` to wait until `next` has returned; None otherwise."""
         self.result: RunResult[Any] | None = None
+        """The result of the run; None while it runs, and if it failed or was closed early."""
 
     async def next(self) -> Any:
         """Return the next item; END after the last."""
@@ -63,10 +76,12 @@ class PullReader:
         return END
 
     async def _pull(self) -> Any:
-        """Return the next item of any mode, or OVER; at the end, and on an error, close the run."""
+        """Return the next item of any mode, or OVER after the last; at the end, and on an error, close the run."""
         run = self._run
         self._busy = True
         try:
+            # The runtime's models= and sleep= reach nodes by context variables. They are set only while the run goes
+            # on, because the reader shares this context.
             if run.services.holds:
                 with run.services.held():
                     item = await self._pulled.next()
@@ -107,7 +122,7 @@ class PullReader:
     def leave(self) -> None:
         """End the run at once, in the place where the stream was dropped; its event loop may be closed.
 
-        This makes one commit, which blocks. The other way, a thread that stays claimed for an unknown time, is worse
+        This makes one commit, which blocks. Otherwise the thread would stay claimed for an unknown time, which is worse
         (decision 0050).
         """
         if self._over:
@@ -126,7 +141,7 @@ class LiveReader:
 
     Args:
         run: The open run.
-        wanted: Modes of the items to return.
+        wanted: Modes of the items to return, 1 or more; at least one of them is live.
     """
 
     __slots__ = ("_items", "_over", "_run", "_wanted", "result")
@@ -135,8 +150,11 @@ class LiveReader:
         self._run = run
         self._wanted = wanted
         self._items: LiveItems | None = None
+        """The queue, and the asyncio task that fills it; None before the first item is read."""
         self._over = False
+        """Whether the last item was returned, or the run was closed."""
         self.result: RunResult[Any] | None = None
+        """The result of the run; None while it runs, and if it failed or was closed early."""
 
     async def next(self) -> Any:
         """Return the next item; END after the last."""
@@ -145,7 +163,7 @@ class LiveReader:
             return END
         if self._items is None:  # nothing runs before the first item is read
             tasks = "live" in wanted
-            if tasks:  # a task that ends is shown then, and not when the last one beside it does
+            if tasks:  # report a task when it ends, and not when the last task of its superstep does
                 run.services.eager = True
             self._items = LiveItems(
                 run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher), tasks=tasks
@@ -175,7 +193,7 @@ class LiveReader:
             await call_store(self._run.services, self._run.close)
 
     def leave(self) -> None:
-        """Ask the run to end; its asyncio task does so by itself."""
+        """Ask the run to end; its asyncio task closes it. A run without such a task is closed here."""
         if self._items is not None:
             self._items.leave()
         elif not self._over:

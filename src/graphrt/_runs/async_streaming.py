@@ -1,4 +1,9 @@
-"""`asteps` and `astream`: drive a run on the running event loop and yield what happens in it."""
+"""`asteps` and `astream`: drive a run on the running event loop and yield what happens in it.
+
+The arguments are those of the verbs of `Runtime`: an input (*given*), or a *thread* to continue, with *answers* by
+interrupt id or one *answer* to its only question; UNSET means that the argument was not passed. Which of them go
+together is checked when the run is opened, at the first read of the stream.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +36,11 @@ def asteps(
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
-        from graphrt._runs.async_readers import PullReader
+        """Open the run; the stream calls this when it is awaited or first read."""
+        from graphrt._runs.async_readers import PullReader  # imported late: it loads asyncio
 
         run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
-        return PullReader(run, None)
+        return PullReader(run, None)  # None: steps, and no items of stream modes
 
     return AsyncStream(open_)
 
@@ -51,13 +57,15 @@ def astream(
     labels: Labels | None = None,
 ) -> AsyncStream[Any, Any]:
     """Return a stream that opens a run when it is first read, of what happens in it; see `Runtime.astream`."""
-    wanted = stream_modes(modes)
+    wanted = stream_modes(modes)  # checked at once: a wrong mode needs no run to be found
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
-        from graphrt._runs.async_readers import LiveReader, PullReader
+        """Open the run; the stream calls this when it is awaited or first read."""
+        from graphrt._runs.async_readers import LiveReader, PullReader  # imported late: it loads asyncio
 
         run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+        # Items of the modes in LIVE are shown while a node runs. So the run needs an asyncio task of its own.
         return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
 
     return AsyncStream(open_)

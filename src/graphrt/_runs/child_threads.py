@@ -1,7 +1,11 @@
-"""The child threads of a run, as its store has them: made once, looked at, and cancelled with a parent that is (R24).
+"""The child threads of a run, as its store has them: made once, looked at, and cancelled with their parent (R24).
 
-What a task is told, and when it waits, is decided in `_drivers.ctx_threads`. What a thread posts when it ends is in
-`_journal.family_letters`.
+A node starts a child thread with `ctx.start(graph, input)` and waits for its end with `ctx.wait(child)`. The id of the
+child is derived from the task, so a node that runs again finds the child that it has made. This module makes and reads
+the thread of the child; any worker drives it.
+
+What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.ctx_threads`. What a thread posts to its
+parent or children when it ends is in `_journal.family_letters`.
 """
 
 from __future__ import annotations
@@ -30,23 +34,31 @@ from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels
 
 _ENDED: Final = ("completed", "failed", "cancelled")
+"""Statuses of a thread whose last run has ended."""
 _LOOK_S: Final = 0.05
 """Seconds between two looks whether another process, which holds a child's id, has made the child."""
 
 
 Begin: TypeAlias = Callable[..., ActiveRun]
-"""`open_run.begin`, which stands above this module."""
+"""`open_run.begin`, which opens a run on an input. It is passed in, because `open_run` imports this module."""
 
 
 def give_children(opened: ActiveRun, begin: Begin) -> None:
-    """Let the nodes of an opened run start child threads, if it has a thread in a store that keeps mail."""
+    """Let the nodes of an opened run start child threads, if it has a thread in a store that keeps mail.
+
+    `open_run` and `reopen_run` call this. Without mail, a child could not report its end to its parent.
+    """
     if opened.claim is not None and posts(opened.config.store):
         opened.services.children = ThreadsOfRun(opened.config, opened.claim.thread, begin)
 
 
 @final
 class ThreadsOfRun:
-    """The child threads of one run. Implements `_drivers.ctx_threads.ChildThreads`."""
+    """The child threads of one run. Implements the protocol `_drivers.child_threads.ChildThreads`, for `ctx.start`.
+
+    *graph* is the compiled graph of the child, which may be another one than the parent's. All methods but `check` read
+    or write the store.
+    """
 
     __slots__ = ("_begin", "_config", "_thread")
 
@@ -54,25 +66,36 @@ class ThreadsOfRun:
         self._config, self._thread, self._begin = config, thread, begin
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
+        """Check the input and the labels of a child before its parent records that it starts it; return the labels.
+
+        Raises:
+            InputError: The input does not fit the graph, a label is wrong, or the store keeps no labels.
+        """
         plan = graph.__graphrt_plan__
         plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
         labels = new_labels(title, tags)
         if labels is not None:
-            finder(the_store(self._config), "find")
+            finder(the_store(self._config), "find")  # raises if the store finds no threads by labels
         return labels
 
     def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
+        """Make the thread of a child and leave its run to workers, unless the thread exists.
+
+        Args:
+            given: The input of its run.
+            detached: Whether the child outlives a parent that is cancelled.
+        """
         config = self._config.for_child(graph)
         store = the_store(config)
-        until = monotonic() + 2 * config.lease_s
+        until = monotonic() + 2 * config.lease_s  # a claim of a process that died is free after one lease
         while not exists(store, thread):
             try:
                 self._start(config, given, thread, labels)
-            except run_once.Present:
+            except run_once.Present:  # raised for `only_if_new`: another execution was faster
                 break
             except ConflictError:
-                # Another execution of the task makes it now, in a process whose lease of the parent ran out. If that
-                # one dies, its claim is free before long.
+                # Another execution of the task makes it now, in a process whose lease on the parent ran out. If that
+                # process dies, its claim is free before long.
                 if monotonic() > until:
                     raise
                 sleep(_LOOK_S)
@@ -80,12 +103,13 @@ class ThreadsOfRun:
                 if not exists(store, thread):  # else another execution made it meanwhile
                     raise
         if not detached and store.head(self._thread).status == "cancelled":
-            # The parent was cancelled by another process between its word that it starts the child and the child's
-            # first entry: its letter found no thread, so it is sent once more.
+            # Another process cancelled the parent after the parent had recorded the start, and before the child had an
+            # entry. Its letter, which cancels the child, found no thread, so it is posted once more.
             engine = Engine(config.plan, config.limits, thread=thread)
             postable(store).post(*cancel_letter(engine, store, self._thread, bare_id(thread), "start"))
 
     def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
+        """Store the first commit of the child's run, and release its thread in the same commit."""
         parent = bare_id(self._thread)
         opened = self._begin(
             config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels, parent=parent
@@ -97,11 +121,12 @@ class ThreadsOfRun:
             raise
 
     def ended(self, graph: Any, thread: str) -> Ended | None:
+        """Return how the last run of a child ended, with its final state as plain data; None if it has not ended."""
         config = self._config.for_child(graph)
         store = the_store(config)
-        release_now(store, thread)
+        release_now(store, thread)  # a claim of this process whose release failed would make the child look driven
         try:
-            if store.head(thread).status not in _ENDED:
+            if store.head(thread).status not in _ENDED:  # the usual case, found without loading the thread
                 return None
             loaded = store.load(thread)
         except InputError as error:
@@ -109,20 +134,23 @@ class ThreadsOfRun:
                 raise
             return Ended("deleted")
         status = loaded.head.status
-        if status not in _ENDED:
+        if status not in _ENDED:  # another run began between the two calls
             return None
         fold = folded(config, loaded)
         if status != "completed":
             return Ended(status, error=fold.error or "")
         engine = fold.engine
+        # Plain data, since the parent records it as the result of an effect, and its codec may not know the classes.
         return Ended(status, from_json(engine.plan.codec.dump(dict(tracked(engine, engine.values)))))
 
     def has(self, graph: Any, thread: str) -> bool:
+        """Return whether *thread* is a child of this run's thread: only then its end is reported here by a letter."""
         config = self._config.for_child(graph)
         return folded(config, the_store(config).load(thread)).engine.parent == bare_id(self._thread)
 
     def state(self, graph: Any, data: Any) -> Any:
+        """Return the final state of a child as an instance of its state class, from the plain data of `ended`."""
         plan = graph.__graphrt_plan__
         values: dict[str, Any] = plan.codec.load(to_json(data))
         engine = Engine(plan, plan.limits)
-        return engine.make_view(with_untracked(engine, values))
+        return engine.make_view(with_untracked(engine, values))  # untracked fields are never stored: their defaults

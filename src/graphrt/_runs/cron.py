@@ -1,5 +1,8 @@
 """Times that a cron expression names, in a time zone. The only module that imports cronsim, at its first use.
 
+Used by schedules, which start a thread at each of these times (`schedules`). Times are seconds since the epoch.
+cronsim is an extra, `graphrt[schedule]`.
+
 cronsim follows Debian's cron: a job at a fixed time runs once on the night when clocks go back, and right after the gap
 when they go forward; one with a star for minute or hour runs by elapsed time (decision 0156).
 """
@@ -22,7 +25,7 @@ NEVER_S: Final = LATEST_S
 
 @cache
 def _cronsim() -> Any:
-    """Return the module cronsim, which is imported at the first call.
+    """Return the module cronsim, which is imported at the first call: hardly any program has schedules.
 
     Raises:
         MissingExtraError: cronsim is not installed.
@@ -47,7 +50,7 @@ class Cron:
     """
 
     def __init__(self, expression: Any, timezone: Any) -> None:
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # imported late: hardly any program has schedules
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # imported late, as cronsim is
 
         cronsim = _cronsim()
         self._expression = expression
@@ -56,15 +59,16 @@ class Cron:
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
             raise BAD_TIMEZONE(timezone=timezone) from error
         self._make = cronsim.CronSim
+        # cronsim also takes a sixth field, for seconds; schedules do not.
         if not isinstance(expression, str) or len(expression.split()) != 5:
             raise BAD_CRON(expression=expression, problem="it does not have five fields")
-        try:
+        try:  # the date does not matter: making the iterator parses the expression
             self._make(expression, datetime(2000, 1, 1, tzinfo=self._zone))
         except cronsim.CronSimError as error:
             raise BAD_CRON(expression=expression, problem=str(error)) from error
 
     def first_after(self, at_s: float) -> float:
-        """Return the first due time after *at_s*, in seconds since the epoch.
+        """Return the first due time after *at_s*, for a schedule that is being defined.
 
         Raises:
             InputError: There is none within 50 years (`bad-cron`).
@@ -75,15 +79,17 @@ class Cron:
         return found
 
     def after(self, at_s: float) -> float:
-        """Return the first due time after *at_s*, in seconds since the epoch; `NEVER_S` if there is none."""
-        # In the hour that comes twice, the first times may lie before *at_s*.
+        """Return the first due time after *at_s*; `NEVER_S` if there is none."""
+        # In the hour that comes twice when clocks go back, the first times that cronsim gives may lie before *at_s*.
         return next((time_s for time_s in self._times(at_s, reverse=False) if time_s > at_s), NEVER_S)
 
     def last_until(self, at_s: float) -> float:
-        """Return the last due time that is not after *at_s*. There must be one."""
+        """Return the last due time that is not after *at_s*. There must be one: the schedule was due before *at_s*."""
+        # cronsim gives times before the moment it is asked for. One second later, so that *at_s* itself counts.
         return next(time_s for time_s in self._times(at_s + 1.0, reverse=True) if time_s <= at_s)
 
     def _times(self, at_s: float, *, reverse: bool) -> Iterator[float]:
+        """Yield the due times after *at_s* in order, or with *reverse* those before it, the last first."""
         at = datetime.fromtimestamp(at_s, UTC).astimezone(self._zone)
         for moment in self._make(self._expression, at, reverse=reverse):
             yield moment.timestamp()

@@ -1,6 +1,7 @@
 """`alike`: equality of values that `==` cannot compare: with NaNs, with themselves inside, or nested very deeply.
 
-Only the comparison. What is compared, and what a difference means, is decided by `replay`, `diff` and `prune`.
+Only the comparison is here. `replay` and `prune` compare states with it, and `diff` compares events: values of user
+code, of any type.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def alike(one: Any, other: Any) -> bool:
         return _walked(one, other)
     try:
         return _walked(one, other)  # they differ, or hold a NaN, which does not even equal itself
-    except InputError:  # two parts cannot be compared, but `==` of the whole values said False
+    except InputError:  # two parts cannot be compared, but `==` of the whole values returned False without an error
         return False
 
 
@@ -58,20 +59,24 @@ def _walked(one: Any, other: Any) -> bool:
 
 
 def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
-    """Return the pairs of parts that must be equal for two containers to be; None if the values are not containers."""
+    """Return the pairs of parts that must be equal for two containers to be equal; None if they are not containers.
+
+    Lengths and sets of keys are pairs of their own, so that a difference in them is found too. Other types, and two
+    values of different types, are compared by `==`.
+    """
     cls: Any = left.__class__
     if cls is not right.__class__:
         return None
     if cls is list or cls is tuple:
         return [*zip(left, right, strict=False), (len(left), len(right))]
-    if cls is dict:
+    if cls is dict:  # a key that only one side has: `get` gives None, and the pair of keys below is unequal
         left, right = _keyed(left), _keyed(right)
         return [*((value, right.get(key)) for key, value in left.items()), (left.keys(), right.keys())]
     if cls in (set, frozenset):
         return [(_keyed(dict.fromkeys(left)).keys(), _keyed(dict.fromkeys(right)).keys())]
     if issubclass(cls, BaseModel):
         return [(getattr(left, name), getattr(right, name)) for name in _OF_MODELS]
-    if is_dataclass(cls) and cls.__eq__ is not object.__eq__:
+    if is_dataclass(cls) and cls.__eq__ is not object.__eq__:  # with `eq=False` only identity counts
         return [(getattr(left, f.name), getattr(right, f.name)) for f in fields(cls) if f.compare]
     return None
 
@@ -85,16 +90,23 @@ def _keyed(items: dict[Any, Any]) -> dict[Any, Any]:
 _OF_MODELS: Final = ("__dict__", "__pydantic_extra__", "__pydantic_private__")
 """The attributes in which a pydantic model keeps its values."""
 _NAN: Final = object()
+"""Stands for NaN in the keys that `_keyed` makes: equal to itself, and to nothing else."""
 _FLOATS: Final = frozenset({float, complex})
 
 
 def _is_nan(value: Any) -> bool:
+    """Return whether *value* is a NaN of exactly the type float, complex or Decimal."""
     cls = value.__class__
     # Not by `!=` for Decimal: comparing a signalling NaN raises.
     return bool(value.is_nan() if cls is Decimal else cls in _FLOATS and value != value)  # noqa: PLR0124 - NaN only
 
 
 def _equal(left: Any, right: Any) -> bool:
+    """Compare two values that are not containers, by `==`; two NaNs of one type are equal.
+
+    Raises:
+        InputError: `==` raised, or its result has no truth value.
+    """
     if _is_nan(left):
         return left.__class__ is right.__class__ and _is_nan(right)
     try:

@@ -1,8 +1,12 @@
-"""Runs that are not driven by their caller (R20): begun and left to others, waited for, and followed entry by entry.
+"""Runs that are not driven by their caller (rule R20): begun and left to others, waited for, and handed over.
 
 A run is *detached* by storing its first commit with the thread released: the thread has the status "running" and no
-owner, as after the death of its process. Whoever claims it next drives it, so a worker needs no other mechanism than
-the one that recovers threads.
+owner, as after the death of its process. It is *due* then: the next process that claims it drives it, so a worker needs
+no other mechanism than the one that recovers threads.
+
+A thread is *settled* if it has no owner and a status other than "running" and "new". It is *over* if in addition
+nothing makes it go on by itself: mail, a timer, the end of a child thread, or the worker of a queue. `Pauses` gives the
+lengths of the waits between two looks at a thread; they grow while nothing happens.
 
 Everything here reads or writes the store only, so that it works the same whichever process drives the thread.
 """
@@ -54,13 +58,24 @@ def start(
     only_if_new: bool,
     while_running: Any,
 ) -> str:
-    """Store the beginning of a run and return the thread's id; see `Runtime.start`."""
+    """Store the beginning of a run and return the thread's id; see `Runtime.start`.
+
+    Args:
+        given: The input, unchecked; UNSET continues the thread, with the answers if there are any.
+        thread: None makes an id.
+        answers: Answers by interrupt id, or the only answer; UNSET without any.
+        answer: The only answer; UNSET without one.
+        labels: Title, tags and priority for the thread; None leaves those that it has.
+        abandon: Give up what the thread left undone, whatever its status.
+        only_if_new: Change nothing if the thread exists.
+        while_running: One of `WHILE_RUNNING`, unchecked.
+    """
     store = the_store(config)
     if while_running not in WHILE_RUNNING:
         raise BAD_WHILE_RUNNING(given=while_running, policies=WHILE_RUNNING, where=config.plan.place())
     if while_running != "refuse" and (given is UNSET or only_if_new):
         raise WHILE_RUNNING_WITHOUT_INPUT(policy=while_running, where=config.plan.place())
-    if thread is not None and while_running != "refuse" and _left(config, store, thread, given, labels, while_running):
+    if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
         return thread
     abandon = abandon or while_running == "abandon"
     if only_if_new:
@@ -72,10 +87,10 @@ def start(
             return thread
     try:
         opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
-    except ConflictError:
+    except ConflictError:  # another process drives the thread
         if thread is None or (answers is UNSET and answer is UNSET) or not posts(store):
             raise
-        leave_answers(config, thread, answers, answer)  # its owner, or who drives it next, takes them
+        leave_answers(config, thread, answers, answer)  # as mail, which the present owner or the next one takes
         return thread
     if opened is None:
         assert thread is not None  # noqa: S101 - checked above
@@ -87,7 +102,7 @@ def start(
 
 
 def _hand_over(opened: ActiveRun) -> None:
-    """Store the beginning of the run, and release its thread."""
+    """Store the beginning of the run and release its thread in one commit; if that fails, close the run."""
     try:
         opened.hand_over()
     except BaseException as error:
@@ -96,29 +111,44 @@ def _hand_over(opened: ActiveRun) -> None:
 
 
 WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
-"""What becomes of an input that comes while a run of its thread goes on."""
+"""What becomes of an input that comes while a run of its thread goes on: it is refused with a ConflictError, it waits
+for the end of that run, or it ends that run and begins the next one."""
 
 
-def _left(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
-    """Leave the input to the driver of *thread*, if a run of it goes on or others wait; return False if not."""
+def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
+    """Post the input as mail to *thread*, if a run of it goes on or other inputs wait; return False if not.
+
+    Args:
+        policy: "queue" or "abandon", as in `WHILE_RUNNING`.
+
+    Raises:
+        InputError: The store keeps no mail (`store-lacks`), or the input does not fit.
+    """
     postable(store)
     if not exists(store, check_id(thread)):
         return False
+    # A claim of this process whose release failed before would make the thread look driven.
     release_now(store, thread)
     head = store.head(thread)
+    # An input that was queued before this one begins first, even if its run has not begun yet.
     if is_settled(head) and not (policy == "queue" and head.status == "completed" and _queued(config, store, thread)):
-        return False  # as without a policy: it begins now, or its status wants another verb
+        return False  # as without a policy: the run begins now, or the thread's status needs another verb
     leave_input(config, head, given, labels, abandon=policy == "abandon")
     return True
 
 
 def _queued(config: RunConfig, store: Store, thread: str) -> bool:
-    """Return whether another input waits for the thread, which begins before a new one does."""
+    """Return whether the thread has mail with an input."""
     return any(read(config.plan.codec, letter).what == "input" for letter in postable(store).mail(thread))
 
 
 def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:
-    """Start a new thread; None if another process has made it meanwhile."""
+    """Start a new thread for a schedule, and return its id; None if another process has made it meanwhile.
+
+    Args:
+        given: The checked input of the schedule.
+        labels: Title and tags of the schedule; None without any.
+    """
     opened = _opened(config, given, thread, UNSET, UNSET, labels, abandon=False, only_if_new=True)
     if opened is None:
         return None
@@ -137,7 +167,11 @@ def _opened(
     abandon: bool,
     only_if_new: bool,
 ) -> ActiveRun | None:
-    """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set."""
+    """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set.
+
+    The arguments are those of `start`. Opening claims the thread and checks everything; nothing is stored yet.
+    `Watch()` publishes nothing: no caller reads what happens in the run.
+    """
     if not only_if_new:
         return reopen_run.on_either(
             config, given, thread, answers, answer, listen=False, watch=Watch(), abandon=abandon, labels=labels
@@ -149,7 +183,8 @@ def _opened(
     except InputError as error:
         if error.code != "wrong-verb":
             raise
-        return None  # it was begun, and nobody drives it yet
+        # Its status is "running" (it was begun and has no driver yet) or "failed": it exists, in any case.
+        return None
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------
@@ -157,7 +192,7 @@ def _opened(
 
 def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[Any]:
     """Block until no run of the thread goes on, and return its result; see `Runtime.wait`."""
-    until, pauses, undriven = _until(config, timeout_s), Pauses(), Undriven(config, thread)
+    until, pauses, undriven = _deadline(config, timeout_s), Pauses(), Undriven(config, thread)
     while True:
         found = present_result(config, thread)
         if found is not None:
@@ -167,12 +202,17 @@ def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[A
 
 
 async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: Call) -> RunResult[Any]:
-    """Wait on the running event loop until no run of the thread goes on; *call* makes a call that may block."""
+    """Wait on the running event loop until no run of the thread goes on, and return its result; see `wait`.
+
+    Args:
+        call: Makes a call that may block on a worker thread, as all calls of the store are.
+    """
     from asyncio import sleep as asleep
 
-    until, pauses, undriven = _until(config, timeout_s), Pauses(), Undriven(config, thread)
+    until, pauses, undriven = _deadline(config, timeout_s), Pauses(), Undriven(config, thread)
 
     def look() -> RunResult[Any] | None:
+        """Look once at the thread: the body of the loop of `wait`, in one call on a worker thread."""
         found = present_result(config, thread)
         if found is None:
             undriven.look()
@@ -185,8 +225,8 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
 
 
-def _until(config: RunConfig, timeout_s: float | None) -> float:
-    """Return the monotonic time at which *timeout_s* from now is over.
+def _deadline(config: RunConfig, timeout_s: float | None) -> float:
+    """Return the monotonic time at which a wait of *timeout_s* from now ends; infinity for None.
 
     Raises:
         InputError: It is not a number of seconds.
@@ -194,12 +234,22 @@ def _until(config: RunConfig, timeout_s: float | None) -> float:
     given: Any = timeout_s
     if given is None:
         return float("inf")
+    # A bool is an int in Python. The comparison refuses NaN too.
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
         raise BAD_TIMEOUT(given=given, where=config.plan.place())
     return monotonic() + given
 
 
 def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | None, pauses: Pauses) -> float:
+    """Return how many seconds to wait before the next look at the thread.
+
+    Args:
+        until: Monotonic time at which the wait ends.
+        timeout_s: What the caller of `wait` gave, for the error.
+
+    Raises:
+        WaitTimeoutError: The wait has ended. The error says what the thread waits for, or whether it is driven.
+    """
     left_s = until - monotonic()
     if left_s <= 0:
         store = the_store(config)
@@ -215,30 +265,31 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     """Return the result of a thread that no run drives or is about to drive; None while one does.
 
     Args:
-        paused: Whether a thread that will go on by itself has a result too.
+        paused: Whether a thread that will go on by itself (settled, but not over) has a result too.
 
     Raises:
         RunFailedError: The run failed.
     """
     store = the_store(config)
     check_id(thread)
-    release_now(store, thread)
+    release_now(store, thread)  # a claim whose release failed before would make the thread look driven
     head = store.head(thread)
     if not (is_settled(head) if paused else is_over(store, head)):
         return None
     loaded = store.load(thread)
-    if not is_settled(loaded.head):
+    if not is_settled(loaded.head):  # another process has begun to drive it since the first look
         return None
     if loaded.head.status == "failed":
         raise _failed(config, thread, loaded.head.seq)
     fold = folded(config, loaded)
+    # A `RunResult` is made from a run. This one has no claim, never runs, and takes the id of the thread's last run.
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run
     return RunResult(fold.engine, seen.services, loaded.head.status)
 
 
 def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
-    """Return the error that says how the last run of the thread failed."""
+    """Return the error that says how the last run of the thread failed; *seq* is the number of its last entry."""
     event = last_failure(config, thread)
     if event is None:
         return RUN_FAILED_ELSEWHERE(thread=thread, error="an error", message="its entry was pruned", node=None, seq=seq)
@@ -250,25 +301,29 @@ def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
 
 
 def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """End all runs of the runtime, with their threads still due; see `Runtime.hand_over`."""
-    number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    _idle(config, until, partial(config.active.hand_over_all, reason))
-    _idle(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
+    """End all runs of the runtime, with their threads still due, and return how many there were.
+
+    First the runs may finish their open supersteps. After *grace_s* seconds their tasks are cancelled, which stay due.
+    See `Runtime.hand_over`.
+    """
+    number, until = _asked_to_hand_over(config, reason, grace_s), monotonic() + grace_s
+    _wait_for_end(config, until, partial(config.active.hand_over_all, reason))
+    _wait_for_end(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
     return number
 
 
 async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """Do the same without blocking the event loop, which may drive these runs."""
-    number, until = _ask(config, reason, grace_s), monotonic() + grace_s
-    await _aidle(config, until, partial(config.active.hand_over_all, reason))
-    await _aidle(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
+    """Do as `hand_over` without blocking the event loop, which may drive these runs."""
+    number, until = _asked_to_hand_over(config, reason, grace_s), monotonic() + grace_s
+    await _await_end(config, until, partial(config.active.hand_over_all, reason))
+    await _await_end(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
     return number
 
 
-def _idle(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
-    """Wait until no run goes on, or until the monotonic time *until*; *ask* them at each look.
+def _wait_for_end(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
+    """Wait until no run goes on, or until the monotonic time *until*; at each look, *ask* asks the runs to end.
 
-    A run that is being opened by another worker thread is not among them at first.
+    A run that another worker thread is just opening is not among the active runs yet, so asking once would miss it.
     """
     pauses = Pauses()
     while config.active.going_on and (left_s := until - monotonic()) > 0:
@@ -276,8 +331,8 @@ def _idle(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
         sleep(min(pauses.next_s(), left_s))
 
 
-async def _aidle(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
-    """Do the same without blocking the event loop."""
+async def _await_end(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
+    """Do as `_wait_for_end` without blocking the event loop."""
     from asyncio import sleep as asleep
 
     pauses = Pauses()
@@ -287,7 +342,8 @@ async def _aidle(config: RunConfig, until: float, ask: Callable[[], None]) -> No
         await asleep(min(pauses.next_s(), left_s))
 
 
-def _ask(config: RunConfig, reason: str, grace_s: float) -> int:
+def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
+    """Check *grace_s*, ask all runs to hand over at the end of their supersteps, and return how many go on."""
     given: Any = grace_s
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
         raise BAD_TIMEOUT.variant("grace_s={given!r} is not a number of seconds.")(given=given)
@@ -297,5 +353,8 @@ def _ask(config: RunConfig, reason: str, grace_s: float) -> int:
 
 
 def _stopping_s(config: RunConfig) -> float:
-    """Return how many seconds tasks that were interrupted may take to stop."""
+    """Return how many seconds to wait for runs whose tasks were cancelled.
+
+    A cancelled run itself waits up to `Limits.grace_s` for sync tasks, which cannot be interrupted.
+    """
     return config.limits.grace_s + 1.0

@@ -1,7 +1,11 @@
 """Driving an opened run to its end, sync or async, and closing it whatever happens.
 
-The context variables of a run (`RunServices.held`) are set only if it has models= or sleep=: most runs have neither,
-and then nothing is set and reset around them.
+A run is a flow: a generator of effects (start a task, write entries), which a driver performs. Each function here makes
+a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or `ActiveRun.broke` with its error.
+
+The context variables of a run (`RunServices.held`) tell code that has no reference to the run which models and which
+sleep to use. They are set only if the runtime has models= or sleep= (`RunServices.holds`): most have neither, and then
+nothing is set and reset around a run.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from graphrt.stores.protocol import Store
 
 
 async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRun:
-    """Return the run that *make* opens, on a worker thread if the store may block.
+    """Return the run that *make* opens, on a worker thread if the store may block. The async verbs open runs by this.
 
     If the awaiting task is cancelled meanwhile, the run is closed, since its caller will never get it.
     """
@@ -25,7 +29,7 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
         return make()
     from graphrt._drivers.blocking_calls import in_executor
 
-    made: list[ActiveRun] = []
+    made: list[ActiveRun] = []  # 0 or 1 run; filled on the worker thread, also if the awaiting task is cancelled
     try:
         await in_executor(lambda: made.append(make()))
     except BaseException as error:
@@ -36,7 +40,7 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
 
 
 def drive(run: ActiveRun) -> RunResult[Any]:
-    """Drive *run* in the caller, and return its result."""
+    """Drive *run* in the caller's thread, and return its result. `run`, `resume` and `retry` end here."""
     driver = SyncDriver(run.services, run.engine.limits)
     try:
         if run.services.holds:
@@ -51,7 +55,7 @@ def drive(run: ActiveRun) -> RunResult[Any]:
 
 
 async def adrive(run: ActiveRun) -> RunResult[Any]:
-    """Drive *run* on the running event loop, and return its result."""
+    """Drive *run* on the running event loop, and return its result. `arun` and its kin end here."""
     from graphrt._drivers.aio import AioDriver
 
     driver = AioDriver(run.services, run.engine.limits)
@@ -79,11 +83,11 @@ async def _abroke(run: ActiveRun, error: BaseException) -> None:
 
 
 def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Generator[Any, None, None]:
-    """Drive *run* in the caller and yield what it publishes. Leaving early cancels it.
+    """Drive *run* in the caller and yield what it publishes: steps, or pairs (mode, item). Leaving early cancels it.
 
     Args:
         box: Receives the result; stays empty if the run failed or was left.
-        entries: Whether to yield journal entries too.
+        entries: Whether to yield journal entries too, as ("events", entry).
     """
     driver = SyncDriver(run.services, run.engine.limits)
     try:
@@ -96,9 +100,10 @@ def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Gene
 
 
 def _held(services: RunServices, items: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-    """Yield *items*, each made while the context variables of the run are set.
+    """Yield *items*, each made while the context variables of the run are set, and return what *items* returns.
 
-    A generator runs in the context of its reader. So they are reset before an item is handed over (decision 0039).
+    A generator runs in the context of its reader. So they are reset before an item is handed over (decision 0039):
+    else code of the reader would use the models and the sleep of the run.
     """
     try:
         while True:
@@ -109,5 +114,5 @@ def _held(services: RunServices, items: Generator[Any, None, Any]) -> Generator[
                     return stop.value
             yield item
     finally:
-        with services.held():
+        with services.held():  # closing runs code of the run too, such as nodes that are cancelled
             items.close()

@@ -1,6 +1,8 @@
-"""Driving a thread that is due, as workers do (R21, R23), and parking one whose runs die again and again.
+"""Driving a thread that is due, as workers do (rules R21, R23), and parking one whose runs die again and again.
 
-A thread is due if it is running and has no owner, or if it waits and one of its questions answers itself by now.
+A thread is due if it has the status "running" and no owner, if it has mail that it can take, or if it is paused and one
+of its questions answers itself by now (a timer, or a question that expires). To park a thread is to end it as failed,
+so that no worker drives it until a person calls `retry`.
 """
 
 from __future__ import annotations
@@ -32,34 +34,48 @@ from graphrt.errors._codes.timers import SLEEPING
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Loaded
 
-_WAITS = (NOT_DUE.code, SLEEPING.code)
-"""Codes of errors that say that a paused thread has to wait."""
+_NOT_YET = (NOT_DUE.code, SLEEPING.code)
+"""Codes of errors that say that a paused thread has to wait: it is not due, or it only sleeps."""
 
 
 def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResult[Any]:
-    """Drive a thread that is due to the end of its run; see `Runtime.drive`."""
+    """Drive a thread that is due to the end of its run; see `Runtime.drive`.
+
+    Mail is taken first, in commits of their own (`taking_mail`). It may end the thread, or leave it with work to do.
+
+    Args:
+        max_tries: How many runs may take the thread over and die before they store anything more; None for any number.
+    """
     check_number("max_tries", max_tries)
     took = take_mail(config, thread)
     ended = present_result(config, thread) if took else None
     if ended is not None:
         return ended  # the mail left nothing to drive
     try:
-        opened = _opened(config, thread, max_tries)
-        opened.look_for_followers()
+        opened = _open_due(config, thread, max_tries)
+        opened.look_for_followers()  # so that `follow(live=True)` in other processes shows the run from its beginning
         return drive(opened)
     except InputError as error:
         # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for.
-        paused = present_result(config, thread, paused=True) if took and error.code in _WAITS else None
+        paused = present_result(config, thread, paused=True) if took and error.code in _NOT_YET else None
         if paused is None:
             raise
         return paused
 
 
-def _opened(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
-    """Open the run of a thread that is due, whose mail was taken."""
+def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
+    """Open the run of a thread that is due, whose mail was taken.
+
+    Raises:
+        InputError: The thread is not due (`not-due`), or it only sleeps (`sleeping`).
+        RunFailedError: It was parked (`parked`).
+        ConflictError: Another run has it.
+    """
+    # A paused thread is resumed with the answers that the time gives; a running one, which lost its owner, is retried.
     waits = the_store(config).head(check_id(thread)).status == "interrupted"
 
     def admit(claim: Claim, loaded: Loaded) -> None:
+        """Refuse the thread if it is not due any more, or is to be parked. Called before anything is changed."""
         # Under the claim: another worker may have driven the thread since it was found to be due.
         if claim.head.status != ("interrupted" if waits else "running"):
             raise NOT_DUE(thread=thread, status=claim.head.status)
@@ -67,7 +83,11 @@ def _opened(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
             raise PARKED(thread=thread, tries=tried)
 
     def fire(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
-        del failed  # an interrupted thread has not
+        """Return the answers that the time gives to the open questions; implements `reopen_run.Prepare`.
+
+        With *reported*, workers of queues have reported tasks of the thread. Then it goes on without any answer.
+        """
+        del failed  # of use in a resume of a failed thread; this one is paused
         open_ = engine.open_interrupts()
         if (due := elapsed(engine, config.clock())) or reported:
             return due
@@ -86,7 +106,11 @@ def _opened(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
 
 
 def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
-    """Return how many runs in a row took the thread over, and ended before they stored anything more."""
+    """Return how many runs in a row took the thread over, and ended before they stored anything more.
+
+    Each of them left a `RunResumed` of the top graph (its path is empty) as its only entry. So these are counted from
+    the end of the thread, among the records after the newest stored snapshot.
+    """
     reader = Reader(the_store(config), thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
     count = 0
     for record in reversed(loaded.records):
@@ -98,12 +122,14 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
 
 
 def _park(config: RunConfig, thread: str, reason: str) -> None:
-    """End a thread that is due as failed, unless another worker was faster."""
+    """End a thread that is due as failed, with *reason* as its error, unless another worker was faster."""
 
     def parked(engine: Engine) -> None:
+        """Note that the run failed. `folded` has checksums of fields, which `replay` compares."""
         folded = emit_events.folded(engine)
         event = events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
         emit_events.note(engine, event)
 
+    # `at` is the creation time of a new thread, and this one exists. `end` changes nothing if it is not "running" now.
     claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
     end(config, claim, parked, of=("running",))

@@ -1,5 +1,8 @@
 """`entries`: the journal of a thread, entry by entry, without folding it. The thread's own graph is not needed.
 
+A store keeps the entries of one commit as a *record*. If the journal is hash-chained, the record has a seal, a header
+that links it to the record before. The hash of a header is its *leaf*.
+
 Everything that needs no earlier values is checked: no entry is missing, and each record is what was sealed and follows
 the one before it.
 """
@@ -30,9 +33,12 @@ _PAGE_BYTES: Final = 2**18
 def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None = None) -> Iterator[Entry]:
     """Iterate over the journal of the thread, oldest entry first, reading page by page. The entries are copies.
 
+    `Runtime.entries` calls this, and so does code that needs the events of a thread but not its state.
+
     Args:
         after: Only entries with a greater number.
-        most: About how many at most, since the last record is given whole, and fewer if they are large; None: all.
+        most: About how many entries; None gives all. More are given if the last record has more, and fewer if they are
+            large; the caller then asks again after the last one.
 
     Raises:
         StoreError: An entry is missing or damaged.
@@ -42,20 +48,21 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
     store = the_store(config)
     loaded = store.load(thread, upto=1)  # for the head and the meta, which are those of now: no entry is needed
     head, meta = loaded.head, read_meta(loaded.meta, thread)
-    check_own(store, thread, meta)
+    check_own(store, thread, meta)  # the thread has not exchanged its id with another one
     reader = Reader(store, thread, config.plan.codec, meta=meta, keys=config.keys)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1
     upto = None if most is None else seq + 1 + most
     size = 0
+    # `links` verifies that each record follows the one before it.
     links = _links(_leaf_before(store, reader, chained, seq, head.first)) if chained else None
     for record in store.records(thread, after=seq, upto=upto):
         first = record.seq - record.count + 1
         if first > seq + 1:
             if store.head(thread).first <= seq + 1:  # a gap is damage, unless the entries were pruned meanwhile
                 raise lacking(thread, seq + 1)
-            links = _links(None) if chained else None
+            links = _links(None) if chained else None  # the record before the gap is gone: begin anew
         batch = reader.checked(record, links)
         seq = record.seq
         for entry in batch.entries(first, thread):
@@ -67,10 +74,12 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
             if size + reader.held_bytes > _PAGE_BYTES:
                 return
     if after < head.seq:
+        # Entries that were written since the head was read are allowed (*more*).
         check_end(thread, seq, head.seq if upto is None else min(head.seq, upto), more=True)
 
 
 def _links(leaf: bytes | None) -> Links:
+    """Return what verifies the records after the one with this leaf; None does not verify the first link."""
     from graphrt._journal.chain import Links  # imported late: it loads OpenSSL
 
     return Links(leaf)
@@ -78,6 +87,8 @@ def _links(leaf: bytes | None) -> Links:
 
 def _leaf_before(store: Store, reader: Reader, chained: str, seq: int, first: int) -> bytes | None:
     """Return the leaf of the record that ends with entry *seq*, from which a chain check goes on; None if not known.
+
+    It is known at the beginning, and right after the entries that a prune removed, whose leaf the snapshot keeps.
 
     Args:
         chained: Id of the thread that the chain began with.

@@ -1,4 +1,9 @@
-"""What two entries of two executions have in common, and their difference in words. For `reexecution`."""
+"""What two entries of two executions have in common, and their difference in words. For `reexecution`.
+
+`reexecution` makes the runs of a thread again, and compares each journal entry of the second execution with the entry
+of the thread's log at the same place. An entry is an event with its position; it belongs to the top graph, or to a
+nested graph, whose task its `path` names.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +20,45 @@ _UNLIKE: Final = frozenset({
     "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph",
 })
 # fmt: on
-"""Fields of events that may differ between two executions of one log."""
+"""Fields of events that may differ between two executions of one log: ids of threads, since the log may be of a copy;
+seeds, moments and delays; name and fingerprint of the graph; the user of the process; exceptions, which compare by
+identity."""
 
 
 def bare(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an entry's event that two executions have in common."""
+    """Return the fields of an entry's event that must be the same in both executions, with its class and path."""
     event: Any = entry.event
     data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in _UNLIKE}
     data["kind"], data["path"] = type(event).__name__, entry.path
     if isinstance(event, events.BudgetHeld):
         data["reservations"] = event.reservations[-1]  # those before it are of executions that a crash cut off
     if isinstance(event, events.RunStarted):
-        data["input"] = dict(event.input)
+        data["input"] = dict(event.input)  # the mapping may be of a class that also holds its encoded bytes
     for name in ("id", "interrupts"):
         if name in data:
             ids = data[name]
             data[name] = local(ids) if isinstance(ids, str) else tuple(local(one) for one in ids)
-    if "errors" in data:
+    if "errors" in data:  # exceptions compare by identity, so only their classes count
         data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
     return data
 
 
 def local(id_: str) -> str:
-    """Return the id of an interrupt without the thread that it begins with."""
+    """Return the id of an interrupt, `thread/task#key`, without the thread, which may have another id in the log."""
     return id_.split("/", 1)[-1]
 
 
 def node_of(expected: Entry | None, got: Entry | None) -> str | None:
-    """Return the node that a difference is in."""
+    """Return the name of the node that a difference is in; None if the entries name none.
+
+    Args:
+        expected: The entry of the log; None if it has ended.
+        got: The entry of the second execution; None if it has ended.
+    """
     for entry in (expected, got):
         event: Any = entry.event if entry is not None else None
         found: str | None = getattr(event, "node", None)
+        # Some events name only the task. Its id is `path/superstep.number:node`.
         if found is None and getattr(event, "task", None):
             found = str(event.task).rpartition("/")[2].partition(":")[2] or None
         if found is not None:
@@ -54,34 +67,44 @@ def node_of(expected: Entry | None, got: Entry | None) -> str | None:
 
 
 def in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
-    """Return a sentence about two entries that differ."""
+    """Return a sentence, without a full stop, about an entry of the log and one of the second execution that differ.
+
+    Args:
+        expected: The entry of the log.
+        got: The entry of the second execution.
+        differing: Names of the fields in which they differ, as `bare` names them.
+    """
     one: Any = expected.event
     other: Any = got.event
     node = node_of(expected, got)
     who = f"node {node!r}" if node is not None else "the run"
     if type(one) is not type(other):
-        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{_told(one)}{_told(other, now=True)}"
+        told = f"{_message_of(one)}{_message_of(other, now=True)}"
+        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{told}"
     if isinstance(one, events.SuperstepCommitted | events.TasksRouted) and {"next", "sends"} & {*differing}:
         return f"a router chooses {_targets(other)} now, and chose {_targets(one)} in the log"
     parts = [
-        f"{name} is {_short(getattr(other, name, None))}, and was {_short(getattr(one, name, None))}"
+        f"{name} is {_repr_of(getattr(other, name, None))}, and was {_repr_of(getattr(one, name, None))}"
         for name in differing
         if name not in ("kind", "path")
     ]
     return f"{who} has another {type(one).__name__}: {'; '.join(parts) or 'it is at another path'}"
 
 
-def _told(event: Any, *, now: bool = False) -> str:
+def _message_of(event: Any, *, now: bool = False) -> str:
+    """Return the error text that *event* has, in brackets, for the end of a sentence; empty without one."""
     message = getattr(event, "message", None)
-    return f" ({'now' if now else 'then'}: {_short(message)})" if message else ""
+    return f" ({'now' if now else 'then'}: {_repr_of(message)})" if message else ""
 
 
 def _targets(event: Any) -> str:
-    sends = f" with {_short(dict(event.sends))}" if event.sends else ""
+    """Return the nodes that *event* made due, with the arguments of Sends by their position among them."""
+    sends = f" with {_repr_of(dict(event.sends))}" if event.sends else ""
     return f"{', '.join(map(repr, event.next)) or 'the end'}{sends}"
 
 
-def _short(value: Any) -> str:
+def _repr_of(value: Any) -> str:
+    """Return the `repr` of *value* for a sentence, cut after 200 characters."""
     shown = dict(value) if is_mapping(value) else value
     text = repr(shown)
     return text if len(text) <= 200 else f"{text[:197]}..."

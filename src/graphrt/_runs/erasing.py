@@ -1,7 +1,9 @@
 """`erase`: one person's values go from stored threads, and what proves the threads stays (decision 0128).
 
-Here is who may erase what: the choice of lines, threads that still need a value, and the order of the steps. Which bytes
-a thread is rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
+The unit is a *line*: the encoded form of one write of a field, one answer, effect, message or model reply. Its *place*
+says which of these it is. A large value is a *blob*, stored under the hash of its bytes; its line only refers to it.
+This module chooses the lines, finds threads that still need a value, and orders the steps. Which bytes a thread is
+rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
 """
 
 from __future__ import annotations
@@ -27,13 +29,7 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
-from graphrt.errors._codes.erasing import (
-    BAD_PREDICATE_RESULT,
-    BAD_WHERE,
-    EMPTY_WHERE,
-    PREDICATE_RAISED,
-    STILL_NEEDED,
-)
+from graphrt.errors._codes.erasing import BAD_PREDICATE_RESULT, BAD_WHERE, EMPTY_WHERE, PREDICATE_RAISED, STILL_NEEDED
 from graphrt.errors._codes.threads import HELD_BY_ANOTHER_RUN
 from graphrt.events import ValuesErased
 from graphrt.stores._verifying import listed
@@ -45,9 +41,10 @@ if TYPE_CHECKING:
     from graphrt.audit._erased_file import ErasedFile
 
 Predicate: TypeAlias = Callable[[str, int, "str | None", Any], bool]
-"""Called with thread, number of the entry, field (None for what is no write of a field) and value."""
+"""Returns whether to erase; takes thread, number of the entry, field (None if it is no write of one) and value."""
 Where: TypeAlias = "str | tuple[str, str] | Predicate"
 _UNFINISHED: Final = frozenset({"interrupted", "failed", "running"})
+"""Statuses of threads that may go on, and so may need a value."""
 _OUTSIDE: Final = (
     "Exports, backups, replicas, traces and what sinks, models and tools were given lie outside of the store and still "
     "have what they got."
@@ -55,6 +52,7 @@ _OUTSIDE: Final = (
 _NO_LOG: Final = (OSError, AuditError, ValueError, LookupError, TypeError, AssertionError)
 """What is raised for a file that cannot be read or written, or is not the log of its thread."""
 _BLOB: Final = b'{"$t":"blob","v":"'
+"""How a line begins that refers to a large value; 64 hexadecimal digits, the SHA-256 of its bytes, follow."""
 
 
 def erase(
@@ -79,21 +77,17 @@ def erase(
 
 @final
 class _Choice:
-    """What is erased, as the caller said.
-
-    Raises:
-        InputError: *where* is none of the three forms.
-    """
+    """What is erased, as the caller said: a text, a pair (thread, field) or a predicate. Other forms are refused."""
 
     def __init__(self, config: RunConfig, where: Any) -> None:
-        given: Any = where  # anything, whatever the caller's types say
+        given: Any = where  # type checkers see no value of another type here, but callers may pass one
         self._codec: Final = config.plan.codec
         self._graph: Final = config.plan.name
         self.text: str | None = where if isinstance(where, str) else None
         """The text that is erased wherever a value contains it; None for the other forms."""
         self._pair: tuple[str, str] | None = None
         self._family: set[str] = set()
-        """Threads of which the field is erased: the one that was named, and what came from it."""
+        """Threads of which the field is erased: the one that was named, and its copies and forks once `threads` ran."""
         self._predicate: Predicate | None = None
         if isinstance(where, str):
             if not where:
@@ -110,20 +104,16 @@ class _Choice:
             raise BAD_WHERE(given=where)
 
     def threads(self, store: Store) -> list[str]:
-        """Return the threads to look through: all, or the one that was named with its copies and forks.
-
-        Raises:
-            InputError: There is no thread with the name.
-        """
+        """Return the threads to look through: all, or the one that was named with its copies and forks."""
         if self._pair is None:
             return list(listed(store))
-        store.head(self._pair[0])
+        store.head(self._pair[0])  # raises an InputError if there is no such thread
         # Threads are listed in order of creation: a copy or fork comes after what it was made of.
         for thread in listed(store):
             try:
                 origin = _origin(store, thread)
             except StoreError as error:
-                if error.code in WORLD:
+                if error.code in WORLD:  # the store failed, which says nothing about the thread
                     raise
                 continue  # it is damaged, and cannot be erased from either
             if origin in self._family:
@@ -131,11 +121,10 @@ class _Choice:
         return [thread for thread in listed(store) if thread in self._family]
 
     def chooser(self, thread: str, graph: str, fetch: Callable[[str], bytes | None]) -> Choose:
-        """Return what chooses lines of *thread*.
+        """Return the function by which `_journal.erasing` chooses lines of *thread*, whose graph is called *graph*.
 
         Args:
-            graph: Name of the thread's graph.
-            fetch: Returns a large value; None if it is not there.
+            fetch: Returns a large value by its hash; None if it is not there.
         """
         text = self.text
         if text is not None:
@@ -145,13 +134,14 @@ class _Choice:
 
             return contains
         if self._pair is not None:
+            # With `threads=` the family is the named thread alone. None, which no field is called, chooses nothing.
             field = self._pair[1] if thread in self._family or thread == self._pair[0] else None
             return lambda _seq, place, _line: place.kind == "field" and place.field == field
 
-        def asked(seq: int, place: Place, line: bytes) -> bool:
+        def predicate_says(seq: int, place: Place, line: bytes) -> bool:
             return self._ask(thread, seq, place, self._value(_whole(line, fetch), graph))
 
-        return asked
+        return predicate_says
 
     def _value(self, line: bytes, graph: str) -> Any:
         """Return the value on *line*; plain JSON data if it is of a class that the runtime's graph does not know."""
@@ -164,6 +154,7 @@ class _Choice:
         return PLAIN.load(line)
 
     def _ask(self, thread: str, seq: int, place: Place, value: Any) -> bool:
+        """Call the caller's predicate; raise an InputError if it raises or does not return a bool."""
         assert self._predicate is not None  # noqa: S101 - the caller knows the form
         try:
             said: Any = self._predicate(thread, seq, place.field, value)
@@ -186,7 +177,7 @@ def _origin(store: Store, thread: str) -> str | None:
     """Return the thread that *thread* was forked or copied from, as far as its journal tells; None if it was not."""
     loaded = store.load(thread, upto=0)
     meta = read_meta(loaded.meta, thread)
-    if meta.get("chained") not in (None, shared_id(store, thread)):
+    if meta.get("chained") not in (None, shared_id(store, thread)):  # a copy continues the chain of its source
         return local_id_of(store, str(meta["chained"]))
     reader = Reader(store, thread, PLAIN, meta=meta)
     first = loaded.head.first
@@ -199,7 +190,7 @@ def _origin(store: Store, thread: str) -> str | None:
 
 @final
 class _Erasing:
-    """One call of `erase`, thread by thread."""
+    """One call of `erase`, thread by thread. It counts what is erased, and collects what is left, for the report."""
 
     def __init__(
         self, config: RunConfig, store: Erasable, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
@@ -215,7 +206,7 @@ class _Erasing:
         self._left: list[Left] = []
         self._records = self._lines = self._blobs = self._replies = 0
         self._scrubs = False
-        """Whether the store has freed bytes: those of this call, or of one that was interrupted."""
+        """Whether the store has freed bytes to overwrite: those of this call, or of one that was interrupted."""
 
     def one(self, thread: str, *, asked: bool) -> None:
         """Erase what was chosen of one thread.
@@ -224,7 +215,7 @@ class _Erasing:
             asked: The caller named the thread, so whatever is in the way is raised. Else the report tells of it.
         """
         try:
-            release_now(self._store, thread)
+            release_now(self._store, thread)  # else a claim of this process whose release failed would be in the way
             self._one(thread)
         except ConflictError as error:
             self._refused(error, thread, "running", asked=asked)
@@ -242,14 +233,16 @@ class _Erasing:
             self._refused(error, thread, "key" if error.code == "log-key-needed" else "needed", asked=asked)
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
+        """Raise *error*, which kept a thread from being erased, or report it. *what* is its word in `Left.what`."""
         if asked and not self._dry_run:
             raise error
         self._left.append(Left(thread, what, error.what))
 
     def _one(self, thread: str) -> None:
+        """Erase what was chosen of one thread, or in a dry run count it. Errors reach `one`."""
         store = self._store
-        found = self._read(thread)
-        self._scrubs = self._scrubs or found.reader.erased
+        found = self._read(thread)  # without a claim: most threads have nothing to erase, and may be driven meanwhile
+        self._scrubs = self._scrubs or found.reader.erased  # an earlier call may have died before it overwrote
         if self._dry_run:
             if found.lines:
                 if found.loaded.head.owned:
@@ -262,7 +255,7 @@ class _Erasing:
             return
         claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)
         try:
-            found = self._read(thread)  # under the claim, nobody writes it any more
+            found = self._read(thread)  # again, as only now no other process can write it
             self._note(found)
             if found.lines:
                 commit, records, keep = self._prepare(found)
@@ -274,20 +267,21 @@ class _Erasing:
             give_back(store, claim)
 
     def _read(self, thread: str) -> ThreadErasure:
+        """Read and verify a thread, and choose what is erased of it."""
         store, config = self._store, self._config
         loaded = store.load(thread)
         choose = self._choice.chooser(thread, loaded.head.graph, lambda name: store.blobs(thread, [name]).get(name))
         return ThreadErasure(store, loaded, config.plan.codec, config.keys, choose, text=self._choice.text)
 
     def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
-        """Return what the store is to write, and count it.
+        """Return what the store is to write: commit, records to replace by `seq`, blobs to keep. Count it too.
 
         Raises:
             InputError: The thread is not finished, and still needs one of the values (`erasure-needed`); or its log
                 needs a key that is not here.
         """
         if found.chain is not None:
-            found.chain.writable()
+            found.chain.writable()  # raises without the key that the records of the log are authenticated with
         event = ValuesErased(by=self._by, reason=self._reason, records=found.records, lines=found.lines)
         records = found.rewritten()
         commit = found.commit(event, self._config.clock(), seed=self._config.seed)
@@ -303,6 +297,11 @@ class _Erasing:
         return commit, records, keep
 
     def _check_not_needed(self, found: ThreadErasure, after: Loaded) -> None:
+        """Check that the thread needs none of the values, by folding it as it would be (*after*).
+
+        Raises:
+            InputError: It needs one, or the runtime cannot tell (`erasure-needed`).
+        """
         head = found.loaded.head
         if head.graph != self._config.plan.name:
             needs = [f"what this runtime cannot tell, as it drives graph {self._config.plan.name!r}"]
@@ -310,7 +309,7 @@ class _Erasing:
             try:
                 engine = folded(self._config, after).engine
             except GraphrtError as error:
-                if error.code in WORLD:
+                if error.code in WORLD:  # the store failed, which says nothing about the thread
                     raise
                 raise STILL_NEEDED(
                     thread=head.thread, status=head.status, needs=f"what cannot be told: {error.what}"
@@ -321,7 +320,7 @@ class _Erasing:
             raise STILL_NEEDED(thread=head.thread, status=head.status, needs=", ".join(needs))
 
     def _note(self, found: ThreadErasure) -> None:
-        """Note what cannot be erased of a thread."""
+        """Add to the report what cannot be erased of a thread."""
         thread = found.reader.thread
         if found.text_stays:
             why = (
@@ -333,15 +332,14 @@ class _Erasing:
             self._left.append(Left(thread, "digest", why))
 
     def _show(self, thread: str, commit: Commit) -> None:
-        """Show the entry of the erasure to the sinks, and to the log."""
+        """Show the entry of the erasure to the sinks, and to the Python log."""
         seq, sinks = commit.records[0].seq, of_edits(self._config)
         for entry in entries(self._config, thread, after=seq - 1) if sinks else ():
             for sink in sinks:
                 sink(entry)
 
-    # ---------------------------------------------------------------------------------------------- files of logs
-
     def _log_file(self, found: ThreadErasure) -> ErasedFile | None:
+        """Return what rewrites the file of the thread's audit log; None if there is no such file."""
         audit = self._config.audit
         if audit is None or found.chain is None:
             return None
@@ -349,7 +347,7 @@ class _Erasing:
         return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
 
     def _is_stale(self, found: ThreadErasure) -> bool:
-        """Return whether the file of the log has values that the store has not, or its head is missing, as after a crash."""
+        """Return whether the log file has values that the store has not, or lacks its head, as after a crash."""
         erased, file = found.ends_with_erasure, self._log_file(found)
         try:
             if file is None:  # whether a head was anchored is not known: once too often does no harm
@@ -360,7 +358,7 @@ class _Erasing:
             return False
 
     def _rewrite_log_file(self, found: ThreadErasure) -> None:
-        """Rewrite the file of the thread's log, and bring it up to the store, with a head."""
+        """Rewrite the file of the audit log, and end it with a head: a hash over all records, which anchors keep."""
         audit, chain = self._config.audit, found.chain
         if audit is None or chain is None:
             return
@@ -381,6 +379,7 @@ class _Erasing:
             self._not_rewritten(thread, error)
 
     def _not_rewritten(self, thread: str, error: Exception) -> None:
+        """Report that the file still has the values. The store has lost them already, so nothing is raised."""
         self._left.append(
             Left(thread, "log-file", f"The file of its log was not rewritten; erase again to try it again: {error}")
         )

@@ -1,4 +1,8 @@
-"""`ErasureReport`: what `Runtime.erase` erased, and what may still hold the values."""
+"""`ErasureReport`: what `Runtime.erase` erased, and what may still hold the values.
+
+To erase a value is to replace it by `Erased()` in stored entries; the entries stay. A record holds the entries of one
+commit. A line is the stored form of one value in a record. A blob is a large value that is stored outside the records.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,21 @@ class Left(NamedTuple):
     thread: str | None
     """Id of the thread; None if it is not about one thread."""
     what: str
-    """`needed`, `key`, `running`, `damaged`, `unreadable`, `text`, `digest`, `log-file`, `store` or `outside`."""
+    """Why the values are left, or may be:
+
+    | Word | Meaning |
+    |---|---|
+    | `needed` | the thread still needs them to go on |
+    | `key` | the thread's log has a key that the runtime lacks |
+    | `running` | another process drives the thread |
+    | `damaged` | the thread cannot be read |
+    | `unreadable` | a store in memory keeps objects that cannot be searched |
+    | `text` | a text that was searched for is in an id, a name, a key or a reason, which are not values |
+    | `digest` | a record has a digest of them without a salt, so that a guess can be confirmed |
+    | `log-file` | the file of the audit log may still have them |
+    | `store` | the store cannot overwrite the space that it freed |
+    | `outside` | copies outside the store, such as exports and backups |
+    """
     why: str
     """A sentence that says what is left, and what to do about it if anything can be done."""
 
@@ -26,7 +44,8 @@ class ErasureReport:
     threads: tuple[str, ...]
     """Threads that lost values, in order of creation."""
     records: int
-    """Number of records that lost values; what was staged is not counted."""
+    """Number of records that lost values. Values that were staged (stored beside the journal for a superstep that is
+    not committed yet) may be erased too, but are not counted."""
     lines: int
     """Number of values: each write of a field, answer, effect, message or reply is one."""
     blobs: int
@@ -37,6 +56,7 @@ class ErasureReport:
     """What may still hold the values. The last one names what lies outside of the store, in every report."""
 
     def __str__(self) -> str:
+        """Return the report as lines of text: the numbers, and then a line for each item of `left`."""
         verb = "would be erased" if self.dry_run else "were erased"
         lines = [
             (

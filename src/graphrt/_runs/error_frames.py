@@ -1,6 +1,7 @@
 """Finishing touches to an error that leaves a run: attributes that only the run knows, and a traceback of user frames.
 
-Nothing is raised here, and nothing about the run is decided.
+So a user sees at once which node failed, and the lines of the program that led there. Nothing is raised here, and
+nothing about the run is decided.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ _WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
 def prepare(error: BaseException, engine: Engine, services: RunServices, seq: int) -> None:
     """Give *error*, which ended a run, its place, run id and entry, and drop graphrt's own frames (decision 0054).
 
+    `ActiveRun.broke` calls this, before the caller of the run gets the error.
+
     Args:
         seq: Number of the last entry of the thread; 0 without a thread or an entry.
     """
-    redacted_error(engine, error)
+    redacted_error(engine, error)  # its texts may quote values that the redaction rules remove
     if not isinstance(error, GraphrtError):
         return
     error.locate(engine.where())
@@ -35,6 +38,7 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
     # error is a failure of that node like any other.
     known.pop("boundary", None)
+    # An error of a run that a node made has the id and the entry of that run already.
     known.setdefault("run_id", services.run_id)
     if seq:
         known.setdefault("seq", seq)
@@ -43,7 +47,7 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return *trace* without the frames of graphrt's own modules."""
+    """Return *trace* without the frames of graphrt's own modules. A traceback cannot be changed, so a copy is built."""
     kept: list[TracebackType] = []
     while trace is not None:
         if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):

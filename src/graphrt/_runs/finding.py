@@ -1,4 +1,10 @@
-"""Finding threads: labelling one, listing many, the open questions of all, and writing the index anew from journals."""
+"""Finding threads: labelling one, listing many, the open questions of all, and writing the index anew from journals.
+
+Labels are a thread's title, tags and priority. Its labels and open questions are indexed in the store, beside the
+journal that they follow from, in the transaction that changes them (decision 0150). A store need not have that index:
+`finder` and `postable` raise an InputError if the methods for it are missing. The *head* of a thread is its summary in
+the store: id, last entry, status, labels and owner.
+"""
 
 from __future__ import annotations
 
@@ -41,31 +47,36 @@ def wanted_threads(
     updated_after: Any,
     updated_before: Any,
 ) -> ThreadFilter:
-    """Return the checked filters of a listing of threads.
+    """Return the checked filters of a listing of threads, as `Runtime.threads` and `Runtime.sweep` take them.
+
+    A filter that is None, or has no tags, lets every thread pass. The arguments are described at `Runtime.threads`.
 
     Raises:
         InputError: One of them is not valid.
     """
     check_status(status)
     check_filters(graph, prefix, updated_before, updated_after)
-    told = checked_tags("tags", tags)
+    chosen = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    return ThreadFilter(status, graph, prefix, tenant, told, checked_title(title), updated_after, updated_before)
+    return ThreadFilter(status, graph, prefix, tenant, chosen, checked_title(title), updated_after, updated_before)
 
 
 def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -> QuestionFilter:
-    """Return the checked filters of the inbox.
+    """Return the checked filters of the inbox. One that is None, or has no tags, lets every question pass.
+
+    Questions that no person can answer (timers, ends of child threads, tasks of queues) are listed only if *kind* asks
+    for them.
 
     Raises:
         InputError: One of them is not valid.
     """
     check_filters(graph, None, None)
     check_texts(kind=kind, node=node)
-    told = checked_tags("tags", tags)
+    chosen = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    return QuestionFilter(kind, tenant, told, graph, node, without=frozenset({TIMER, THREAD, TASK}))
+    return QuestionFilter(kind, tenant, chosen, graph, node, without=frozenset({TIMER, THREAD, TASK}))
 
 
 def threads(
@@ -74,7 +85,8 @@ def threads(
     """List threads of the store; see `Runtime.threads`."""
     store = the_store(config)
     old = ThreadFilter(wanted.status, wanted.graph, wanted.prefix, updated_before=wanted.updated_before)
-    if wanted == old and not newest_first:  # every store can do this
+    # A filter without tenant, title, tags and `updated_after` needs no index: every store can list by the others.
+    if wanted == old and not newest_first:
         status, graph, prefix, before = wanted.status, wanted.graph, wanted.prefix, wanted.updated_before
         heads = store.heads(status=status, graph=graph, prefix=prefix, updated_before=before, after=after, limit=limit)
     else:
@@ -91,14 +103,21 @@ def due(
     if posts(store):
         graphs = None if graph is None else [graph]
         heads = postable(store).due(now=config.clock(), graphs=graphs, prefix=prefix, after=after, limit=limit)
-    else:  # a store without mail: those that run may have an owner, so all of them are listed
+    else:
+        # A store without mail cannot tell which threads are due. All threads with the status "running" are listed, and
+        # those without an owner are due. The sort is stable, so equal priorities stay in order of creation.
         found = store.heads(status="running", graph=graph, prefix=prefix, after=after)
         heads = sorted((head for head in found if not head.owned), key=lambda head: -head.priority)[:limit]
     return tuple(info(config, head) for head in heads)
 
 
 def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> None:
-    """Change title, tags and priority of a thread that nobody drives; see `Runtime.label`."""
+    """Change title, tags and priority of a thread that no process drives; see `Runtime.label`.
+
+    Args:
+        title: UNSET leaves it; None removes it.
+        priority: UNSET leaves it.
+    """
     check_id(thread)
     wanted = title if title is UNSET else checked_title(title)
     added, removed = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
@@ -116,8 +135,9 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         fold = folded(config, store.load(thread))
         journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
         engine = fold.engine
+        # `stamps`: values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
-        adopted(engine, fold)
+        adopted(engine, fold)  # if the graph has changed, the journal has to say so before any other entry
         emit_events.note(engine, labelled(config, new))
         journal.write(emit_events.take(engine), release=True)
     finally:
@@ -125,7 +145,11 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
 
 
 def inbox(config: RunConfig, wanted: QuestionFilter, *, after: str | None, limit: int | None) -> tuple[InboxItem, ...]:
-    """List the open questions of all threads; see `Runtime.inbox`."""
+    """List the open questions of all threads; see `Runtime.inbox`.
+
+    Args:
+        after: Token of the question before the page; None begins with the oldest.
+    """
     check_number("limit", limit)
     found = finder(the_store(config), "inbox").inbox(wanted, after=after, limit=limit)
     codec = config.plan.codec
@@ -133,19 +157,22 @@ def inbox(config: RunConfig, wanted: QuestionFilter, *, after: str | None, limit
 
 
 def reindex(config: RunConfig) -> int:
-    """Write labels and open questions of the graph's threads anew; see `Runtime.reindex`."""
+    """Write labels and open questions of the graph's threads anew, from their journals; return how many were wrong.
+
+    For stores whose index was lost or is older than this version; see `Runtime.reindex`.
+    """
     store = the_store(config)
     finding = finder(store, "questions")
     count = 0
     after: str | None = None
-    while heads := store.heads(graph=config.plan.name, after=after, limit=500):
+    while heads := store.heads(graph=config.plan.name, after=after, limit=500):  # pages, so that memory stays small
         for head in heads:
             try:
                 count += _reindexed(config, store, finding, head.thread)
             except (ConflictError, InputError):
                 continue  # a run has it, and lists its questions itself; or it was deleted
             except GraphrtError as error:
-                if error.code in WORLD:
+                if error.code in WORLD:  # the store cannot be reached, which says nothing about the thread
                     raise
                 continue  # a damaged thread, which `verify` reports, has no questions that could be answered
         after = heads[-1].thread
@@ -161,20 +188,23 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
         engine = fold.engine
         times: dict[str, float] = {}
         labels: Labels | None = None
+        # The folded thread has its open questions, but neither their times nor the labels: they are in the entries.
         for entry in entries(config, thread):
             labels = labels_after([(entry.path, entry.event)]) or labels
             if isinstance(entry.event, events.InterruptRaised):
                 times[local_id(engine, entry.event.id)] = entry.at
+        # A store in memory keeps objects, unless a hash chain over the thread's records needs their bytes.
         bytes_ = store.durable or bool(fold.meta.get("chained"))
         questions = listed(
             engine,
             head.status,
-            asked_at=lambda id_: times.get(id_, head.updated_at),
+            asked_at=lambda id_: times.get(id_, head.updated_at),  # an entry may have been pruned
             codec=engine.plan.codec if bytes_ else None,
         )
         new = labels or Labels()
         if new == labels_of_head(head) and _alike(questions, finding.questions(thread)):
             return False
+        # No entry is written, so position and time of the thread stay.
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))
         return True
     finally:
@@ -182,6 +212,9 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
 
 
 def _alike(ones: Iterable[Question], others: Iterable[Question]) -> bool:
-    """Return whether the same questions are listed. A store keeps the time of a question that it lists already."""
+    """Return whether two lists have the same questions, in any order, apart from the times at which they were asked.
+
+    A store keeps the time of a question that it lists already, so another time would change nothing.
+    """
     timeless = [{one.place: one._replace(asked_at=0.0) for one in some} for some in (ones, others)]
     return timeless[0] == timeless[1]

@@ -2,6 +2,10 @@
 
 A fork begins with one entry, `ThreadForked`, that holds everything its source had reached. So it needs nothing of the
 source, which may be pruned, changed or deleted afterwards (decision 0027).
+
+A `Fold` is a thread folded from its journal up to an entry: its engine, and what else the entries say. A superstep that
+has begun and is not committed is *open*. What its tasks have done so far is *staged*: stored beside the journal under a
+key, which begins with the task's id, until the superstep commits.
 """
 
 from __future__ import annotations
@@ -35,11 +39,16 @@ from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
 
 
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
-    """Return a journal that continues a folded thread."""
+    """Return a journal that continues a folded thread, for verbs that write without a run: edits, labels, prunes, mail.
+
+    Args:
+        commits: The commits of the claimed thread, on their way to the store.
+    """
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)
-    bytes_ = store.durable or bool(fold.meta.get("chained"))  # else the store keeps events as objects
+    # A store in memory keeps events as objects, and needs no codec, unless the thread has a hash chain over bytes.
+    bytes_ = store.durable or bool(fold.meta.get("chained"))
     journal.keep(
         commits,
         fold.engine,
@@ -60,9 +69,10 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     """Create a new thread from the state that *thread* had after its entry *at*, and return its id.
 
     Args:
-        at: None forks the thread as it is now, with what is staged of an open superstep.
+        at: Number of the entry. None forks the thread as it is now, with what is staged of an open superstep.
         to: Id of the new thread; None makes one.
-        keep_effects: Whether the next superstep gets the effects and answers that it had in *thread*.
+        keep_effects: Whether the next superstep gets the effects and answers that it had in *thread*, so that its tasks
+            make no call again. A fork of the thread as it is now has them in what is staged.
 
     Raises:
         InputError: There is no such thread or entry, *to* exists, or an older graph with other fields wrote the entry.
@@ -71,11 +81,12 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     target = check_id(to if to is not None else config.ids())
     store = the_store(config)
     loaded = store.load(thread)
+    # Not `at == ...` alone: True equals 1, and is not the number of an entry. `loaded_at` refuses it.
     whole = at is None or (at.__class__ is int and at == loaded.head.seq)
     if not whole:
         loaded = loaded_at(store, thread, at)
     fold = folded(config, loaded, upto=None if whole else at)
-    # Tasks that wait for children run again in the fork, and start children of their own.
+    # Tasks that wait for the end of a child thread run again in the fork, and start children of their own (R24).
     fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)
     if is_of_older_graph(fold.engine):
         raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
@@ -88,7 +99,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     made_at = config.clock()
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
-        if claim.head.seq:
+        if claim.head.seq:  # the claim creates a thread, or takes one that has entries already
             raise FORK_TO_EXISTING_THREAD(thread=target, source=thread)
         commits = CommitQueue(store, claim, "sync")
         _begin_fork(config, store, fold, loaded if whole else None, kept, commits, loaded.head.tags)
@@ -98,6 +109,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
 
 
 def _kept(config: RunConfig, fold: Fold) -> dict[str, list[emit_events.Logged]]:
+    """Return what the superstep after the fold had recorded in the source, by the keys to stage it under."""
     from graphrt._runs.kept_effects import kept_effects  # imported late: it loads the services of agents
 
     return kept_effects(config, fold)
@@ -122,7 +134,7 @@ def _begin_fork(
         tags: Tags of the source, which the fork gets.
     """
     engine, source = fold.engine, fold.reader.thread
-    chained = config.chains(store)
+    chained = config.chains(store)  # a chain of its own: that of the source begins with another id
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     begins = shared_id(store, commits.claim.thread)
@@ -141,21 +153,22 @@ def _begin_fork(
         salts_seed=config.seed,
     )
     journal.given_at = commits.claim.head.created_at  # creation and first commit have the same time
+    # A thread that a run drives counts as running, whatever its last commit says.
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
-    # A held superstep is folded already; its outcomes are in StateSaved.held (decision 0058).
+    # An `interrupt_after` holds a superstep between fold and routes. Its outcomes are in `StateSaved.held` (0058).
     staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
     # Effects of running tasks and commits of nested graphs are staged under keys of their own.
     for key, body in whole.staged if whole is not None else ():
         staged.setdefault(key, list(fold.reader.staged(key, body)))
     staged.update(kept)
-    if status == "interrupted" and not engine.open_interrupts():
+    if status == "interrupted" and not engine.open_interrupts():  # as after the withdrawal in `fork`
         status = "running"  # without an owner: `retry` or `resume` continues it
-    told: list[emit_events.Logged] = [("", forked)]
+    first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the graph at the top
     if tags:  # a title names one thread, and a fork is another one (decision 0150)
-        told.append(("", labelled(config, Labels(None, tags))))
-    journal.write([*told, *_questions(fold)], list(staged.items()), status=status, release=True)
+        first.append(("", labelled(config, Labels(None, tags))))
+    journal.write([*first, *_questions(fold)], list(staged.items()), status=status, release=True)
 
 
 def _questions(fold: Fold) -> list[emit_events.Logged]:
@@ -169,11 +182,13 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
     engine = fold.engine
     open_ = {question.id: question for question in engine.open_interrupts()}
     edited = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
+    # Ids of questions are `thread/task#key`, or `thread/task/inner task#key` in a nested graph.
     over = tuple(f"{engine.thread}/{task.id}{end}" for task in edited for end in "#/")
     answers = {id_: event for id_, event in fold.answers.items() if not id_.startswith(over)}
     found: list[emit_events.Logged] = []
     for id_, event in fold.asked.items():
         if id_ in open_:
+            # `usage` is what the task's model calls had used when it asked. They were calls of the source.
             found.append(("", replace(event, stale=open_[id_].stale, usage=None)))
         elif id_ in answers:
             found += [("", replace(event, usage=None)), ("", answers.pop(id_))]
@@ -181,17 +196,18 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
-    """Return *state* with the status and what the fold knows of the run: id, seed, fingerprint."""
+    """Return *state* with the status and what the fold knows of the run: id, seed, fingerprint of the graph.
+
+    Snapshots of forks and prunes need this: `saved` takes the state from the engine, which does not know them.
+    """
     return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
 
 
-# -- all threads -------------------------------------------------------------------------------------------------------
-
-
 def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
-    """Judge every thread that is not completed, and fold those that are compatible, as a run would (decision 0043).
+    """Judge, for every thread that is not completed, whether the runtime's graph can continue it (R14).
 
-    No node runs; `Verdict` says what that leaves unknown.
+    Compatible threads are folded too, as a run would do (decision 0043). No node runs; `Verdict` says what that leaves
+    unknown.
     """
     store = the_store(config)
     found: list[Verdict] = []
@@ -203,7 +219,7 @@ def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
 
 
 def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
-    """Return the verdict on one thread; None if it was deleted meanwhile.
+    """Return the verdict on one thread; None if it was deleted meanwhile. `unreadable` stands until it is judged.
 
     Raises:
         StoreError: The store could not be reached, which says nothing about the thread.

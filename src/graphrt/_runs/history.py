@@ -1,11 +1,16 @@
-"""`history`: one `Snapshot` for each commit, pause, failure and cancellation of a thread (R18).
+"""`history`: one `Snapshot` for each commit, pause, failure and cancellation of a thread.
+
+A `Snapshot` is what the caller gets: the state after one entry. A *stored* snapshot is a cache in the store, from which
+entries can be folded without those before it. A record holds the entries of one commit. To fold is to apply entries to
+the state; `Fold` is a thread folded up to an entry.
 
 The whole history is read forward from the first entry. With a limit it is read backward, one stretch of records at a
 time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does not depend on
 the length of the thread.
 
-A run that completes right after its last commit shares one snapshot with it. If a stretch boundary lies between the
-two, `_Stretch.shares` and `_Stretch.changed` say so.
+A run that completes right after its last commit *shares* one snapshot with it: `RunCompleted` changes nothing of the
+state, so only the snapshot of the completion is listed. If a stretch boundary lies between the two, `_Stretch.shares`
+and `_Stretch.changed` say so.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from graphrt.stores.protocol import Loaded, Record, Store
 ENDS: Final = frozenset(
     {events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled, events.RunHandedOver}
 )
-"""Events that end a run."""
+"""Events that end a run, or its part in this process: a run that is handed over goes on elsewhere."""
 
 
 def history(config: RunConfig, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
@@ -72,7 +77,9 @@ def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before:
     """Return the newest *limit* snapshots, newest first, one stretch of records at a time."""
     thread, last = loaded.head.thread, _last(loaded, before)
     newest: list[Snapshot[Any]] = []
-    # Only the last *most* records of a part are looked at entry by entry; the others are folded in the faster way.
+    # Only the last *most* records of a part are looked at entry by entry; the others are folded whole, which is faster.
+    # Not every record has a snapshot, so *most* is more than *limit*. If it is not enough, the next part takes twice as
+    # many. *shared*: the last commit of the part that is read next shares the snapshot of the completion after it.
     shared, most = False, 2 * limit + 8
     while last >= loaded.head.first and len(newest) < limit:
         # `last - 1`: a stored snapshot of the entry *last* itself would leave no record to read.
@@ -89,12 +96,15 @@ def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before:
             stretch.found.pop()  # the completion in the stretch after this one shares it
         newest += stretch.found[::-1]
         shared = stretch.shares or (shared and stretch.changed is None)
-        last, before, most = stretch.began, None, 2 * most
+        last, before, most = stretch.began, None, 2 * most  # all that is left lies before *before*
     return newest[:limit]
 
 
 def _last(loaded: Loaded, before: int | None) -> int:
-    """Return the last entry to read: *before* itself too, since a completion there shares the snapshot before it."""
+    """Return the number of the last entry to read.
+
+    *before* itself is read too: if it is a completion, the commit before it is not listed, since they share a snapshot.
+    """
     return loaded.head.seq if before is None else min(before, loaded.head.seq)
 
 
@@ -110,7 +120,7 @@ class _Stretch:
     """
 
     def __init__(self, config: RunConfig, fold: Fold, loaded: Loaded, before: int | None) -> None:
-        self._runtime = config
+        self._config = config
         self._fold = fold
         self._before = before
         self._head = loaded.head
@@ -119,7 +129,7 @@ class _Stretch:
         self.found: list[Snapshot[Any]] = []
         """The snapshots, oldest first."""
         self._oldest = fold.seq < loaded.head.first
-        """Whether no entry is left before the stretch."""
+        """Whether no entry is left before the stretch: it begins at the first one, or behind those that were pruned."""
         self.changed: bool | None = False if self._oldest else None
         """Whether the newest snapshot so far is of a commit. None while there is none: it is in the stretch before."""
         self.shares: bool = False
@@ -138,17 +148,18 @@ class _Stretch:
         fold, before = self._fold, self._before
         for record in records:
             first = record.seq - record.count + 1
+            # *take* makes decoded values the engine's own; those of a store in memory have to be copied.
             batch, take = fold.read(record)
             for entry, one in zip(batch.entries(first), batch.logged, strict=True):
                 completed = (
                     entry.event.__class__ is events.RunCompleted and not entry.path and self.changed is not False
                 )
-                if before is not None and entry.seq >= before:
+                if before is not None and entry.seq >= before:  # not listed, and looked at only for a shared snapshot
                     if entry.seq == before and completed:
                         self._share()
                     break
                 fold.fold([one], entry.seq, batch.run, take)
-                if not entry.path:
+                if not entry.path:  # entries of nested graphs have a path, and no snapshots
                     self._note(entry, completed=completed)
         wanted = last if before is None or before > last else before - 1
         check_end(fold.reader.thread, fold.seq, max(wanted, self.began))
@@ -163,14 +174,14 @@ class _Stretch:
         if kind in CHANGES:
             self._add(entry, entry.seq)
             self.changed = True
-        elif kind in ENDS and (self.found or not self._oldest):
+        elif kind in ENDS and (self.found or not self._oldest):  # without a state before it, an end has none to show
             if completed:
                 self._share()
-            self._add(entry, self._fold.steps_at)
+            self._add(entry, self._fold.steps_at)  # `steps_at`: the last entry that changed the state
             self.changed = False
 
     def _share(self) -> None:
-        """Drop the snapshot of the last commit, since the completion right after it gets the one of both."""
+        """Drop the snapshot of the last commit, since the completion right after it gets the snapshot of both."""
         if self.changed:
             self.found.pop()
         else:
@@ -179,12 +190,15 @@ class _Stretch:
     def _add(self, entry: Entry, values_at: int) -> None:
         """Add the snapshot of *entry*, with the values that the state had after the entry *values_at*."""
         fold = self._fold
-        values = _values(self._runtime, fold.reader.thread, values_at)
+        values = _values(self._config, fold.reader.thread, values_at)
         self.found.append(
             Snapshot(fold, seq=entry.seq, at=entry.at, status=fold.status, head=self._head, values=values)
         )
 
 
 def _values(config: RunConfig, thread: str, at: int) -> Callable[[], Any]:
-    """Return a function that reads the values after the entry *at*: most snapshots are listed without them."""
+    """Return a function that reads the values after the entry *at*, for `Snapshot.values`.
+
+    They are read at first access only, since most snapshots of a history are listed without them.
+    """
     return lambda: state(config, thread, at).values

@@ -1,6 +1,9 @@
-"""Read-only verbs about one or two threads: state at any entry, replay, and the difference of two runs (R13, R18).
+"""Read-only verbs about one or two threads: state at any entry, replay, and the difference of two runs.
 
-Nothing is written and no node runs. Replay calls routers and reducers, which are pure.
+Nothing is written and no node runs. Replay calls routers and reducers, which are pure (R13).
+
+To fold a thread is to apply its entries to an engine, one after another; a `Fold` is the result, up to an entry. A
+record holds the entries of one commit. Each of its events comes with a path, which is empty for the graph at the top.
 """
 
 from __future__ import annotations
@@ -34,15 +37,16 @@ from graphrt.stores.protocol import Head
 
 
 def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:
-    """Return the thread as it is now, or as it was after the entry *at*."""
+    """Return the thread as it is now, or as it was after the entry *at*; see `Runtime.state`."""
     check_id(thread)
     store = the_store(config)
     release_now(store, thread)  # a claim that could not be released yet would show a run that is over as running
     loaded = loaded_at(store, thread, at)
     head = loaded.head
-    whole = at is None or at == head.seq
+    whole = at is None or at == head.seq  # then the open superstep is shown too
     fold = folded(config, loaded, upto=None if whole else at)
     if at is None or whole:
+        # A thread that a run drives counts as running, whatever its last commit says; "new" has no entries yet.
         status = head.status if not head.owned or head.status == "new" else "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status, head=head)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status, head=head)
@@ -54,17 +58,20 @@ def info(config: RunConfig, head: Head) -> ThreadInfo:
 
 
 def _error(config: RunConfig, thread: str) -> str | None:
-    """Return why the thread failed, as one text."""
+    """Return why the thread failed: the class of the error and its message; None if the journal does not tell."""
     event = last_failure(config, thread)
     return None if event is None else f"{event.error}: {event.message}"
 
 
 def last_failure(config: RunConfig, thread: str) -> events.RunFailed | None:
-    """Return how the thread failed last; None if it never did, or not since a prune. Reads only the end of the journal."""
+    """Return how the thread failed last; None if no entry tells. Reads only the records after the newest snapshot.
+
+    `Runtime.wait` raises its error for a run that failed in another process.
+    """
     store = the_store(config)
     loaded = store.load(thread)
     reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
-    for record in reversed(loaded.records):
+    for record in reversed(loaded.records):  # those after the newest snapshot; a failure is usually in the last one
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:
                 return event
@@ -72,7 +79,11 @@ def last_failure(config: RunConfig, thread: str) -> events.RunFailed | None:
 
 
 def _time(fold: Fold, records: Any, otherwise: float) -> float:
-    """Return when the last folded entry was written; *otherwise* if its record was not loaded."""
+    """Return when the last folded entry was written; *otherwise* if its record was not loaded.
+
+    Args:
+        records: The loaded records, in order. None has the entry if a snapshot is exactly of that entry.
+    """
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
@@ -80,14 +91,13 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
     return next((entry.at for entry in entries if entry.seq == fold.seq), otherwise)
 
 
-# -- replay ------------------------------------------------------------------------------------------------------
-
-
 def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
-    """Fold the thread from its first entry, and call every router again.
+    """Fold the thread from its first entry, and call every router again; see `Runtime.replay`.
 
     The thread is folded twice: `present` as a resume folds it, from the newest snapshot, and `fold` from the oldest
     entry, where each commit and each route is computed anew and compared with the entry. Both must end alike.
+
+    Entries of an older graph, before a migration (R14), are folded without calling this graph's routers.
 
     Raises:
         ReplayDivergedError: A router chooses otherwise, or a reducer makes other values, than when the entries were
@@ -100,9 +110,10 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     present = load(config, thread)
     head = store.head(thread)
     fold = from_the_first(config, thread)
+    # `migrated` is set if the journal ends before a migration that the next run will write: all entries are older.
     older = _last_of_older_graph(config, thread) if present.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
-        batch, take = fold.read(record)
+        batch, take = fold.read(record)  # `take` makes decoded values the engine's own
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
             # Routers are not called with values that were erased: what they chose then stands in the entry.
@@ -119,7 +130,7 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
 
 
 def _meets_erased(event: Any) -> bool:
-    """Return whether *event* writes or sends something that was erased."""
+    """Return whether *event* writes or sends something that `Runtime.erase` removed: `Erased()` is in its place."""
     updates = event.updates if isinstance(event, events.TaskSucceeded) else ()
     parts = (*updates, getattr(event, "sends", {}))
     return any(erased_in(value) for part in parts for value in part.values())
@@ -134,27 +145,32 @@ def _last_of_older_graph(config: RunConfig, thread: str) -> int:
 def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
     """Compute the entry *seq* anew where it was decided by a router or reducer, and compare; fold any other event.
 
+    Args:
+        take: Makes a value of the event the engine's own: a copy, unless it was decoded from bytes.
+        run: Id of the run that wrote the entry.
+
     Raises:
         ReplayDivergedError: The result differs from *event*.
     """
     engine = fold.engine
     try:
         if isinstance(event, events.SuperstepCommitted):
-            if not engine.tasks:
+            if not engine.tasks:  # no outcome of a task was folded before: no event has opened the superstep
                 engine.open()
-            engine.forget_store()
-            engine.commit(event.after, past=True)
+            engine.forget_store()  # else the commit would encode values for a store
+            engine.commit(event.after, past=True)  # reduces the folded outcomes, and calls the routers
             _compare(fold, event, seq)
-            fold.fold([], seq + 1, run, take)
+            fold.fold([], seq + 1, run, take)  # no events: notes the run and the position
             fold.seq = seq
             return
+        # An `interrupt_after` holds a superstep after its commit; its routers are called when the pause is answered.
         if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
             engine.route()
             _compare(fold, event, seq)
             fold.fold([], seq + 1, run, take)
             fold.seq = seq
             return
-        if isinstance(event, events.TasksRouted) and event.reason == "entry":
+        if isinstance(event, events.TasksRouted) and event.reason == "entry":  # the router of START
             engine.enter()
             _compare(fold, event, seq)
         evolve(engine, event, take)
@@ -163,7 +179,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
         fold.seq = seq
     except ReplayDivergedError:
         raise
-    except GraphrtError as error:
+    except GraphrtError as error:  # a router or reducer that raises now did not raise then
         raise _diverged(fold, seq, type(event).__name__, error.what, "error") from error
 
 
@@ -190,6 +206,7 @@ def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
 
 
 def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
+    """Return the error for the entry *seq*; *what* names what differs: routes, sends, reducers, state or an error."""
     return REPLAY_DIVERGED(
         thread=fold.reader.thread,
         seq=seq,
@@ -202,15 +219,12 @@ def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> Repla
     )
 
 
-# -- difference --------------------------------------------------------------------------------------------------
-
-
 def diff(
     config: RunConfig, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
 ) -> Divergence | None:
     """Return the first entries in which two threads, or two of their runs, differ; None if there is no difference.
 
-    Ids of threads and runs, times and seeds are not compared.
+    Entries are compared by position. Ids of threads and runs, times and seeds are not compared.
 
     Raises:
         InputError: A thread has no such run.
@@ -236,8 +250,8 @@ def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
     """Iterate over the entries of *thread* to compare: if one thread is a fork of the other, those after the fork."""
     fork = next(entries(config, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
-        # A fork's first record repeats the questions and answers of the open superstep.
-        return dropwhile(lambda e: isinstance(e.event, _QUESTIONS), entries(config, thread, after=1))
+        # A fork's first record repeats the tags, questions and answers that its source had then.
+        return dropwhile(lambda e: isinstance(e.event, _REPEATED), entries(config, thread, after=1))
     source = next(entries(config, other), None)
     if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
         return entries(config, thread, after=source.event.at)
@@ -253,8 +267,9 @@ def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
 """Fields of events that differ between equal runs."""
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
-"""The same for the `StateSaved` of a fork."""
-_QUESTIONS: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
+"""The same for the `StateSaved` of a fork: ids, positions, and data of the encoding."""
+_REPEATED: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
+"""Events that may follow `ThreadForked` in the first record of a fork."""
 
 
 def _bare(entry: Entry) -> dict[str, Any]:
@@ -267,11 +282,11 @@ def _bare(entry: Entry) -> dict[str, Any]:
             ids = data[name]
             data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
     if isinstance(event, events.TaskFailed):
-        data.pop("exception")
+        data.pop("exception")  # exceptions compare by identity; class and message are fields of their own
     if isinstance(event, events.ThreadForked):
         state = data.pop("state")
         data |= {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _UNLIKE_STATE}
-    if "errors" in data:
+    if "errors" in data:  # exceptions too, by position of the task that handles them
         data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
     return data
 

@@ -1,6 +1,13 @@
 """What the tasks of a superstep had recorded: results of effects, replies of models and tools, answers of people.
 
-`fork(keep_effects=True)` gives it to the same tasks of the fork, which then call no model again and ask nobody twice.
+`fork(keep_effects=True)` gives it to the same tasks of the fork, which then make no model call again and ask no
+question twice. It is *staged* in the fork: stored beside the journal, under a key, until the superstep commits. The key
+is the task's id with `KEPT` (`#kept`) at its end.
+
+A task's id is `path/superstep.number:node`. The path is empty for a task of the top graph, and names the enclosing task
+for one of a nested graph. `Logged` is a pair of such a path and an event. Events of effects and model calls have a
+`key`, which names the call inside its task. Events of model calls also have `failed_attempts`, the number of the task's
+failed attempts before the call: an attempt finds only the replies with its own number.
 """
 
 from __future__ import annotations
@@ -19,14 +26,14 @@ from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 
 _Effect: TypeAlias = events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent
-_OVER = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
+_UNANSWERED = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
 """Events after which a question has no answer that another execution could be given."""
-_NEXT = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
+_ENDS_SUPERSTEP = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
 """Events of the graph at the top that end the superstep, or that begin another run."""
 
 
 def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
-    """Return what the superstep after the present entry of *fold* recorded, by the keys to stage it under in a fork.
+    """Return what the superstep after the last entry of *fold* recorded, by the keys to stage it under in a fork.
 
     Args:
         fold: The source, folded up to the entry of the fork.
@@ -45,7 +52,7 @@ def _recorded(config: RunConfig, fold: Fold) -> Iterator[events.Event]:
     """Yield the events of the superstep: journalled ones, and those that are staged if it is still open."""
     thread = fold.reader.thread
     for entry in entries(config, thread, after=fold.seq):
-        if not entry.path and isinstance(entry.event, _NEXT):
+        if not entry.path and isinstance(entry.event, _ENDS_SUPERSTEP):
             return
         yield entry.event
     for key, body in the_store(config).load(thread).staged:
@@ -57,10 +64,13 @@ class _Kept:
 
     def __init__(self) -> None:
         self.effects: dict[tuple[Any, ...], Logged] = {}
-        """Effects and what is recorded of model calls, by what tells them apart inside the task."""
+        """Effects and what is recorded of model calls, by what tells them apart inside the task; see `_identity`."""
         self.questions: dict[str, Logged] = {}
+        """The newest `InterruptRaised` of each question, by the question's id."""
         self.answers: dict[str, Logged] = {}
+        """The answers that count, by the same ids."""
         self.failed: bool = False
+        """Whether the last attempt failed for good."""
 
     def logged(self) -> list[Logged]:
         """Return its events: effects, then each answered question with its answer."""
@@ -73,8 +83,8 @@ class _Kept:
     def _as_asked(self, effect: Logged) -> Logged | None:
         """Return an effect as the last attempt found it; None if it did not exist then.
 
-        The number of failed attempts tells which replies are found again. If the last attempt failed as well, it
-        counts itself, and its own replies would not be found.
+        `RepliesDiscarded` gives the number of failed attempts, which decides which replies are found again. If the last
+        attempt failed for good, the number counts that attempt too, and its own replies would not be found.
         """
         path, event = effect
         if self.failed and isinstance(event, events.RepliesDiscarded):
@@ -92,13 +102,14 @@ def _keep(found: dict[str, _Kept], event: events.Event) -> None:
         # A question of a nested graph has an entry in each enclosing graph, too; the one of its own task is kept.
         if _task(event.id) == event.task:
             kept = found.setdefault(event.task, _Kept())
+            # Neither the usage so far nor an edit of the source's state belongs to the fork.
             kept.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
     elif isinstance(event, events.InterruptAnswered):
         task = _task(event.id)
         found.setdefault(task, _Kept()).answers[event.id] = (_path(task), event)
     elif isinstance(event, events.TaskFailed | events.TaskSucceeded):
         found.setdefault(event.task, _Kept()).failed = isinstance(event, events.TaskFailed)
-    elif isinstance(event, _OVER):
+    elif isinstance(event, _UNANSWERED):
         kept = found.setdefault(_task(event.id), _Kept())
         kept.answers.pop(event.id, None)
 
@@ -108,6 +119,8 @@ def _identity(event: _Effect) -> tuple[Any, ...]:
     match event:
         case events.RepliesDiscarded():
             return (events.RepliesDiscarded,)
+        # Each case but the last also keeps apart what the key alone does not: attempts, or calls with the same key. A
+        # reservation that was given back has the identity of the reservation, and so replaces it.
         case events.BudgetGranted():
             return events.BudgetGranted, event.question
         case events.UsageRecorded():
@@ -126,5 +139,5 @@ def _task(question: str) -> str:
 
 
 def _path(task: str) -> str:
-    """Return the path of the graph that a task belongs to, as engines and staged events have it."""
+    """Return the path of the graph that a task belongs to, with the slash at its end, as staged events have it."""
     return task[: task.rfind("/") + 1]

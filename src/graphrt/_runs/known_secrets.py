@@ -1,6 +1,7 @@
 """Secrets of unfinished threads, which a runtime keeps in memory, since no store has them.
 
-They are given back to a thread that this runtime drives again, if the field is as it was when they were seen.
+A store keeps of a `Secret` only that it was there, so a loaded thread has fields with unknown secrets. A runtime that
+saw their values gives them back when it drives the thread again, if the rest of the field is as it was then.
 """
 
 from __future__ import annotations
@@ -24,23 +25,28 @@ class KnownSecrets:
         self._threads: dict[str, dict[str, Any]] = {}
 
     def remember(self, engine: Engine, fields: Iterable[str] | None = None) -> None:
-        """Keep the values of *fields* that hold secrets; None takes all fields."""
+        """Keep the values of *fields* that hold secrets; None takes all fields. Called when a run or an edit ends."""
         thread, codec = engine.thread, engine.codec
+        # Without a thread there is no later run. `met_secrets` is false in nearly every graph, and costs nothing.
         if thread is None or codec is None or not codec.met_secrets:
             return
         for name in engine.values if fields is None else fields:
             value = engine.values.get(name)
-            if name in engine.plan.state.untracked:
+            if name in engine.plan.state.untracked:  # it has its default after a resume, as without secrets
                 continue
             try:
+                # `known` is false for a secret that was loaded from a store, whose value nobody here has seen.
                 known = any(secret.known for secret in codec.secrets_in(value))
-            except NotStorable:
+            except NotStorable:  # it cannot be looked through
                 continue
             if known:
-                self._threads.setdefault(thread, {})[name] = own(value)
+                self._threads.setdefault(thread, {})[name] = own(value)  # a copy, which no node can change
 
     def give_back(self, engine: Engine) -> None:
-        """Put known secrets into the values of a loaded thread, where the stored form is the same."""
+        """Put known secrets into the values of a loaded thread, in fields whose stored form is the same.
+
+        The stored form has no secrets, so it shows whether anything else of the field has changed.
+        """
         kept = self._threads.get(engine.thread or "")
         if not kept:
             return
@@ -54,5 +60,5 @@ class KnownSecrets:
             put_back(engine, same)
 
     def forget(self, thread: str) -> None:
-        """Drop the secrets of *thread*."""
+        """Drop the secrets of *thread*, whose run has completed."""
         self._threads.pop(thread, None)

@@ -1,7 +1,9 @@
 """Labels of threads: checks of titles, tags and priorities, and the event that gives a thread new ones (decision 0150).
 
-A thread gets labels in the run that begins it (`open_run`), and others by `finding.label`. Both write one
-`ThreadLabelled`, from which the store's columns follow.
+Labels are what a thread is found by besides its id. A thread gets labels in the run that begins it (`open_run`), and
+others by `finding.label`. Both write one `ThreadLabelled`, from which the store's columns follow. It has all labels as
+they are afterwards, so that the last one says everything. The priority orders the threads that are due: the highest is
+driven first, and 0 is the default.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from graphrt.stores.protocol import Head, Labels
 
 
 class Begin(te.TypedDict, total=False):
-    """Keyword arguments of a run on an input, besides what is watched of it; see `Runtime.run`."""
+    """Keyword arguments of `Runtime.steps`, `stream` and their twins for a run on an input; see `Runtime.run`."""
 
     thread: str | None
     abandon: bool
@@ -29,7 +31,7 @@ class Begin(te.TypedDict, total=False):
 
 
 class GoOn(te.TypedDict, total=False):
-    """Keyword arguments of a run that goes on, besides what is watched of it; see `Runtime.resume` and `retry`."""
+    """Keyword arguments of the same verbs for a run that continues a thread; see `Runtime.resume` and `retry`."""
 
     thread: te.Required[str]
     answers: Any
@@ -47,45 +49,46 @@ _TAGS: Final[tuple[type, ...]] = (set, frozenset, list, tuple)
 
 
 def checked_title(title: Any) -> str | None:
-    """Return *title*; None is none.
+    """Return *title*, whatever a caller passed, if it can be a title: a line of text, or None for no title.
 
     Raises:
-        InputError: It is no title (`bad-label`).
+        InputError: It is not a title (`bad-label`).
     """
-    if title is None or _is_label(title, LONGEST_TITLE):
+    if title is None or _is_line(title, LONGEST_TITLE):
         found: str | None = title
         return found
     raise BAD_TITLE(option="title", given=_shown(title), longest=LONGEST_TITLE)
 
 
 def checked_tags(option: str, tags: Any) -> frozenset[str]:
-    """Return *tags*, the argument named *option*, as a set.
+    """Return *tags*, whatever a caller passed as the argument named *option*, as a set.
 
     Raises:
-        InputError: They are no tags, or too many (`bad-label`).
+        InputError: It is not a set, list or tuple of tags, or has too many (`bad-label`).
     """
     if not isinstance(tags, _TAGS):
         raise BAD_TAGS(option=option, given=_shown(tags), most=MOST_TAGS, longest=LONGEST_TAG)
     given: list[Any] = list(cast("Iterable[Any]", tags))
     for tag in given:
-        if not _is_label(tag, LONGEST_TAG):
+        if not _is_line(tag, LONGEST_TAG):
             raise BAD_TAGS(option=option, given=_shown(tag), most=MOST_TAGS, longest=LONGEST_TAG)
     return counted(option, frozenset(given))
 
 
 def checked_priority(priority: Any) -> int:
-    """Return *priority*.
+    """Return *priority*, whatever a caller passed, if it can be a priority.
 
     Raises:
-        InputError: It is no priority (`bad-label`).
+        InputError: It is not an int, or too high or too low (`bad-label`).
     """
+    # By its type, since a bool is an int too.
     if type(priority) is int and -MOST_PRIORITY <= priority <= MOST_PRIORITY:
         return priority
     raise BAD_PRIORITY(given=priority, most=MOST_PRIORITY)
 
 
 def labels_of_head(head: Head) -> Labels:
-    """Return the labels of a thread."""
+    """Return the labels of a thread, which its *head* (its summary in the store) has."""
     return Labels(head.title, head.tags, head.priority)
 
 
@@ -100,9 +103,9 @@ def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
     return tags
 
 
-def _is_label(value: Any, longest: int) -> bool:
-    """Return whether *value* is a text that can be shown in one line, and stored."""
-    # Cc, Cs, Zl and Zp: control characters, lone surrogates, and separators of lines and paragraphs.
+def _is_line(value: Any, longest: int) -> bool:
+    """Return whether *value* is a text of 1 to *longest* characters that can be shown in one line, and stored."""
+    # The first test is for speed: printable ASCII has none of the categories.
     return (
         type(value) is str
         and 1 <= len(value) <= longest
@@ -111,31 +114,42 @@ def _is_label(value: Any, longest: int) -> bool:
 
 
 _BAD: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Unicode categories: control characters, lone surrogates, and separators of lines and paragraphs."""
 
 
 def _shown(value: Any) -> str:
+    """Return *value* for an error message: a text shortened and with its length, anything else by its class only."""
     if not isinstance(value, str):
         return f"{type(value).__name__}"
     return f"{value[:40]!a}{'...' if len(value) > 40 else ''} of {len(value)} characters"
 
 
 def new_labels(title: Any, tags: Any, priority: Any = 0) -> Labels | None:
-    """Return the labels that a run is begun with; None if none were given."""
+    """Return the checked labels that a run is begun with; None if the arguments have their defaults.
+
+    None spares the run a look whether its store can keep labels, which not every store can.
+
+    Raises:
+        InputError: One of them is not valid (`bad-label`).
+    """
     if title is None and tags.__class__ is tuple and not tags and priority.__class__ is int and not priority:
-        return None  # the defaults
+        return None
     return Labels(checked_title(title), checked_tags("tags", tags), checked_priority(priority))
 
 
 def with_more(old: Labels, new: Labels) -> Labels:
-    """Return the labels of a thread that has *old* and is begun anew with *new*: their title and priority, and all tags.
+    """Return the labels of a thread that has *old* and is begun anew with *new*: title and priority of *new*, all tags.
 
     A title that is None, or a priority of 0, leaves that of *old*.
+
+    Raises:
+        InputError: Together they have too many tags (`bad-label`).
     """
     title = old.title if new.title is None else new.title
     return Labels(title, counted("tags", old.tags | new.tags), new.priority or old.priority)
 
 
 def labelled(config: RunConfig, labels: Labels) -> events.ThreadLabelled:
-    """Return the event that gives a thread *labels*."""
-    tags = tuple(sorted(labels.tags))
+    """Return the event that gives a thread *labels*, in place of those that it has."""
+    tags = tuple(sorted(labels.tags))  # a set has no order, and the same labels must give the same bytes (R13)
     return events.ThreadLabelled(title=labels.title, tags=tags, user=config.user, priority=labels.priority)

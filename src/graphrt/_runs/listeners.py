@@ -1,11 +1,17 @@
-"""Who hears of a run: the sinks of its runtime, those of them that watch each run more closely, and the log.
+"""The listeners of a run: the sinks of its runtime, those of them that watch each run more closely, and the log.
 
-A sink with the method `__graphrt_watch__` is asked for a watcher of each run, and may return None. A watcher gets the run's entries as a sink
-does, and besides it sees what no journal can hold, since a journal must be the same whoever was faster (R13): when
-attempts, model calls, tool calls and commits begin and end. A listener with the attribute `__graphrt_reads__` gets the
-entries of the journal itself, if no other one needs copies. If it also has the method `__graphrt_later__`, it is given a
-function that makes the entries of a step of the fast path, and calls it when, and if, it needs them. Nothing here is
-called while there is neither sink nor log.
+A *sink* is a function that gets each journal entry of the runs of a runtime (`Runtime(sinks=)`). The *log* is the
+Python logger `graphrt.runs`. graphrt's own sinks have more methods and attributes:
+
+- `__graphrt_watch__(opened)` makes a watcher for a run, or returns None. A watcher gets the run's entries as a sink
+  does. It also sees when attempts, model calls, tool calls and commits begin and end. No journal can hold these times,
+  since a journal must be the same in any order of completion (R13).
+- `__graphrt_conflict__(graph)` counts the times that a thread could not be claimed.
+- `__graphrt_reads__` marks a listener that never changes an entry. It gets the objects of the journal itself, and not
+  copies, if all other listeners have the mark too.
+- `__graphrt_later__(make)` takes a function that makes the entries of a step, and calls it when, and if, it needs them.
+
+Nothing here is called while there is neither sink nor log.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ T = TypeVar("T")
 
 
 class OpenedRun(NamedTuple):
-    """What a watcher is told of its run, before the first entry."""
+    """What a watcher gets to know of its run before the first entry."""
 
     graph: str
     """Name of the graph."""
@@ -38,13 +44,13 @@ class OpenedRun(NamedTuple):
     seq: int
     """Number of the thread's last entry; 0 for a new thread, or without one."""
     taken_over: bool
-    """Whether the thread was left running by an owner that died."""
+    """Whether the process that drove the thread before died during its run."""
     entries: Callable[[int], Iterator[Entry]]
     """Reads the thread's entries after a number, oldest first. Empty without a thread."""
 
 
 class RunWatcher(Protocol):
-    """Watches one run. No method may raise, or wait for anything: the run waits for it."""
+    """Watches one run; `graphrt.otel` has one. No method may raise, or wait for anything: the run waits for it."""
 
     def __call__(self, entry: Entry, /) -> Any:
         """Take an entry of the run, after its commit."""
@@ -60,11 +66,18 @@ class RunWatcher(Protocol):
         ...
 
     async def model_call(self, task: str, failed_attempts: int, key: str, call: Callable[[], Awaitable[T]], /) -> T:
-        """Make a model call that no journal remembers, and return what it returns."""
+        """Make a model call by *call*, and return its result. Calls that the journal answers do not come here.
+
+        Args:
+            task: Id of the task.
+            failed_attempts: Attempts of the task that failed before this one.
+            key: Name of the call inside the task, as in the journal.
+            call: Makes the call.
+        """
         ...
 
     async def tool_call(self, call: ToolCall, make: Callable[[], Awaitable[T]], /) -> T:
-        """Make a tool call that no journal remembers, and return what it returns."""
+        """Make a tool call of an agent by *make*, and return its result. Like a model call, it is a new one."""
         ...
 
     def asks(self, model: str, messages: Any, /) -> None:
@@ -72,7 +85,7 @@ class RunWatcher(Protocol):
         ...
 
     def headers(self) -> Mapping[str, str]:
-        """Return headers for an HTTP request of the running model call."""
+        """Return headers for an HTTP request of the running model call, such as the id of its trace."""
         ...
 
     def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
@@ -87,8 +100,8 @@ class RunWatcher(Protocol):
 def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], RunWatcher | None]:
     """Return the functions that get each entry of a run, and the watcher of the run, if there is one.
 
-    Of several sinks that watch, the first one watches attempts and calls: code can be inside one span only. All get
-    the entries.
+    `ActiveRun` calls this when a run is opened. Of several sinks that watch, the first one watches attempts and calls:
+    code can be inside one span of a trace only. All get the entries.
     """
     heard: list[Sink] = []
     watcher: RunWatcher | None = None
@@ -98,7 +111,7 @@ def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], R
             heard.append(sink)
             continue
         one: RunWatcher | None = watch(opened)
-        if one is None:
+        if one is None:  # it does not want this run, not even its entries
             continue
         heard.append(one)
         watcher = watcher if watcher is not None else one
@@ -113,7 +126,7 @@ def of_edits(config: RunConfig) -> tuple[Sink, ...]:
 
 
 def conflicted(config: RunConfig) -> None:
-    """Tell sinks that count conflicts that a thread could not be claimed, because another owner has it."""
+    """Let sinks that count conflicts count one: a thread could not be claimed, because another owner has it."""
     for sink in config.sinks:
         count = getattr(sink, "__graphrt_conflict__", None)
         if count is not None:

@@ -1,8 +1,12 @@
 """`LiveItem`, what a follower gets between the entries of a thread, and its form on the way between processes.
 
+A follower reads the entries of a thread that another process may drive, as they come (`Runtime.follow`). The driver
+collects live items, such as tokens, and hands them to the store in batches (`live_relay`); `live_following` reads them.
+
 A batch is a line with the id of the run, and then a line for each item: its number in the run, the number of the last
-entry before it, its mode, and the item. Values are encoded as the journal's are. Classes of graphrt's own, such as
-`TextDelta`, are written as their name and fields, by a closed table. So a value that no store takes has no form here.
+entry before it, its mode, and the item. Values are encoded as those of the journal are: a value that cannot be stored
+cannot be relayed either. Objects of graphrt's own classes in the table `_classes`, such as `TextDelta`, are written as
+the name of the class and its fields.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 LiveMode: TypeAlias = Literal["custom", "messages", "live"]
+"""Stream modes of live items: values of `ctx.emit`, pieces of model replies, and how tasks go on."""
 _INNER: Final = "item"
-"""The field of these classes that holds another item."""
+"""Name of the field that holds another item, in those of the classes that have one, such as `MessageItem`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +35,9 @@ class LiveItem:
     mode: LiveMode
     """The stream mode that shows it in the process that drives the run."""
     item: Any
-    """The item, as that mode gives it: any value that a node emits, a `MessageItem`, or a `Live`. Values of classes that
-    only another graph knows are plain data."""
+    """The item, as that mode gives it: any value that a node emits, a `MessageItem`, or a `Live`.
+
+    Values of classes that only another graph knows are plain data."""
     seq: int
     """Number of the last entry before it. It is not a position: `after=` takes the `seq` of an entry."""
     missed: int = 0
@@ -39,20 +45,22 @@ class LiveItem:
 
 
 class Sent(NamedTuple):
-    """An item as it comes out of a batch."""
+    """An item as it comes out of a batch. `live_following` makes a `LiveItem` of it."""
 
     run: str
+    """Id of the run that showed it."""
     number: int
-    """Counts the items of the run, from 1, with those that were dropped."""
+    """Counts the items of the run, from 1, with those that were dropped: a follower finds gaps by it."""
     seq: int
+    """Number of the last entry before the item."""
     mode: LiveMode
     item: Any
     size: int
-    """Bytes of its form."""
+    """Bytes of its line, by which a reader bounds what it holds."""
 
 
 def line(codec: Codec, number: int, seq: int, mode: str, item: Any) -> bytes:
-    """Return an item as one line.
+    """Return an item as one line; the arguments are as in `Sent`.
 
     Raises:
         NotStorable: A value in it cannot be stored.
@@ -79,39 +87,43 @@ def items(codec: Codec, body: bytes) -> Iterator[Sent]:
         except StoreError as error:
             if error.code != "unknown-type":
                 raise
+            # A value of a class that only another graph knows: the item stays plain data.
             number, seq, mode, form = from_json(one)
         yield Sent(run, number, seq, cast("LiveMode", mode), _item(form), len(one))
 
 
 def _form(item: Any) -> list[Any]:
+    """Return an item as a pair: the name of its class and its fields, or an empty name and the value itself."""
     cls: Any = item.__class__
     if cls not in _classes().values():
         return ["", item]
-    told = {one.name: getattr(item, one.name) for one in fields(item)}
-    if _INNER in told:
-        told[_INNER] = _form(told[_INNER])
-    return [cls.__name__, told]
+    values = {one.name: getattr(item, one.name) for one in fields(item)}
+    if _INNER in values:
+        values[_INNER] = _form(values[_INNER])
+    return [cls.__name__, values]
 
 
 def _item(form: Any) -> Any:
-    name, told = form
+    """Return the item of a pair that `_form` made."""
+    name, values = form
     if not name:
-        return told
+        return values
     cls = _classes().get(name)
     if cls is None:  # a newer graphrt wrote it
-        return told
+        return values
     known = {one.name for one in fields(cls)}
-    told = {key: value for key, value in told.items() if key in known}
-    if _INNER in told:
-        told[_INNER] = _item(told[_INNER])
-    return cls(**told)
+    values = {key: value for key, value in values.items() if key in known}  # a newer graphrt may have more fields
+    if _INNER in values:
+        values[_INNER] = _item(values[_INNER])
+    return cls(**values)
 
 
 _found: Final[dict[str, Any]] = {}
+"""The table of `_classes`, filled at its first call."""
 
 
 def _classes() -> dict[str, Any]:
-    """Return the classes of graphrt's own items, by name; imported at first use, since only few runs are followed live."""
+    """Return the classes of graphrt's own items, by name; imported at first use, as only few runs are followed live."""
     if not _found:
         from graphrt._drivers.message_item import MessageItem
         from graphrt._flows.live import Live

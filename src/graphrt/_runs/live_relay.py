@@ -1,7 +1,11 @@
-"""The driver's side of live items: collected while somebody follows the run, and handed to the store in batches (R20).
+"""The driver's side of live items: collected while a reader follows the run, and handed to the store in batches.
 
-Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped and counted, and so is what
-comes faster than a batch may grow.
+Live items are what a run shows while its superstep is open, such as tokens and values of `ctx.emit`. They are not
+journalled. A reader in another process gets them through the store, as batches of lines, one line for each item
+(decision 0160). `ActiveRun` makes a `LiveRelay` when the first reader follows its run.
+
+Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped, and so is what comes faster
+than a batch may grow. Each item has a number in its run, so a reader sees from a gap how many it missed.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_ITEMS: Final = 1_000
 MOST_BYTES: Final = 2**20
-"""Most items, and bytes of them, that wait for the next batch. The oldest go first."""
+"""Most items, and bytes of them, that wait to be handed over. Beyond that the oldest are dropped."""
 BATCH_BYTES: Final = 2**18
 """Bytes of items after which a batch ends and another one begins, so that a reader need not read much at once."""
 KEPT_BYTES: Final = 8 * 2**20
@@ -38,7 +42,7 @@ class LiveRelay:
         thread: The thread.
         run: Id of the run.
         codec: Encodes values of the graph.
-        seq: Returns the number of the last entry.
+        seq: Returns the number of the thread's last entry, after which an item comes.
     """
 
     def __init__(self, store: Relaying, thread: str, run: str, codec: Codec, seq: Callable[[], int]) -> None:
@@ -48,8 +52,11 @@ class LiveRelay:
         self._codec = codec
         self._seq = seq
         self._waiting: deque[bytes] = deque()
+        """Encoded items that were not handed over yet, oldest first."""
         self._size = 0
+        """Bytes of what waits."""
         self._number = self._batches = 0
+        """Numbers of the last item and of the last batch."""
         self._kept: deque[tuple[int, int, float]] = deque()
         """Place, size and time of the batches that the store keeps."""
         self._kept_size = 0
@@ -59,7 +66,12 @@ class LiveRelay:
         """Held while a batch is handed over, so that batches are in order."""
 
     def put(self, mode: str, item: Any) -> None:
-        """Take an item, from any worker thread. It is encoded now, since its node may change the value later."""
+        """Take an item, from any worker thread. It is encoded now, since its node may change the value later.
+
+        Args:
+            mode: The stream mode that shows it: `custom`, `messages` or `live`.
+            item: The item, as that mode gives it.
+        """
         with self._lock:
             self._number += 1
             try:
@@ -72,25 +84,33 @@ class LiveRelay:
                 self._size -= len(self._waiting.popleft())
 
     def flush(self) -> None:
-        """Hand over what waits. Called before each commit, so that followers get items before the entries after them."""
+        """Hand over what waits.
+
+        Called before each commit, so that followers get items before the entries after them, and besides every 0.05
+        seconds by the worker thread that looks for followers.
+        """
         if not self._waiting:
             return
         with self._sending:
             with self._lock:
                 lines, self._size = [*self._waiting], 0
                 self._waiting.clear()
-            with suppress(Exception):  # followers are told of the gap by the numbers of the next items
+            with suppress(Exception):  # the numbers of the next items show followers the gap
                 for some in _parts(lines):
                     self._send(batch(self._run, some))
 
     def _send(self, body: bytes) -> None:
+        """Give one batch to the store, and let it delete the batches that need not be kept any more."""
         self._batches += 1
         place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
         self._kept.append((place, len(body), monotonic()))
         self._kept_size += len(body)
 
     def _forgotten(self) -> int:
-        """Return the place of the last batch that the store need not keep any more; 0 if there is none."""
+        """Return the place of the last batch that the store need not keep any more; 0 if there is none.
+
+        These batches are older than `KEPT_S` seconds, or the run has more than `KEPT_BYTES` in the store.
+        """
         place, old = 0, monotonic() - KEPT_S
         while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):
             place, size, _ = self._kept.popleft()

@@ -2,6 +2,10 @@
 
 Runs, edits and read-only verbs all load a thread here, so there is one way to continue it (decision 0018). Nothing is
 written.
+
+To fold is to apply entries to an engine, one after another. A `Fold` is the engine after some entry, with what else
+they say. A stored *snapshot* is a cache of it: folding begins at the newest one. A superstep that has begun and is not
+committed is *open*; what its tasks did is *staged*, that is stored beside the journal under a key with the task's id.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ def the_store(config: RunConfig) -> Store:
 
 
 def present_head(store: Store, thread: str) -> Head | None:
-    """Return the head of the thread; None if there is no such thread."""
+    """Return the head of the thread, which has position, status and owner; None if there is no such thread."""
     try:
         return store.head(thread)
     except InputError as error:
@@ -87,31 +91,37 @@ def check_at(loaded: Loaded, at: int) -> None:
     head = loaded.head
     # A prune keeps a snapshot of the last entry that it removed: that one can still be read.
     first = max(head.first - 1, 1) if head.seq else 1
+    # Not isinstance: a bool is not the number of an entry. A pruned thread needs the snapshot that it begins with.
     wrong = at.__class__ is not int or not first <= at <= head.seq
     if wrong or (loaded.snapshot is None and head.first > 1):
         raise UNKNOWN_ENTRY(thread=head.thread, seq=at, first=first, last=head.seq)
 
 
 def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
-    """Return a fold of the thread that has folded nothing yet, and the verdict on the thread's graph (R14).
+    """Return a fold of the thread that has folded nothing yet, and the verdict on the thread's graph.
+
+    A thread may have been written by an older graph. The verdict says whether this one can continue it, and how (R14).
 
     Raises:
         InputError: The graph of the thread is not compatible with the runtime's.
     """
     plan = config.plan
     meta = read_meta(loaded.meta, loaded.head.thread)
-    check_own(the_store(config), loaded.head.thread, meta)
+    check_own(the_store(config), loaded.head.thread, meta)  # it has not exchanged its id with another thread
     reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta, keys=config.keys)
     verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
     if not verdict.ok:
         raise compatibility_check.refusal(verdict)
     fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
-    migrate_thread.prepare(fold, verdict)
+    migrate_thread.prepare(fold, verdict)  # stand-ins for fields and nodes that the older graph had
     return fold, verdict
 
 
 def from_the_first(config: RunConfig, thread: str) -> Fold:
-    """Return a fold that stands right before the oldest entry left: empty, or at the snapshot that a prune kept."""
+    """Return a fold right before the oldest entry left: empty, or at the snapshot that a prune kept.
+
+    Verbs that show or compare all that happened begin there, such as `replay` and `steps_of`.
+    """
     store = the_store(config)
     loaded = store.load(thread)
     fold, _ = begun(config, loaded)
@@ -123,7 +133,7 @@ def from_the_first(config: RunConfig, thread: str) -> Fold:
 
 
 def start_from(fold: Fold, snapshot: Saved) -> None:
-    """Start *fold* at a stored snapshot."""
+    """Start *fold*, which has folded nothing yet, at a stored snapshot."""
     # Decoded values belong to the fold alone. A store in memory gives its own objects, which have to be copied (R15).
     take: Take = as_is if snapshot.body.__class__ is bytes else own
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq, take)
@@ -143,8 +153,9 @@ def folded(
     Args:
         upto: Last entry to fold. None folds all and restores the open superstep.
         adopt: Whether to migrate the values to the present graph, if an older one wrote them.
-        letters: What workers of queues report, to be restored as if it were staged; see `Fold.reported`.
-        task: Restore only what is staged of this task of the top graph; None restores all.
+        letters: What workers of queues report of tasks by mail (R27), to be restored as if it were staged.
+        task: Restore only what is staged of this task of the top graph; None restores all. A worker of a queue runs one
+            task alone.
     """
     fold, verdict = begun(config, loaded)
     if loaded.snapshot is not None:
@@ -152,18 +163,21 @@ def folded(
     fold_all(fold, loaded.records, upto)
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
-    if adopt and verdict.kind != "identical":
+    if adopt and verdict.kind != "identical":  # the values are those of an older graph until here
         migrate_thread.adopt(fold, verdict)
     if upto is None:
-        fold.reader.check_beside(loaded.staged, fold.seq)
-        fold.staged = outcomes(loaded.staged)
+        fold.reader.check_beside(loaded.staged, fold.seq)  # the last records vouch for what is staged
+        fold.staged = outcomes(loaded.staged)  # the next record of the journal vouches for these again
         staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
         open_superstep(fold, staged, letters)
     return fold
 
 
 def top_task(key: str) -> str:
-    """Return the id of the task of the top graph that a staged key, or the id of a nested task, belongs to."""
+    """Return the id of the task of the top graph that a staged key, or the id of a nested task, belongs to.
+
+    For example `2.0:ask` of the key `2.0:ask#pay#0`, an effect, and of `2.0:ask/1.0:draft`, a task of a nested graph.
+    """
     return key.partition("#")[0].partition("/")[0]
 
 
@@ -186,7 +200,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
     """
     if not staged and not letters:
         return
-    # As in `start_from`. What letters bring is decoded in any case.
+    # As in `start_from`: decoded values need no copy. What letters bring is decoded in any case.
     take: Take = as_is if not staged or staged[0][1].__class__ is bytes else own
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
@@ -195,6 +209,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
 
             fold.reported = merged(fold, known, letters)
         restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested, take)
+    # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise STAGED_MISFIT(
             thread=fold.reader.thread, fits=fold.engine.plan.name, error=error, cause_text=str(error)[:80]

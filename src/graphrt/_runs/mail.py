@@ -1,7 +1,12 @@
-"""Mail to a thread that another process may drive: what is posted, and how it is checked before (R22).
+"""Mail to a thread that another process may drive: what is posted, and how it is checked before.
 
-The sender does not have the thread's claim. So whatever can be checked without it is checked here, and the rest when
-the letter is taken (`taking_mail`).
+Only the process that holds the claim on a thread may write it. Other processes post letters, which the store keeps
+until a commit of the thread takes them (rule R22). A letter has an id, and the store keeps one letter of each id, so a
+call whose outcome is not known may be repeated. A letter also has a kind, such as "signal", and says a mapping of names
+to values, which depends on the kind.
+
+The sender does not have the claim. So whatever can be checked without it is checked here, and the rest when the letter
+is taken (`taking_mail`). `postable(store)` raises an InputError if the store keeps no mail.
 """
 
 from __future__ import annotations
@@ -28,13 +33,22 @@ from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
 
 ABANDONS, QUEUED = "abandon:", "input:"
-"""Beginnings of the ids of letters with an input: one that ends the run that goes on, and one that waits for its end."""
+"""Beginnings of the ids of letters with an input: one that ends the run that goes on, and one that waits for its end.
+
+The store does not read letters, so `moves` tells them apart by their ids."""
 LONGEST_ID: Final = 150
 """Most characters of the id of a signal."""
 
 
 def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bool:
-    """Send a signal to a thread; see `Runtime.signal`."""
+    """Send a signal to a thread: a named value that waits until a node takes it by `ctx.receive`; see `Runtime.signal`.
+
+    Args:
+        id: Chosen by the sender, so that a second signal with the same id is not kept; None makes one.
+
+    Returns:
+        Whether the signal is kept.
+    """
     store = the_store(config)
     postable(store)
     check_id(thread)
@@ -60,6 +74,8 @@ def ask_to_cancel(config: RunConfig, thread: str) -> bool:
         check_id(thread)
         release_now(store, thread)
         head = store.head(thread)
+        # The epoch is the number of the owner's claim: a later run has another one, and drops the request. It is in the
+        # id too, so that asking twice posts one letter.
         if head.owned:  # else it was released meanwhile, and its driver is gone
             _post(config, store, thread, f"cancel:{head.epoch}", "cancel", {"epoch": head.epoch})
     except InputError:
@@ -68,14 +84,18 @@ def ask_to_cancel(config: RunConfig, thread: str) -> bool:
 
 
 def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> None:
-    """Leave answers to a thread that another process drives. They are checked against what is open now.
+    """Post answers to a thread that another process drives. They are checked against what is open now.
+
+    Args:
+        answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
+        answer: The answer to the only question; UNSET without one.
 
     Raises:
         InputError: As for `resume`.
     """
     store = the_store(config)
     postable(store)
-    engine = folded(config, store.load(thread)).engine
+    engine = folded(config, store.load(thread)).engine  # of the whole thread: the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
     given = answers_by_id(engine, answers, answer, config.clock)
@@ -87,7 +107,11 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
 
 
 def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None, *, abandon: bool) -> None:
-    """Leave an input for the thread of *head*: for after its run, or instead of it.
+    """Post an input to the thread of *head*: for after its run, or, with *abandon*, in place of it.
+
+    Args:
+        given: The input, unchecked. The thread exists, so it is an update of the state.
+        labels: Title, tags and priority that the thread gets with it; None changes none.
 
     Raises:
         InputError: It does not fit as an update of the state, or cannot be stored.
@@ -108,10 +132,11 @@ def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None
 
 
 def moves(store: Store, head: Head) -> bool:
-    """Return whether mail makes a thread go on that nobody drives: it is due (R22), and not only by an input that waits.
+    """Return whether mail makes a thread go on that no process drives.
 
-    An input that was queued behind a run waits until that has completed, perhaps for the answer of a person.
+    An input that was queued behind a run does not, until that run has completed, which may need the answer of a person.
     """
+    # A thread with the status "running" is due without mail, and a failed or cancelled one first needs a `retry`.
     if head.status not in ("interrupted", "completed") or not posts(store):
         return False
     kept = postable(store)
@@ -121,12 +146,13 @@ def moves(store: Store, head: Head) -> bool:
 
 
 def labels_of(told: Mapping[str, Any]) -> Labels | None:
-    """Return the labels of a letter with an input; None if it has none."""
+    """Return the labels of a letter with an input, from what it says; None if it has none."""
+    # Letters of versions without priorities may still wait, hence the default.
     return Labels(told["title"], frozenset(told["tags"]), told.get("priority", 0)) if "tags" in told else None
 
 
 def _engine(config: RunConfig, thread: str) -> Engine:
-    """Return an engine that checks and redacts values as a run on *thread* does."""
+    """Return an engine that checks and redacts values as a run on *thread* does, without loading the thread."""
     engine = Engine(config.plan, config.limits, thread=thread)
     engine.listen(config.plan.codec)
     if config.redactor is not None:
@@ -135,4 +161,9 @@ def _engine(config: RunConfig, thread: str) -> Engine:
 
 
 def _post(config: RunConfig, store: Store, thread: str, id: str, what: What, told: dict[str, Any]) -> bool:
+    """Post a letter of the kind *what* that says *told*; return False if the thread had a letter with this id before.
+
+    Raises:
+        NotStorable: A value in *told* cannot be stored.
+    """
     return postable(store).post(thread, id, written(store, config.plan.codec, what, told))

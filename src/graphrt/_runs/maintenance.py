@@ -1,4 +1,8 @@
-"""Maintenance verbs of `Runtime`: sweep and verify a whole store; copy, delete, export and import a thread."""
+"""Maintenance verbs of `Runtime`: sweep and verify a whole store; copy, delete, export and import a thread.
+
+To sweep is to delete old threads. Some functions here are called by one verb each, and only add what a runtime knows
+(its store, clock and graph) to a function of the stores.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ def freeing(store: Store, work: Callable[[], T]) -> T:
     try:
         return work()
     except StoreError as error:
-        make_room = getattr(store, "_make_room", None)
+        make_room = getattr(store, "_make_room", None)  # a private method that stores may have; True if it freed room
         if error.code != "store-full" or make_room is None or not make_room():
             raise
     return work()
@@ -57,6 +61,7 @@ def delete(config: RunConfig, thread: str) -> None:
     check_id(thread)
 
     def work() -> None:
+        """Delete the thread; `freeing` calls this again if the disk was full."""
         release_now(store, thread)  # a run that met a full disk could not release its claim
         store.delete(thread)
 
@@ -64,13 +69,16 @@ def delete(config: RunConfig, thread: str) -> None:
 
 
 class Which(te.TypedDict, total=False):
-    """Which threads of a store are swept, besides their age; see `Runtime.sweep`."""
+    """Which threads of a store are swept, besides their age; see `Runtime.sweep`. A filter of None lets all pass."""
 
     status: Status | None
+    """None sweeps those that have ended."""
     graph: str | None
     tenant: str | None
     tags: Tags
+    """Threads that have all of them."""
     limit: int | None
+    """How many threads at most; None deletes all."""
 
 
 _PAGE: Final = 1_000
@@ -89,12 +97,17 @@ def old_threads(config: RunConfig, older_than_s: float, which: Which) -> tuple[T
 
 
 def _time_before(config: RunConfig, older_than_s: float) -> float:
+    """Return the time before which a thread must have been written last, in seconds since the epoch."""
     check_age("older_than_s", older_than_s)
     return config.clock() - older_than_s
 
 
 def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
-    """Return the threads of *page* that are due, or will be: they are not deleted, however old they are."""
+    """Return the threads of *page* that are due, or will be: they are not deleted, however old they are.
+
+    A completed thread is due if it has mail: an input begins its next run. A paused one goes on by itself if it has
+    mail, or waits for a time, a child thread or a worker of a queue, and not for a person.
+    """
     mailed = set(postable(store).mailed([info.thread for info in page])) if posts(store) else set[str]()
     found: set[str] = set()
     for info in page:
@@ -109,6 +122,7 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
 
 
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
+    """Return the threads to sweep: last written before the time *before*, not owned, and not going on by themselves."""
     store, status, limit = the_store(config), which.get("status"), which.get("limit")
     check_status(status)
     check_number("limit", limit)
@@ -117,10 +131,10 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
         wanted = wanted_threads(
             one,
             which.get("graph"),
-            None,
+            None,  # any beginning of the id
             which.get("tenant"),
             which.get("tags", ()),
-            None,
+            None,  # any title
             updated_after=None,
             updated_before=before,
         )
@@ -145,12 +159,13 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
     old = _old(config, before, which)
     gone, at = 0, 0
     while at < len(old):
-        if at and store.blocking:
+        if at and store.blocking:  # a store in memory has no other writers to let in
             sleep(_PAUSE_S)
         some = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
         gone += len(delete_many(store, some, updated_before=before))  # not those that were claimed or written meanwhile
-    # Rows that a crash left behind while room was freed go with the next sweep (decision 0045).
+    # Rows that a crash left behind while room was freed go with the next sweep (decision 0045). A store that can have
+    # such rows has the private method `_tidy`.
     tidy = getattr(store, "_tidy", None)
     if tidy is not None:
         tidy()
@@ -158,9 +173,10 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
 
 
 def verified(config: RunConfig, *, replayed: bool) -> Verification:
-    """Verify the store of the runtime; with *replayed*, replay the threads of its graph too."""
+    """Verify the store of the runtime; with *replayed*, replay the threads of its graph too. See `Runtime.verify`."""
 
     def further(store: Store, thread: str) -> None:
+        """Replay *thread*, if it is of this graph; `verify` calls this for each thread and reports what it raises."""
         if store.head(thread).graph == config.plan.name:
             replay(config, thread)
 
@@ -168,7 +184,7 @@ def verified(config: RunConfig, *, replayed: bool) -> Verification:
 
 
 def shown(config: RunConfig) -> str:
-    """Return what the runtime was made of, as a table for notebooks."""
+    """Return what the runtime was made of, as an HTML table for notebooks (`Runtime._repr_html_`)."""
     given = {"store": config.store, "harness": config.harness, "deps": config.deps}
     rows = [(name, type(value).__name__) for name, value in given.items() if value is not None]
     rows += [("durability", config.durability), ("limits", repr(config.limits))]
@@ -177,11 +193,15 @@ def shown(config: RunConfig) -> str:
 
 
 def exported(config: RunConfig, thread: str, to: Any, *, decrypted: bool) -> None:
-    """Write the thread to a file; see `StoreVerbs.export_thread`."""
+    """Write the thread to a file, or to another target (*to*); see `StoreVerbs.export_thread`.
+
+    Args:
+        decrypted: Whether an encrypted store may write it in plain.
+    """
     from graphrt.stores._moving import export_thread  # imported late: it loads OpenSSL
 
     store = the_store(config)
-    release_now(store, check_id(thread))
+    release_now(store, check_id(thread))  # tries again to release a claim of this process whose release failed
     export_thread(store, thread, to, decrypted=decrypted)
 
 

@@ -1,8 +1,9 @@
-"""Opening a run on an input: on a new or finished thread, or without a thread.
+"""Opening a run on an input: on a new or finished thread, or without a thread. Nothing is driven here.
 
-Whether a verb fits the status of a thread is decided here (`want`), for `reopen_run` too. The order is fixed: the
-thread is claimed, then loaded, then everything is checked. If a step fails, the claim is released and nothing was
-written.
+Whether a verb (`run`, `resume`, `retry`) fits the status of a thread is decided here, for `reopen_run` too. The order
+is fixed: the thread is claimed (only the holder of the claim may write it), then loaded, then everything is checked. If
+a step fails, the claim is released and nothing was written. A loaded thread is a `Fold`: its engine, with what else its
+entries say. `note` adds an event to the engine's log, which the run's first commit writes.
 """
 
 from __future__ import annotations
@@ -63,18 +64,18 @@ def begin(
     admit: Callable[[Claim], None] | None = None,
     parent: str | None = None,
 ) -> ActiveRun:
-    """Open a run on an input.
+    """Open a run on an input, for all verbs that take one, and for child threads.
 
     Args:
-        given: The input, unchecked.
+        given: The input, unchecked: the whole state of a new thread, an update of an existing one.
         thread_id: None makes an id if there is a store, and runs without a thread if there is none.
         listen: Whether the caller reads journal entries.
         watch: What the caller wants published; None publishes nothing.
-        abandon: Give up what the thread left undone (R10).
+        abandon: Give up what the thread left undone, whatever its status.
         only_if_new: Raise `run_once.Present` if the thread exists.
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
-        admit: Called with the claim before anything is read or changed; it may raise.
-        parent: Id of the thread whose child a new thread is, without its tenant.
+        admit: Called with the claim before anything is read or changed; raises to refuse.
+        parent: Id, without tenant, of the thread whose task starts the new thread by `ctx.start`; None for any other.
 
     Raises:
         run_once.Present: The thread exists, and *only_if_new* is set.
@@ -89,7 +90,7 @@ def begin(
     if thread_id is not None and store is None:
         raise THREAD_WITHOUT_STORE(thread=thread_id, where=plan.place())
     if store is None:
-        if plan.pausing is not None:
+        if plan.pausing is not None:  # the name of a node whose policy pauses the run
             raise _needs_thread(plan, plan.pausing)
         engine = Engine(plan, config.limits, check_state=config.checks_state)
         opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
@@ -117,23 +118,24 @@ def begin(
             if only_if_new:
                 raise run_once.Present(run_once.present(config, claim, fold))
             engine = fold.engine
-            config.secrets.give_back(engine)
+            config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
+            # Through the reducers, after ephemeral fields were reset, as when a superstep is folded (R16).
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
             engine.limit(config.limits)
             opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
-            if claim.head.status != "completed":
+            if claim.head.status != "completed":  # only with *abandon*
                 give_up_superstep(engine)
             started = _started(opened_run, values, update, fresh=False)
         if labels is not None:
             _note_labels(opened_run, claim, labels)
     except BaseException as error:
-        config.clean(error)
+        config.clean(error)  # redacts what it quotes of the input
         give_up(store, claim, opened_run, error)
         raise
-    give_children(started, begin)
+    give_children(started, begin)  # nodes can start child threads, which are opened by this function
     config.active.add(thread_id, started.control)
     return started
 
@@ -147,7 +149,7 @@ def claimed(
     at: float,
     admit: Callable[[Claim], None] | None = None,
 ) -> Claim:
-    """Claim *thread* for a run; see `leases.take`. Sinks that count conflicts are told of one."""
+    """Claim *thread* for a run; see `leases.take`. Report a conflict to the sinks that count them."""
     try:
         claim = leases.take(store, thread, create=create, lease_s=config.lease_s, at=at)
     except ConflictError:
@@ -163,7 +165,7 @@ def claimed(
 
 
 def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
-    """Check that a run can go on with *values*: nodes are not called with values that were erased.
+    """Check that a run can go on with *values*: nodes are not called with values that `Runtime.erase` has replaced.
 
     Args:
         work: Whether the tasks that are open or due go on, too.
@@ -173,7 +175,7 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
     """
     if not fold.reader.erased:
         return
-    # Imported here, since hardly any thread has erased values.
+    # Imported late, since hardly any thread has erased values.
     from graphrt._engine.erased_work import erased_fields, erased_work
     from graphrt.errors._codes.erasing import ERASED_VALUE, ERASED_WORK
 
@@ -187,11 +189,7 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
 
 
 def _check_labels(config: RunConfig) -> None:
-    """Check that threads can have labels.
-
-    Raises:
-        InputError: There is no store, or it keeps none.
-    """
+    """Raise an InputError if threads cannot have labels: there is no store, or it keeps none."""
     if config.store is None:
         raise LABELS_WITHOUT_STORE(where=config.plan.place())
     finder(config.store, "find")
@@ -206,6 +204,7 @@ def _note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:
+    """Return the error for a run without a thread, of a graph with a *node* whose policy pauses the run."""
     return POLICY_NEEDS_THREAD(node=node, where=plan.place())
 
 
@@ -221,7 +220,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
 
     Args:
         values: The whole state that the run starts from.
-        given: The checked input: the same values on a new thread (*fresh*), an update on a finished one.
+        given: The checked input: the same values on a new thread (*fresh*), an update on an existing one.
 
     Raises:
         InputError: The input cannot be stored, or leaves a negative token budget.
@@ -229,13 +228,13 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
     engine, services = opened.engine, opened.services
     if TOKEN_BUDGET in given:
         _check_budget(engine, values)
-    if opened.listening:
-        kept = tracked(engine, given)  # an untracked field is in no event (R16)
+    if opened.listening:  # a journal or a sink reads events
+        kept = tracked(engine, given)  # an untracked field is never stored (R16)
         try:
             kept = storable(engine, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
-        if not engine.stamps:  # the event keeps objects, not bytes, and must share none with the state (R15)
+        if not engine.stamps:  # the event keeps objects and not bytes, and must share none with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(
             engine,
@@ -251,13 +250,13 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 parent=engine.parent if fresh else None,
             ),
         )
-    engine.count_anew()
+    engine.count_anew()  # usage, grants and children of earlier runs do not count
     engine.start(values)
     return opened
 
 
 def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
-    """Check that the input leaves a token budget of 0 or more.
+    """Check that the input leaves 0 or more in the field `token_budget`, which counts the tokens left for model calls.
 
     Below 0 is possible in a run only: a model call may use more tokens than it had reserved.
 
@@ -272,9 +271,9 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
 def entered(
     config: RunConfig, engine: Engine, values: dict[str, Any], *, what: str = "the input", whole: bool = True
 ) -> dict[str, Any]:
-    """Return checked values from the caller as they enter the thread: redacted, if the runtime redacts.
+    """Return checked values from the caller as they enter the thread: redacted, if the runtime has redaction rules.
 
-    The engine redacts from then on.
+    The engine redacts from then on, too.
 
     Args:
         what: What they are, for errors.
@@ -307,7 +306,7 @@ def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
 
 
 def adopted(engine: Engine, fold: Fold) -> None:
-    """Journal that the thread migrates to a changed graph (R14), if it does."""
+    """Note that loading has migrated the thread to a changed graph, if it has: the next entries are of that graph."""
     if fold.migrated is not None:
         emit_events.note(engine, fold.migrated)
 

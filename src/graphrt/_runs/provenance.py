@@ -2,6 +2,9 @@
 
 A node is taken to have read every field of the state, unless it declares what it reads (`declare_fields`). So the
 answer may name more than what mattered, and never less.
+
+An *aggregating* field has a reducer that joins each write with the value before; any other field keeps its last write.
+A superstep runs tasks on one state and then commits their updates together, so that all its tasks read the same writes.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from graphrt.events import Entry
 
 Kind: TypeAlias = Literal["input", "task", "edit", "fork", "migration", "pruned"]
 _CALLS: Final = (events.ModelReplied, events.UsageRecorded)
+"""Events of model calls."""
 _WIDTH: Final = 100
+"""Most characters of a line of `str()`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +45,20 @@ class FieldWrite:
     at: float
     """Time of that entry, in seconds since the epoch."""
     run: str
+    """Id of the run that wrote; empty for entries that were pruned."""
     node: str | None = None
     task: str | None = None
+    """Id of the task that wrote; like `node`, None if no task did."""
     user: str = ""
     """Who started or resumed the run, or edited the thread, if an audit log knows."""
     calls: tuple[Entry, ...] = ()
     """The task's model calls, recorded effects and answers, in order."""
     _reads: Mapping[str, int] = with_default(default_factory=dict[str, int], repr=False)
+    """Field that the task could read to the number of writes that the field had then."""
     _all: Mapping[str, list[FieldWrite]] = with_default(default_factory=dict[str, list["FieldWrite"]], repr=False)
+    """All writes of the thread by field, in order: one mapping, which all writes share."""
     _aggregates: frozenset[str] = with_default(default=frozenset(), repr=False)
+    """Names of the aggregating fields."""
 
     @property
     def inputs(self) -> tuple[FieldWrite, ...]:
@@ -59,7 +69,7 @@ class FieldWrite:
         return tuple(sorted(found, key=lambda one: (one.seq, one.field)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the write as JSON-ready data, without its inputs. A value that JSON lacks is replaced by its `repr`."""
+        """Return the write as JSON-ready data; of its inputs only `seq`. A value that JSON lacks becomes its `repr`."""
         from pydantic_core import to_jsonable_python
 
         names = ("field", "value", "kind", "seq", "at", "run", "node", "task", "user")
@@ -82,10 +92,11 @@ class Provenance:
     at: int
     """Number of the entry after which the field had this value."""
     writes: tuple[FieldWrite, ...]
-    """The writes that made the value, in order: the last one, or all that a reducer joined. Empty for a default."""
+    """The writes that made the value, in order: the last one, or all that a reducer joined. Empty for a default.
+    Their `inputs` lead further back."""
 
     def all(self) -> tuple[FieldWrite, ...]:
-        """Return those writes and everything that they were made from, back to the input, newest first."""
+        """Return `writes` and everything that they were made from, back to the input, newest first."""
         found: dict[tuple[int, str, str | None], FieldWrite] = {}
         rest = list(self.writes)
         while rest:
@@ -97,7 +108,7 @@ class Provenance:
         return tuple(sorted(found.values(), key=lambda one: (one.seq, one.field), reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON-ready data."""
+        """Return all of it as JSON-ready data; a write refers to others by the `seq` of their entries."""
         return {
             "thread": self.thread,
             "field": self.field,
@@ -110,9 +121,9 @@ class Provenance:
         lines = [f"{self.field!r} of thread {self.thread!r} after entry {self.at}"]
         own_writes = {(one.seq, one.field) for one in self.writes}
         for one in self.all():
-            mark = "=" if (one.seq, one.field) in own_writes else " "
+            mark = "=" if (one.seq, one.field) in own_writes else " "  # "=" for `writes`, blank for what made them
             lines.append(f"{mark} {one}")
-            lines += [f"      {_told(call)}" for call in one.calls]
+            lines += [f"      {_call_text(call)}" for call in one.calls]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}: its default, nothing wrote it"
 
 
@@ -127,6 +138,7 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
     if name not in plan.state.fields or name in plan.state.untracked:
         tracked = [one for one in plan.state.fields if one not in plan.state.untracked]
         raise UNKNOWN_FIELD_OF_STATE(field=name, known_fields=tracked, where=plan.place())
+    # The head is needed, and no state. `check_at` refuses an *at* that is not an int.
     loaded = the_store(config).load(thread, upto=at if at.__class__ is int else None)
     if at is not None:
         check_at(loaded, at)
@@ -143,7 +155,7 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
 
 
 class _Reader:
-    """The writes of a journal, collected entry by entry."""
+    """The writes of a journal, collected entry by entry, from the oldest on."""
 
     def __init__(self, plan: Plan) -> None:
         self._reads: Final[dict[str, tuple[str, ...] | None]] = {}
@@ -154,14 +166,16 @@ class _Reader:
         self.aggregates: Final = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
         self._fields: Final = tuple(plan.state.fields)
         self.writes: Final[dict[str, list[FieldWrite]]] = {}
+        """All writes so far by field, in order."""
         self._tasks: list[Entry] = []
         """Tasks that succeeded since the last commit, in task order."""
         self._calls: list[Entry] = []
         """Model calls, effects and answers since then."""
         self._user = ""
+        """Who started or resumed the run, or edited the thread, by the newest entry that says so."""
 
     def pruned(self, seq: int) -> None:
-        """Begin with a thread whose entries up to *seq* were pruned."""
+        """Begin with a thread whose entries up to *seq* were pruned: a write without a value stands for them."""
         for name in self._fields:
             self._write(FieldWrite(name, None, "pruned", seq, 0.0, ""))
 
@@ -173,7 +187,7 @@ class _Reader:
         match event:
             case events.RunStarted():
                 self._user = event.user
-                self._forget()
+                self._forget()  # outcomes of a superstep that was abandoned are never folded
                 self._each(entry, event.input, "input")
             case events.RunResumed():
                 self._user = event.user
@@ -186,7 +200,7 @@ class _Reader:
                 self._each(entry, event.values or {}, "migration")
             case events.TaskSucceeded():
                 self._tasks.append(entry)
-            case events.OutcomeDropped():
+            case events.OutcomeDropped():  # of an attempt that was abandoned, and ended too late to be folded
                 self._tasks = [one for one in self._tasks if _task(one) != event.task]
             case events.SuperstepCommitted():
                 self._commit()
@@ -203,11 +217,13 @@ class _Reader:
             reads = self._reads.get(event.node)
             seen = before if reads is None else {name: before[name] for name in reads if name in before}
             calls = tuple(one for one in self._calls if _belongs(one, event.task))
+            # A task has several updates if it ran a nested graph: one for each commit of that graph.
             for update in event.updates:
                 self._each(entry, update, "task", event, seen, calls)
         self._forget()
 
     def _forget(self) -> None:
+        """Drop what belongs to the superstep that has ended."""
         self._tasks, self._calls = [], []
 
     def _each(
@@ -219,6 +235,12 @@ class _Reader:
         reads: Mapping[str, int] | None = None,
         calls: tuple[Entry, ...] = (),
     ) -> None:
+        """Add one write for each of *values*, by field.
+
+        Args:
+            event: The `TaskSucceeded` of the task that wrote; None if no task did.
+            reads: As `FieldWrite._reads`.
+        """
         for name, value in values.items():
             self._write(
                 FieldWrite(
@@ -243,7 +265,10 @@ class _Reader:
 
 
 def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[FieldWrite]:
-    """Yield those of a field's writes that are in its value: from the last one on that replaced what was there."""
+    """Yield those of a field's writes that are in its value: from the last one on that replaced what was there.
+
+    `Overwrite(value)`, a `Replacement` at run time, and `DELETE` replace the value of an aggregating field too.
+    """
     found = list(writes)
     begin = 0
     for number, one in enumerate(found):
@@ -258,13 +283,18 @@ def _task(entry: Entry) -> str:
 
 
 def _belongs(entry: Entry, task: str) -> bool:
-    """Return whether a call is one of *task*, or of a nested graph that ran in it."""
+    """Return whether a call is one of *task*, or of a nested graph that ran in it.
+
+    An answer names no task, but its id is `thread/task#key`, or `thread/task/inner task#key` in a nested graph. Other
+    entries of a nested graph have a path, which begins with the id of the task that ran it.
+    """
     if isinstance(entry.event, events.InterruptAnswered):
         return f"/{task}#" in entry.event.id or f"/{task}/" in entry.event.id
     return entry.path.split("/")[0] == task if entry.path else _task(entry) == task
 
 
-def _told(entry: Entry) -> str:
+def _call_text(entry: Entry) -> str:
+    """Return a line about a call of a task, for people."""
     event: Any = entry.event
     match event:
         case events.ModelReplied():

@@ -1,7 +1,12 @@
 """Pruning: removes old entries of a thread, and large values that nothing refers to any more.
 
-A snapshot replaces the removed entries, and is the only copy of their result afterwards. So nothing is removed before
-the snapshot was read back from the store, in the way that a resume reads it, and gave the same state.
+A stored snapshot is the state after one entry, from which later entries can be folded. It replaces the removed entries,
+and is the only copy of their result afterwards. So nothing is removed before the snapshot was read back from the store,
+in the way that a resume reads it, and gave the same state. A thread that was loaded and folded is a `Fold`.
+
+A record holds the entries of one commit. The entries of a *chained* thread are sealed by a hash chain, and a record may
+*vouch* for a snapshot by a digest of its bytes (decision 0044). A large value is stored once, as a blob, and named
+where it is used. A store in memory keeps objects in place of bytes, unless the thread is chained.
 
 The order of the steps makes an interrupted prune harmless: write the snapshot, read it back, journal `HistoryPruned`,
 remove. Pruning again completes it.
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     """Remove the entries up to the last commit before the entry *before*, and return how many were removed.
 
+    See `Runtime.prune`.
+
     Args:
         before: Number of an entry; None removes every entry that the present state does not need.
 
@@ -52,16 +59,19 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     check_id(thread)
     check_number("before", before)
     store = the_store(config)
-    return freeing(store, lambda: _pruned(config, store, thread, before))
+    # A database needs free space even to delete. If the disk is full, `freeing` gives up a reserve and calls again.
+    return freeing(store, lambda: _prune_claimed(config, store, thread, before))
 
 
-def _pruned(config: RunConfig, store: Store, thread: str, before: int | None) -> int:
+def _prune_claimed(config: RunConfig, store: Store, thread: str, before: int | None) -> int:
+    """Do the work of `prune`, while the thread is claimed, so that no run writes it."""
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
-        upto, told = _last_commit(config, store, loaded, before)
+        upto, announced = _last_commit(config, store, loaded, before)
         if upto is None or upto < loaded.head.first:
             return 0
+        # *present* is the thread as it is now, and *kept* as it was after the last entry to remove.
         present = folded(config, loaded)
         # No migration: the snapshot has to fit the entries after it, which the older graph wrote.
         older = store.load(thread, upto=upto)
@@ -76,14 +86,17 @@ def _pruned(config: RunConfig, store: Store, thread: str, before: int | None) ->
                 claim, Commit(expected=loaded.head.seq, at=config.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
             )
         _read_back(config, store, kept, present)
+        # If the present graph differs from the one that wrote the thread, `folded` has migrated the values; the next
+        # entry has to say so first.
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
         labels = labels_of_head(loaded.head)
-        if labels != Labels():  # the entry that says so may be among those removed
+        if labels != Labels():  # the entry that gave them may be among those removed
             news.append(("", labelled(config, labels)))
-        if not told:  # journalled before the removal: entries missing without it would look like damage
+        if not announced:  # journalled before the removal: entries missing without it would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
             journal = journal_of(config, store, present, CommitQueue(store, claim, "sync"))
+            # The record that is written next vouches for the snapshot that the thread then begins with.
             journal.saved = (upto, digest(snapshot)) if snapshot.__class__ is bytes else None
             journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))
@@ -96,33 +109,40 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
 
     Such an entry is the last one of a record after which no superstep is open; None if there is none. The second value
     is true after a prune that was interrupted before the removal.
+
+    Args:
+        before: Only an entry before this one; None for no bound.
     """
     least = loaded.head.seq + 1 if before is None else before
     fold, _ = begun(config, loaded)
     found: int | None = None
-    told: set[int] = set()
+    announced: set[int] = set()
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
         path, event = list(fold.reader.batch(record).logged)[-1]
         if isinstance(event, events.HistoryPruned):
-            told.add(event.upto)
+            announced.add(event.upto)
         if record.seq >= least:
-            continue
+            continue  # not `break`: a `HistoryPruned` stands after the entries that it is about
         if not path and isinstance(event, (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)):
             found = record.seq
-    return found, found in told
+    return found, found in announced
 
 
 def _snapshot(store: Store, fold: Fold) -> tuple[Any, dict[str, bytes]]:
     """Return the snapshot of *fold* (bytes, or an object for a store in memory) and the large values it refers to."""
-    state = _standing(fold)
+    state = _everything(fold)
     if not (store.durable or fold.meta.get("chained")):
         return state, {}
     body = Body(fold.engine.plan.codec, Names())
     return encode_state(body, state), body.blobs
 
 
-def _standing(fold: Fold) -> events.StateSaved:
-    """Return everything that the fold knows, as the event that a snapshot stores."""
+def _everything(fold: Fold) -> events.StateSaved:
+    """Return everything that the fold knows, as the event that a snapshot stores.
+
+    Besides the state: status and last run, the entry that is the cause of the next one, the names (of nodes and fields)
+    that entries refer to by number, and the digests from which the chain goes on.
+    """
     return replace(
         standing_of(fold, saved(fold.engine), fold.status),
         cause=fold.cause,
@@ -136,6 +156,8 @@ def _standing(fold: Fold) -> events.StateSaved:
 
 def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: Any, blobs: dict[str, bytes]) -> None:
     """Check before the snapshot is stored that it decodes to *kept*, with its own *blobs* alone.
+
+    Blobs of the thread do not count, since those of the removed entries are deleted.
 
     Raises:
         StoreError: It does not.
@@ -162,25 +184,25 @@ def _read_back(config: RunConfig, store: Store, kept: Fold, present: Fold) -> No
     if loaded.snapshot is None or loaded.snapshot.seq != upto:
         raise _not_kept(kept, "the snapshot is not there")
     if loaded.snapshot.body.__class__ is not bytes:
-        return
+        return  # a store in memory returns the object itself
     try:
         again = folded(config, loaded, upto=upto, adopt=False)
         now = folded(config, store.load(thread))
     except GraphrtError as error:
         if isinstance(error, StoreError) and error.code in WORLD:
-            raise
+            raise  # the store cannot be reached, which says nothing about the snapshot
         raise _not_kept(kept, "the thread cannot be read with it") from error
     _compare(kept, again)
     _compare(present, now)
 
 
 def _compare(written: Fold, read: Fold) -> None:
-    """Check that two folds know the same.
+    """Check that the fold that the snapshot was made from and the one that was read know the same.
 
     Raises:
         StoreError: A field differs.
     """
-    wanted, found = _standing(written), _standing(read)
+    wanted, found = _everything(written), _everything(read)
     codec = written.engine.plan.codec
     for field in fields(wanted):
         one, other = getattr(wanted, field.name), getattr(found, field.name)
@@ -200,6 +222,7 @@ def _same(codec: Codec, one: Any, other: Any) -> bool:
 
 
 def _not_kept(fold: Fold, why: str) -> StoreError:
+    """Return the error for a snapshot that the store did not give back as it was written; then nothing is removed."""
     return SNAPSHOT_NOT_AS_WRITTEN(seq=fold.seq, thread=fold.reader.thread, why=why)
 
 
@@ -209,7 +232,8 @@ def _not_kept(fold: Fold, why: str) -> StoreError:
 def _needed(store: Store, thread: str, upto: int) -> set[str]:
     """Return the names of the large values that the thread still needs without the entries up to *upto*.
 
-    The caller holds the claim, so no reference is added meanwhile (R12).
+    These are the ones that the meta, staged bodies, later entries, and the snapshots from *upto* on refer to. The
+    caller holds the claim, so no reference is added meanwhile (R12).
     """
     loaded = store.load(thread)
     found = blob_names(loaded.meta)

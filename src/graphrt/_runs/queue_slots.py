@@ -1,9 +1,14 @@
 """Places that are held by claims: who runs a task, and how many tasks of a queue run or begin (decision 0159).
 
-A place is the id of a thread without entries. The store knows who holds it, frees it when its owner dies, and deletes it
-when it is released. So a limit over all processes needs no table of its own: *n* places, and a claim on one of them.
+Tasks of a node with a queue are run by workers, in any process (R27). `remote_tasks` runs one of them, and calls the
+functions here first.
 
-A place of a rate is claimed for the length of the period, and neither renewed nor released.
+A *place* is the id of a thread that never gets entries. A worker holds it by a *claim*, the right to write a thread.
+The store knows who has the claim, frees it when its owner dies, and deletes the thread when it is released. So a limit
+of *n* over all processes needs no table of its own: there are *n* places, and a task holds one of them.
+
+A claim has a *lease*, the time for which it is valid without a renewal. A *rate* is a limit of how many tasks may begin
+in a period. Its places are claimed for the length of the period, and neither renewed nor released.
 """
 
 from __future__ import annotations
@@ -23,16 +28,20 @@ from graphrt.limits import Queue
 from graphrt.stores.protocol import Claim, Store
 
 _BEFORE: Final = "graphrt."
+"""What the ids of places begin with, so that they are not those of a user's threads."""
 
 
 def place_of(what: str, name: str) -> str:
-    """Return the id of the place *name* of the kind *what*."""
+    """Return the id of the place *name* of the kind *what*: `task`, `slot.<queue>` or `rate.<queue>`.
+
+    The name is hashed, since ids of threads are short and allow few characters.
+    """
     return f"{_BEFORE}{what}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
 @contextlib.contextmanager
 def held(config: RunConfig, store: Store, place: str) -> Generator[bool, None, None]:
-    """Hold *place* while the block runs; False if another worker has it."""
+    """Hold *place* while the block runs. The value is False if another worker has it; the block runs all the same."""
     claim = _claimed(store, place, config.lease_s)
     if claim is None:
         yield False
@@ -44,7 +53,7 @@ def held(config: RunConfig, store: Store, place: str) -> Generator[bool, None, N
 @contextlib.contextmanager
 def _renewed(store: Store, claim: Claim) -> Generator[None, None, None]:
     """Renew *claim* while the block runs, and release it then."""
-    if store.blocking:
+    if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
         leases.renewer_of(store).add(claim)
     try:
         yield
@@ -60,14 +69,21 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
     if head is not None and head.owned:
         return None  # a claim would be refused, after waiting whether the owner has just died
     try:
-        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)
-    except ConflictError:
+        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)  # nothing shows its time of creation
+    except ConflictError:  # another process claimed it after the look
         return None
 
 
 @contextlib.contextmanager
 def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) -> Generator[bool, None, None]:
-    """Hold one of the places of the queue *name* while the block runs, and take one of its rate; say whether there are."""
+    """Hold one of the places of the queue *name* while the block runs, and take one of its rate.
+
+    Args:
+        queue: The limits of the queue, as the worker was given them; None for none.
+
+    Yields:
+        Whether there were such places. If not, the task may not begin now.
+    """
     with contextlib.ExitStack() as stack:
         if queue is not None and queue.concurrency is not None:
             claim = _any(store, f"slot.{name}", queue.concurrency, config.lease_s)
@@ -76,7 +92,7 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
                 return
             stack.enter_context(_renewed(store, claim))
         if queue is not None and queue.limiter is not None:
-            number, period_s = queue.limiter
+            number, period_s = queue.limiter  # so many tasks may begin in so many seconds
             claim = _any(store, f"rate.{name}", number, period_s)
             if claim is None:
                 yield False
@@ -89,7 +105,7 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
 
 
 def _any(store: Store, what: str, number: int, lease_s: float) -> Claim | None:
-    """Claim one of *number* places; None if all are taken."""
+    """Claim one of the *number* places of the kind *what*; None if all are taken."""
     first = random.randrange(number)  # noqa: S311 - so that workers do not all try the same place first
     for at in range(number):
         claim = _claimed(store, place_of(what, str((first + at) % number)), lease_s)

@@ -1,4 +1,10 @@
-"""Tasks of queues in a run that is executed again: they run before the resumption that took what was reported of them."""
+"""Tasks of queues in a run that is executed again: they run before the resumption that took what was reported of them.
+
+A node may name a queue. Its tasks are then left waiting, and workers of the queue run them by `run_task` and report
+their end to the thread by mail. The next `RunResumed` takes the reports, and an `InterruptWithdrawn` for each task
+follows it. `reexecution` makes the runs of a thread again on a thread in memory, which has no workers: so it runs these
+tasks itself.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +24,12 @@ if TYPE_CHECKING:
 
 
 def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig], Any] | None:
-    """Return what runs the tasks whose end a resumption took, and resumes; None if it took none.
+    """Return a function that runs the tasks whose end a resumption took, and resumes; None if it took none.
+
+    The function gets the configuration of the second execution. `reexecution` calls it in place of a plain resume.
 
     Args:
-        after: The entries after `RunResumed`, in order.
+        after: The entries of the log after `RunResumed`, in order.
         thread: The thread.
     """
     tasks: list[str] = []
@@ -29,15 +37,17 @@ def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig],
         event = entry.event
         if not isinstance(event, events.InterruptWithdrawn) or event.reason != ENDED:
             break
-        tasks.append(event.id.partition("/")[2].rpartition(f"#{KEY}")[0])
+        tasks.append(event.id.partition("/")[2].rpartition(f"#{KEY}")[0])  # the id is thread/task#queue
     if not tasks:
         return None
 
     def nothing(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
+        """Return no answers: the reports alone make the thread go on."""
         return {}
 
     def again(config: RunConfig) -> Any:
-        from graphrt._runs.remote_tasks import run_task
+        """Run the tasks as a worker would, without the limits of the queue, and then resume the thread."""
+        from graphrt._runs.remote_tasks import run_task  # imported late: few logs have tasks of queues
 
         for task in tasks:
             run_task(config, thread, task, None)

@@ -1,8 +1,11 @@
 """`Recordings`: the answers of models, tools and effects in a log, for a run that is executed again from it.
 
-An answer is found by its task and key, as after a crash. What the log does not have is what failed: a call without a
-reply, an effect that raised. Then the failure that the log has of the attempt is raised again. An attempt that made
-got recorded answers and failed after them fails at the last of them, since the log does not say where it failed; a node
+`reexecute` makes the runs of a thread again and compares the entries with its *log*, the list of the entries of the
+first execution. A *place* is an index in this list. The nodes run again; models, tools and effects do not.
+
+An answer is found by its task and key, as after a crash. The log has no answer of a call that failed: a model that gave
+no reply, an effect that raised. The failure that the log has of the attempt is then raised again. An attempt that got
+recorded answers and failed after them fails at the last of them, since the log does not say where it failed. A node
 that raises by itself does so before.
 """
 
@@ -25,22 +28,26 @@ from graphrt.harness._reply_data import reply_from
 from graphrt.harness.agent._services import INSTEAD, Composed
 
 _PENDING_S: Final = 2.0
-"""Seconds for which a call waits to be cancelled that the log has no end of."""
+"""Seconds for which a call waits to be cancelled if the log has no end of its task."""
 
 
-class _Told:
+class _LogOfTask:
     """What the log has of one task."""
 
     def __init__(self) -> None:
         self.effects: dict[str, events.EffectRecorded] = {}
+        """Results of effects and tools, by the key of the call inside the task."""
         self.replies: dict[ModelCall, events.ModelReplied] = {}
         self.held: set[ModelCall] = set()
+        """Calls of models for which a budget reserved an amount."""
         self.usages: list[events.UsageRecorded] = []
+        """What calls used that leave no reply, such as graphs that an agent has as tools."""
         self.failures: list[tuple[int, events.TaskRetried | events.TaskFailed]] = []
         """Places in the log, and how an attempt failed."""
         self.unknown: dict[str, int] = {}
-        """Effects that a person was asked about, and the places of those questions."""
+        """Effects that a person was asked about, as a crash had left their outcome unknown; places of the questions."""
         self.ended = False
+        """Whether the task succeeded or failed for good."""
         self.places: dict[str | ModelCall, int] = {}
         """Keys of effects and calls of models, in the order of the log, and where each was recorded first."""
 
@@ -55,84 +62,116 @@ class Recordings:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.at = 0
-        """Number of entries that the second execution has repeated so far."""
+        """Number of entries that the second execution has repeated so far; `reexecution` sets it."""
         self.unanswered: list[UnansweredCall] = []
-        self._tasks: dict[str, _Told] = {}
+        """Calls that the log has neither an answer nor a failure for."""
+        self._tasks: dict[str, _LogOfTask] = {}
+        """By task id, which is the same in both executions."""
         for place, entry in enumerate(entries):
             self._read(place, entry.event)
 
     def _read(self, place: int, event: events.Event) -> None:
+        """Note what the entry at *place* says of a task."""
         task: str | None = getattr(event, "task", None)
         if task is None:
             return
-        told = self._tasks.setdefault(task, _Told())
+        log = self._tasks.setdefault(task, _LogOfTask())
         match event:
             case events.EffectRecorded():
-                told.effects[event.key] = event
-                told.places.setdefault(event.key, place)
+                log.effects[event.key] = event
+                log.places.setdefault(event.key, place)
             case events.ModelReplied():
                 call = ModelCall(event.failed_attempts, event.key)
-                told.replies[call] = event
-                told.places.setdefault(call, place)
+                log.replies[call] = event
+                log.places.setdefault(call, place)
             case events.BudgetHeld():
-                told.held.add(ModelCall(event.failed_attempts, event.key))
+                log.held.add(ModelCall(event.failed_attempts, event.key))
             case events.UsageRecorded():
-                told.usages.append(event)
+                log.usages.append(event)
             case events.TaskRetried() | events.TaskFailed():
-                told.failures.append((place, event))
-                told.ended = told.ended or isinstance(event, events.TaskFailed)
+                log.failures.append((place, event))
+                log.ended = log.ended or isinstance(event, events.TaskFailed)
             case events.InterruptRaised() if event.kind == "effect":
-                told.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
-                told.unknown[event.key.removeprefix("key=").removeprefix("effect=")] = place
+                # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect.
+                log.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
+                log.unknown[event.key.removeprefix("key=").removeprefix("effect=")] = place
             case events.TaskSucceeded():
-                told.ended = True
+                log.ended = True
             case _:
                 pass
 
-    def _told(self, task: Task) -> _Told:
-        return self._tasks.get(task.id) or _Told()
+    def _log_of(self, task: Task) -> _LogOfTask:
+        """Return what the log has of *task*; nothing, if it does not know it."""
+        return self._tasks.get(task.id) or _LogOfTask()
+
+    # What follows are the methods of `Recorded`, which the contexts of nodes call in place of the world.
 
     def started(self, task: Task, key: str) -> bool:
-        return self._told(task).unknown.get(key, -1) >= self.at
+        """Return whether a person is asked, further on in the log, if the "once" effect *key* had run before a crash.
+
+        The second execution then asks the same question.
+        """
+        return self._log_of(task).unknown.get(key, -1) >= self.at
 
     def knows(self, task: Task, key: str) -> bool:
-        told = self._told(task)
-        known = told.effects.get(key)
-        return known is not None and self._was_known(told, task, key, known.answers)
+        """Return whether `effect` has a result for *key* in the present attempt."""
+        log = self._log_of(task)
+        known = log.effects.get(key)
+        return known is not None and self._was_known(log, task, key, known.answers)
 
     def effect(self, task: Task, key: str) -> Any:
-        told = self._told(task)
-        known = told.effects.get(key)
-        if known is None or not self._was_known(told, task, key, known.answers):
-            raise self._failure(told, task) or self._unanswered(
-                task, "effect", key, unused=set(told.effects) - task.more().effects.keys()
+        """Return the recorded result of the effect *key*; raise the recorded failure of the attempt if there is none.
+
+        Raises:
+            ReplayDivergedError: The log has neither (`not-in-the-log`): the node asks for something else than before.
+        """
+        log = self._log_of(task)
+        known = log.effects.get(key)
+        if known is None or not self._was_known(log, task, key, known.answers):
+            # Results that no call has asked for yet are named in the error: a key that changed is likely one of them.
+            raise self._failure(log, task) or self._unanswered(
+                task, "effect", key, unused=set(log.effects) - task.more().effects.keys()
             )
         models = task.more().model_calls()
-        for usage in told.usages:  # what a graph used that was the tool
+        # The effect may be a tool that is a graph, which is not run again. What it used counts all the same. Keys with
+        # `graph/` are of another case, a graph as the harness, whose run failed.
+        for usage in log.usages:
             if usage.failed_attempts == models.failed_attempts and not usage.key.startswith("graph/"):
                 models.apply(usage, own)
         return own(known.result)
 
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:
+        """Return the recorded result of an effect of an async node; see `effect`.
+
+        Args:
+            fn: Performs the effect. It is called only if it is a `Composed`: a tool that is made of recorded calls.
+        """
         if isinstance(fn, Composed):
             return await fn()
-        await self._cancelled_if_pending(task, key in self._told(task).effects)
+        await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
     async def reply(self, task: Task, call: ModelCall, make: Callable[[], Awaitable[Any]]) -> Any:
-        told = self._told(task)
-        known = told.replies.get(call)
-        if known is not None and not self._was_known(told, task, call, known.answers):
+        """Return the recorded reply to a model call; raise as `effect` does if there is none.
+
+        Args:
+            make: Makes the call within its budgets. The context variable INSTEAD makes it take the recorded reply in
+                place of the model's, so that budgets are charged, and refuse, as they did.
+        """
+        log = self._log_of(task)
+        known = log.replies.get(call)
+        if known is not None and not self._was_known(log, task, call, known.answers):
             known = None
-        if known is not None and call not in told.held:
+        if known is not None and call not in log.held:
             return _reply(known)  # no budget bounded it, or a cache of the agent's had it
 
         async def instead() -> Any:
+            """Answer in place of the model."""
             if known is not None:
                 return _reply(known)
             await self._cancelled_if_pending(task, answered=False)
-            asked = {one.key for one in told.replies.values()} - {one.key for one in task.more().model_calls().replies}
-            raise self._failure(told, task) or self._unanswered(task, "model", call.key, unused=asked)
+            asked = {one.key for one in log.replies.values()} - {one.key for one in task.more().model_calls().replies}
+            raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
         token = INSTEAD.set(instead)
         try:
@@ -141,21 +180,25 @@ class Recordings:
             INSTEAD.reset(token)
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - private, and both calls name it
-        """Wait to be cancelled, if the log has no end of *task*: then a failure beside it had cancelled it."""
-        told = self._tasks.get(task.id)
-        if not answered and told is not None and not told.ended and not told.failures and not task.more().interrupts:
+        """Wait to be cancelled, if the log has no end of *task*: then the failure of a task beside it had cancelled it.
+
+        Args:
+            answered: The log has the answer, so there is nothing to wait for.
+        """
+        log = self._tasks.get(task.id)
+        if not answered and log is not None and not log.ended and not log.failures and not task.more().interrupts:
             await asyncio.sleep(_PENDING_S)
 
-    def _failed(self, told: _Told, task: Task) -> tuple[int, events.TaskRetried | events.TaskFailed] | None:
-        """Return how the present attempt of *task* failed in the log, and where that stands; None if it did not fail."""
-        for place, event in told.failures:
+    def _failed(self, log: _LogOfTask, task: Task) -> tuple[int, events.TaskRetried | events.TaskFailed] | None:
+        """Return how the present attempt of *task* failed in the log, after the place; None if it did not fail."""
+        for place, event in log.failures:  # those before `at` belong to attempts that were repeated already
             if place >= self.at and (isinstance(event, events.TaskFailed) or event.attempt == task.attempt):
                 return place, event
         return None
 
-    def _failure(self, told: _Told, task: Task) -> Exception | None:
+    def _failure(self, log: _LogOfTask, task: Task) -> Exception | None:
         """Return what the present attempt of *task* failed with in the log; None if it did not fail."""
-        found = self._failed(told, task)
+        found = self._failed(log, task)
         if found is None:
             return None
         _, event = found
@@ -163,34 +206,43 @@ class Recordings:
             return event.exception
         return made(event.error, event.message, task)
 
-    def _was_known(self, told: _Told, task: Task, key: str | ModelCall, answers: int | None) -> bool:
+    def _was_known(self, log: _LogOfTask, task: Task, key: str | ModelCall, answers: int | None) -> bool:
         """Return whether an answer in the log was there in the present attempt of *task*.
 
-        Of an attempt that failed for good the log says it. Of one that was followed by another it does not: then the
-        last answer counts as one of a later attempt.
+        If the attempt failed for good, the log shows it: an answer that comes after the failure belongs to a later
+        execution. If another attempt followed, the log does not show it: the last answer of the task then counts as one
+        of a later attempt.
+
+        Args:
+            answers: Answers of persons that the task had been given when the result was recorded; None in old journals.
         """
         if answers is not None and answers > task.more().answers:
             return False  # it came after an answer of a person
-        found = self._failed(told, task)
+        found = self._failed(log, task)
         if found is None:
             return True
         place, event = found
         if isinstance(event, events.TaskFailed):
-            return told.places[key] < place
-        return key != next(reversed(told.places))
+            return log.places[key] < place
+        return key != next(reversed(log.places))
 
     def _unanswered(self, task: Task, kind: str, key: str, unused: Iterable[str]) -> GraphrtError:
+        """Note a call that the log does not know, and return the error for it. Arguments are as in `UnansweredCall`."""
         call = UnansweredCall(node=task.node.name, task_id=task.id, kind=kind, key=key, unused=tuple(sorted(unused)))
         self.unanswered.append(call)
         return NOT_IN_THE_LOG(node=task.node.name, task_id=task.id, asked=call.asked, instead=call.known)
 
 
 def _reply(event: events.ModelReplied) -> Any:
+    """Return the reply that *event* recorded, as a model or harness would return it."""
     return reply_from(own(event.reply), event.usage, event.model)
 
 
 def made(name: str, message: str, task: Task) -> Exception:
-    """Return an error of the class *name*: one that the retry policy of *task* names, graphrt's, Python's, or a new one."""
+    """Return an error of the class *name*: one of the retry policy of *task*, of graphrt, of Python, or a new one.
+
+    The journal has only name and message of an error. The class matters to the retry policy, and to handlers in nodes.
+    """
     policy = task.node.policy.retry
     on: Any = policy.retry_on if policy is not None else None
     given: tuple[Any, ...] = on if on.__class__ is tuple else (on,)
@@ -204,11 +256,12 @@ def made(name: str, message: str, task: Task) -> Exception:
         known = type(name, (Exception,), {})
     try:
         error: Exception = known(message)
-    except TypeError:  # it takes other arguments
+    except TypeError:  # the class takes other arguments: a subclass of the same name takes the message
         other: Any = type(name, (known,), {"__init__": Exception.__init__})
         error = other(message)
     return error
 
 
 def _below(base: Any) -> list[Any]:
+    """Return all subclasses of *base* that are loaded, since a retry policy covers them too."""
     return [one for cls in base.__subclasses__() for one in (cls, *_below(cls))]

@@ -1,16 +1,19 @@
 """`reexecute`: the runs of a thread, made again with what its log has, and compared with it entry by entry.
 
-The thread's runs, answers and edits become calls of the same verbs on a new thread in memory. Inputs, answers of
-persons, replies of models, results of tools and effects, the seed and the times of commits come from the log
-(`recordings`). A sink compares each entry as it is committed. The first one that differs ends the execution.
+The *log* is the list of the thread's journal entries; a place in it is an index from 0. The thread's runs, answers and
+edits become calls of the same verbs on a new thread in memory. Inputs, answers of persons, replies of models, results
+of tools and effects, the seed and the times of commits come from the log (`recordings`). A sink gets each entry that is
+committed, and compares it with the next one of the log. The first one that differs ends the execution.
 
-What began elsewhere cannot be executed: entries up to a fork, a migration, or what a prune left are taken over.
+What began elsewhere cannot be executed: entries up to a fork, a migration, or what a prune left are taken over, which
+means copied. An entry with a path belongs to a nested graph, which the calls of the top graph run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, Final, final
 
@@ -42,25 +45,23 @@ _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
 _FROM_OUTSIDE: Final = frozenset({"DeadlineError"})
 """Errors of runs that depend on how fast a machine is, and so cannot be repeated."""
 _ANSWERS: Final = (
-    events.EffectStarted,
-    events.EffectRecorded,
-    events.ModelReplied,
-    events.UsageRecorded,
-    events.BudgetHeld,
-    events.BudgetReleased,
-)
-"""What a task was told, in the order in which it asked. Where it asks side by side, timing decides the order."""
+    events.EffectStarted, events.EffectRecorded, events.ModelReplied, events.UsageRecorded,
+    events.BudgetHeld, events.BudgetReleased,
+)  # fmt: skip
+"""What a task got, in the order in which it asked. Where it asks side by side, timing decides the order."""
 _STOPPED: Final = "the second execution ends here"
+"""Reason with which the second execution cancels its run, where the log ends or the first difference was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """A call that a user made, as the log tells it."""
+    """A call that a user made, as the log has it. *make* repeats it, with the configuration of the second execution."""
 
     at: int
     """Place of its first entry in the log."""
     make: Callable[[RunConfig], Any]
     seed: int | None = None
+    """Seed of the run that it begins; None if it begins none."""
 
 
 def reexecute(config: RunConfig, thread: str) -> Reexecution:
@@ -68,6 +69,7 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
     log = list(entries(config, thread))
     store = the_store(config)
     begun = _taken_over(store, thread, log)
+    # Copied records must be in the form that the store in memory keeps: objects, or bytes.
     objects = begun and any(one.body.__class__ is not bytes for one in store.records(thread, upto=begun))
     with MemoryStore() if objects else _Bytes() as memory:
         if begun:
@@ -82,10 +84,11 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
 
 def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
     """Return the last entry that cannot be executed: that of a fork, a migration or a prune; 0 if all can be."""
-    begun = store.head(thread).first - 1
+    begun = store.head(thread).first - 1  # what a prune left begins after this entry
     for entry in log:
         if not entry.path and isinstance(entry.event, _TAKEN):
             begun = entry.seq
+    # Only whole records can be copied.
     ends = [record.seq for record in store.records(thread) if record.seq >= begun]
     return min(ends, default=begun) if begun else 0
 
@@ -98,8 +101,8 @@ class _Bytes(MemoryStore):  # type: ignore[misc]  # final: but only its promise 
 
 
 def _status(log: Sequence[Entry], upto: int) -> Any:
-    """Return the status of the thread after the entry *upto*."""
-    from graphrt._journal.batch import STATUS
+    """Return the status that the thread had after the entry *upto*, for its copy; "completed" if no entry sets one."""
+    from graphrt._journal.batch import STATUS  # the status that each class of event sets
 
     status: Any = "completed"
     for entry in log:
@@ -110,7 +113,7 @@ def _status(log: Sequence[Entry], upto: int) -> Any:
 
 
 def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> None:
-    """Write the thread up to an entry into another store, without its chain: what follows has no key."""
+    """Write the thread up to the entry *upto* into another store, without its hash chain: what follows has no key."""
     from pydantic_core import to_json
 
     from graphrt._journal.batch_format import blob_names
@@ -126,41 +129,42 @@ def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> No
     meta = {**read_meta(loaded.meta, thread), "chained": None}
     at = head.updated_at
     first = Head(thread, upto, 0, status, head.graph, head.created_at, at, owned=False, first=head.first)
-    records = [Record(one.seq, one.count, one.body) for one in kept]
+    records = [Record(one.seq, one.count, one.body) for one in kept]  # without their seals
     whole = Whole(first, to_json(meta), [], snapshots, records)
     write_thread(to, thread, lambda: whole, lambda: [store.blobs(thread, named)], made_at=head.created_at, at=at)
 
 
-# -- what the user called ----------------------------------------------------------------------------------------------
-
-
 def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
-    """Yield the calls that wrote the entries, in order. A run that a crash cut off goes on without another call."""
+    """Yield the calls that wrote the entries, in order. While a run goes on, entries belong to the call before them."""
     running = not log or not isinstance(log[0].event, (*_STARTS, events.ThreadUpdated, events.SuperstepAbandoned))
+    retry = partial(run_to_end.retry, thread=thread)
     if running and log:  # a fork or a migration in the middle of a run
-        yield _Verb(0, lambda config: run_to_end.retry(config, thread))
+        yield _Verb(0, retry)
     abandon = False
     edited = sent = -1
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
             continue
-        if isinstance(event, events.SuperstepAbandoned):
+        if isinstance(event, events.SuperstepAbandoned):  # of the `RunStarted` that follows
             abandon = True
         elif isinstance(event, events.RunStarted):
             yield _Verb(at, _run(event, thread, abandon=abandon), event.seed)
             running, abandon = True, False
-        elif isinstance(event, events.RunResumed) and not running:
-            again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else _retry(thread)
+        elif isinstance(event, events.RunResumed) and not running:  # else a crash cut the run off, which goes on here
+            again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else retry
+            # It may instead have taken the outcomes of tasks that workers of queues ran.
             yield _Verb(at, reported_again(log[at + 1 :], thread) or again)
             running = True
         elif isinstance(event, events.SignalReceived) and not running and at > sent:
-            signals = [one.event for one in takewhile(_is_signal, log[at:])]
+            signals = [
+                one.event for one in takewhile(lambda one: isinstance(one.event, events.SignalReceived), log[at:])
+            ]
             sent = at + len(signals)
             yield _Verb(at, _signal(thread, signals))
             running = sent < len(log) and isinstance(log[sent].event, events.RunResumed)
         elif isinstance(event, events.RunCancelled) and not running:
-            yield _Verb(at, _cancel(thread))
+            yield _Verb(at, partial(state_edits.cancel, thread=thread))
         elif isinstance(event, events.ThreadUpdated) and at > edited:
             edits = [one.event for one in _of_one_commit(log, at) if isinstance(one.event, events.ThreadUpdated)]
             edited = at + len(edits) - 1
@@ -181,7 +185,7 @@ def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
 
 
 def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
-    """Return the answers after the entry at *at*, by ids on this thread: those of a copied thread name its source."""
+    """Return the answers after the `RunResumed` at *at*, by ids on this thread: entries of a copy name its source."""
     answers: dict[str, Given] = {}
     for entry in log[at + 1 :]:
         if not isinstance(entry.event, events.InterruptAnswered) or entry.path:
@@ -191,7 +195,10 @@ def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
 
 
 def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[RunConfig], Any]:
+    """Return the call that began a run on an input."""
+
     def run(config: RunConfig) -> Any:
+        # On a new thread the entry has the whole state, with defaults. A caller gives fields of the input schema only.
         names = config.plan.spec.input_names if event.fresh else None
         given = {name: value for name, value in event.input.items() if names is None or name in names}
         return run_to_end.run(config, given, thread, abandon=abandon)
@@ -200,40 +207,35 @@ def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[R
 
 
 def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
-    def as_told(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
+    """Return the call that answered questions. Those that the time answered are given without a look at the clock."""
+
+    def of_log(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
         return answers
 
-    if any(given.by for given in answers.values()):  # the time gave them, and it has come
-        return lambda config: drive(reopen_run.continued(config, thread, "resume", as_told))
+    if any(given.by for given in answers.values()):  # not a person: a timer, a default, or the end of a child
+        return lambda config: drive(reopen_run.continued(config, thread, "resume", of_log))
     given = {id_: one.answer for id_, one in answers.items()}
     return lambda config: run_to_end.resume(config, thread, given, UNSET)
 
 
-def _retry(thread: str) -> Callable[[RunConfig], Any]:
-    return lambda config: run_to_end.retry(config, thread)
-
-
-def _is_signal(entry: Entry) -> bool:
-    return isinstance(entry.event, events.SignalReceived)
-
-
 def _signal(thread: str, signals: Sequence[Any]) -> Callable[[RunConfig], Any]:
+    """Return the calls that sent *signals*, took them, and drove the thread if a task had waited for one."""
+
     def send(config: RunConfig) -> Any:
         for event in signals:
             mail.signal(config, thread, event.name, event.value, event.id)
         taking_mail.take_mail(config, thread)
-        if the_store(config).head(thread).status == "running":  # a task took one
+        if the_store(config).head(thread).status == "running":
             run_to_end.retry(config, thread)
 
     return send
 
 
-def _cancel(thread: str) -> Callable[[RunConfig], Any]:
-    return lambda config: state_edits.cancel(config, thread)
-
-
 def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[RunConfig], Any]:
+    """Return the call of `update` with *edits*, which were committed together."""
+
     def goto(event: events.ThreadUpdated) -> list[Any] | None:
+        """Return the `goto=` of an edit: names, END and Sends; None if the edges of its node applied."""
         if event.goto is None:
             return None
         plain = [END if name == "END" else name for name in event.goto]
@@ -243,12 +245,9 @@ def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[Run
     return lambda config: state_edits.update(config, thread, made)
 
 
-# -- the second execution ----------------------------------------------------------------------------------------------
-
-
 @final
 class _Second:
-    """A second execution: the thread in memory, and how far it agrees with the log."""
+    """A second execution, in *store*, of *log*, the entries after *begun*; and how far it agrees with the log."""
 
     def __init__(self, config: RunConfig, store: Store, thread: str, log: Sequence[Entry], begun: int) -> None:
         self._thread, self._log, self._begun = thread, list(log), begun
@@ -256,21 +255,23 @@ class _Second:
         self._at = 0
         """Place in the log of the next entry to repeat."""
         self._same = 0
+        """Number of entries that were compared and are the same."""
+        # The first difference: a sentence (empty while there is none), the entry that was got, the fields that differ.
         self._why = ""
         self._got: Entry | None = None
         self._fields: tuple[str, ...] = ()
         self._config = config._replace(
             store=store,
             durability="sync",
-            chain=False,
-            audit=None,
-            recorded=self.recorded,
-            clock=self._time,
-            ids=self._run_id,
+            chain=False,  # there is no key to seal entries with
+            audit=None,  # the log file is not written again
+            recorded=self.recorded,  # answers model calls and effects
+            clock=lambda: self._present.at,
+            ids=lambda: self._present.run,
             sleep=_no_wait,
             sinks=(self._compare,),
-            active=ActiveRuns(),
-            migrations=(),
+            active=ActiveRuns(),  # its own, so that `_stop` ends no other run of the thread
+            migrations=(),  # the last one was taken over
         )
         self._skip()
 
@@ -281,15 +282,13 @@ class _Second:
 
     @property
     def _next(self) -> Entry | None:
+        """The entry of the log that is to be repeated next; None at its end."""
         return self._log[self._at] if self._at < len(self._log) else None
 
-    def _time(self) -> float:
-        entry = self._next or self._log[-1]
-        return entry.at
-
-    def _run_id(self) -> str:
-        entry = self._next or self._log[-1]
-        return entry.run
+    @property
+    def _present(self) -> Entry:
+        """The entry that gives the second execution its time and the ids of its runs: the next one, or the last."""
+        return self._next or self._log[-1]
 
     def repeat(self, verb: _Verb) -> bool:
         """Make the call of *verb*; return whether the log goes on after it.
@@ -305,29 +304,31 @@ class _Second:
         try:
             verb.make(config)
         except Exception as error:  # noqa: BLE001 - a run that fails again is compared by its entries, like any other
-            if not self.differs and self._same == before and self._next is not None:
-                told = error.what if isinstance(error, GraphrtError) else str(error)
-                self._differ(f"the call is refused now: {told}", None)
+            if not self.differs and self._same == before and self._next is not None:  # raised before any entry
+                said = error.what if isinstance(error, GraphrtError) else str(error)
+                self._differ(f"the call is refused now: {said}", None)
         return self._next is not None
 
     def _skip(self) -> None:
         """Go on to the next entry that is compared, and end the run where only the outside ended it."""
         while (entry := self._next) is not None and (isinstance(entry.event, _PASSED) or _from_outside(entry)):
             if _from_outside(entry):
-                self._stop(entry)
+                self._stop()
             self._at += 1
-        self.recorded.at = self._at
+        self.recorded.at = self._at  # failures in the log before this place are of earlier attempts
         if entry is None:
-            self._stop(None)  # the log ends here, perhaps in the middle of a run
-        elif isinstance(entry.event, events.RunCancelled) and not entry.path:
+            self._stop()  # the log ends here, perhaps in the middle of a run
+        elif isinstance(entry.event, events.RunCancelled) and not entry.path:  # the outside cancelled it here
             self._config.active.cancel(self._thread, entry.event.reason)
 
-    def _stop(self, _entry: Entry | None) -> None:
+    def _stop(self) -> None:
+        """End the run of the second execution, if one goes on."""
         self._config.active.cancel(self._thread, _STOPPED)
 
     def _compare(self, got: Entry) -> None:
         """Compare an entry that was just committed with the next one of the log."""
-        if self.differs or isinstance(got.event, _PASSED) or self._ended_here(got):
+        stopped = isinstance(got.event, events.RunCancelled) and got.event.reason == _STOPPED  # by `_stop`
+        if self.differs or stopped or isinstance(got.event, _PASSED):
             return
         expected = self._next
         if expected is None:
@@ -350,23 +351,20 @@ class _Second:
             if not isinstance(entry.event, _ANSWERS) or entry.event.task != expected.event.task:
                 return False
             if alike(bare(entry), got):
-                self._log[self._at], self._log[at] = entry, expected
+                self._log[self._at], self._log[at] = entry, expected  # *expected* may come next
                 return True
         return False
 
-    @staticmethod
-    def _ended_here(got: Entry) -> bool:
-        return isinstance(got.event, events.RunCancelled) and got.event.reason == _STOPPED
-
     def _differ(self, why: str, got: Entry | None) -> None:
+        """Note the first difference and end the run. A call that was not in the log explains it better than *why*."""
         asked = self.recorded.unanswered[0] if self.recorded.unanswered else None
         if asked is not None:
             why = f"node {asked.node!r} asks {asked.asked} now, and {asked.known}."
         self._why, self._got = f"{why.rstrip('.')}.", got
-        self._stop(None)
+        self._stop()
 
     def report(self, log: Sequence[Entry]) -> Reexecution:
-        """Return what was found."""
+        """Return what was found; *log* has all entries, also those that were taken over."""
         if not self.differs and self._next is not None:
             self._differ("the log goes on, and the second execution has ended", None)
         expected = self._next if self.differs else None
@@ -374,6 +372,7 @@ class _Second:
         prints = {entry.event.fingerprint for entry in log if isinstance(entry.event, events.RunStarted)}
         changed = bool(prints) and graph.fingerprint not in prints
         asked = self.recorded.unanswered[0] if self.recorded.unanswered else None
+        other = f"The graph {graph.__graphrt_plan__.name!r} has another fingerprint than the log."
         return Reexecution(
             thread=self._thread,
             same=not self.differs,
@@ -386,9 +385,7 @@ class _Second:
             fields=self._fields,
             why=self._why,
             unanswered=tuple(self.recorded.unanswered),
-            changes=(f"The graph {graph.__graphrt_plan__.name!r} has another fingerprint than the log.",)
-            if changed
-            else (),
+            changes=(other,) if changed else (),
         )
 
 
@@ -397,4 +394,5 @@ def _no_wait(_seconds: float) -> None:
 
 
 def _from_outside(entry: Entry) -> bool:
+    """Return whether *entry* says that the run failed by an error of `_FROM_OUTSIDE`."""
     return isinstance(entry.event, events.RunFailed) and not entry.path and entry.event.error in _FROM_OUTSIDE

@@ -1,4 +1,8 @@
-"""What the store lists of a thread after values of it were erased: labels and open questions repeat values."""
+"""What the store lists of a thread after values of it were erased: labels and open questions repeat values.
+
+Labels (title and tags) and open questions are in the journal. A store also keeps them beside it, in an index by which
+threads and questions are found (R25). `erase` rewrites the journal, and this module the index, in the same commit.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +25,30 @@ def relisted(
     """Return *commit* with the labels and open questions that the thread has without the erased values.
 
     Args:
-        found: What is erased of the thread.
+        found: The thread, and what is erased of it.
         records: The records that are replaced, by the number of their last entry.
-        commit: The commit that tells of the erasure.
+        commit: The commit that ends the erasure, with the entry `ValuesErased`.
     """
     head = found.loaded.head
     if labels_of_head(head) != Labels():
         labels = Labels()
+        # The last event about labels counts, in the record as it is after the erasure.
         for record in store.records(head.thread):
             labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels
         commit = commit._replace(labels=labels)
     asked: list[Question] = []
-    with suppress(InputError):  # the store lists no questions
+    with suppress(InputError):  # a store without an index of questions
         asked = finder(store, "questions").questions(head.thread)
     if not asked:
         return commit
     questions: list[Question] = []
-    # Of another graph, the questions come back with its next commit, or when it reindexes.
+    # A thread of another graph cannot be folded here, so its questions are no longer listed. They come back with its
+    # next commit, or when a runtime of that graph calls `reindex`.
     if head.graph == config.plan.name:
         with suppress(GraphrtError):  # a thread that cannot be folded any more asks nothing
             engine = folded(config, found.loaded_after(records, commit)).engine
-            times = {one.place: one.asked_at for one in asked}
+            times = {one.place: one.asked_at for one in asked}  # *place* is the id of a question without the thread
+            # As for the journal: a store in memory keeps objects, unless the hash chain needs bytes.
             as_bytes = store.durable or found.chain is not None
             questions = listed(
                 engine,

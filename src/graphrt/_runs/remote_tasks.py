@@ -1,7 +1,14 @@
 """`run_task`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
 
-The thread is read and never claimed. What the task does is reported by letters, which whoever drives the thread takes.
-A claim on an id that is made of thread and task says who runs the task now. It spares work and no more: that two
+A node may name a queue. Its tasks are then left *waiting*, each with an open question of the kind `task`. If a task is
+left again, its question gets the next *version*. Workers of the queue, in other processes, call `run_task`.
+
+The thread is read and never claimed. What the task does is reported by letters, which the driver of the thread takes. A
+letter holds the events that the driver would otherwise stage, which is to store them beside the journal until the
+superstep commits. Letters about one waiting are numbered from 1, and the store keeps one letter of each number: a
+worker that finds its number taken has lost the task to another one, and stops.
+
+A claim on an id that is made of thread and task says which worker runs the task now. It only spares work: that two
 workers which run the same task change nothing twice follows from the numbers of their letters.
 """
 
@@ -47,24 +54,34 @@ if TYPE_CHECKING:
     from graphrt._plan.tables import Plan
 
 _WAITING: Final = ("running", "interrupted")
-"""Statuses of a thread whose tasks are run. `running`: whoever drives it takes the reports of other tasks."""
+"""Statuses of a thread whose tasks are run. `running`: its driver takes the reports of other tasks just now."""
 
 
 def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> TaskOutcome:
-    """Run one task that waits for its queue, and report its end to the thread; see `Runtime.run_task`."""
+    """Run one task that waits for its queue, and report its end to the thread; see `Runtime.run_task`.
+
+    Args:
+        task: Id of the task.
+        queue: Limits of the queue over all workers; None for no limits.
+
+    Returns:
+        "ended" if the end was reported; "full" if the limits allow no further task now; else "left": the task does not
+        wait any more, or another worker runs it.
+    """
     store = the_store(config)
-    postable(store)
+    postable(store)  # this and the next line raise an InputError if the store keeps no mail, or lists no questions
     finder(store, "questions")
     check_id(thread)
     # Several tasks that draw on one budget at once would each see all of it: they run one after another.
     alone = config.budget is not None or _shares_budget(config.plan)
     lock = place_of("task", thread if alone else f"{thread}/{task}")
+    # *mine* is false if another worker holds the claim.
     with held(config, store, lock) as mine:
         return _ran(config, store, thread, task, lock, queue, alone=alone) if mine else "left"
 
 
 def _shares_budget(plan: Plan) -> bool:
-    """Return whether the state of the graph, or of a nested one, has a token budget."""
+    """Return whether the state of the graph, or of a nested one, has the field `token_budget`, which tasks draw on."""
     return TOKEN_BUDGET in plan.state.fields or any(
         node.child is not None and _shares_budget(node.child) for node in plan.nodes
     )
@@ -73,8 +90,15 @@ def _shares_budget(plan: Plan) -> bool:
 def _ran(
     config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None, *, alone: bool
 ) -> TaskOutcome:
+    """Run the task, of which this worker holds the claim; the result is that of `run_task`.
+
+    Args:
+        lock: The id that is claimed, under which the run is listed as active.
+        alone: Whether no other task of the thread runs meanwhile, since they share a budget.
+    """
     # Letters first: what is taken between the two reads is then seen twice, and not missed.
     letters = letters_about_tasks(config, store, thread)
+    # Letters of a nested task are about the task of the top graph that it is in.
     if not alone:  # its siblings matter for what is left of a budget, and for nothing else
         letters = [letter for letter in letters if top_task(letter.task) == top_task(task_id)]
     loaded = store.load(thread)
@@ -85,26 +109,28 @@ def _ran(
     found = next((one for one in waiting(engine) if one[1].id == task_id), None)
     if found is None or (fold.reported is not None and task_id in fold.reported.failures):
         return "left"  # its end was reported
-    owner, task, question = found
+    owner, task, question = found  # *owner* is the engine of the task's graph, which may be a nested one
+    # The rest of the preparation is that of a run that continues the thread.
     if config.redactor is not None:
         engine.redact_with(config.redactor)
     config.secrets.give_back(engine)
     check_erased(fold, engine.values, work=True)
     engine.limit(config.limits)
     control = Control()
-    control.watched = True
-    number = _last(letters, [key for key, _ in loaded.staged], task_id, question.version)
+    control.watched = True  # other code than the caller can cancel it, as `_watched` does
+    number = _last_number(letters, [key for key, _ in loaded.staged], task_id, question.version)
     reporter = Reporter(store, fold, control, (task_id, question.version), number)
     config.active.add(lock, control)  # so that `hand_over` and `close` wait for it
     try:
-        with admitted(config, store, str(question.payload), queue) as may_begin:
+        with admitted(config, store, str(question.payload), queue) as may_begin:  # the payload is the queue's name
             if not may_begin:
                 return "full"
             with _watched(store, thread, question, loaded.head.seq, control):
                 failure = _run(config, store, fold, control, owner, task, reporter)
-        if reporter.lost or task.status in (DUE, RUNNING):
+        if reporter.lost or task.status in (DUE, RUNNING):  # overtaken, or cancelled before it ended
             return "left"
         _close(task, question)
+        # `standing`: all events of the task that a restart would need, as they would be staged.
         try:
             reporter.post([(task.id, emit_events.standing(owner, task))], failed=failure)
         except StoreError as error:
@@ -117,8 +143,14 @@ def _ran(
         config.active.closed(control)
 
 
-def _last(letters: Sequence[Report], keys: Sequence[str], task: str, version: int) -> int:
-    """Return the number of the last letter about the task, whether it was taken or not."""
+def _last_number(letters: Sequence[Report], keys: Sequence[str], task: str, version: int) -> int:
+    """Return the number of the last letter about the task, whether it was taken or not; 0 without any.
+
+    Args:
+        letters: Those that were not taken yet.
+        keys: Keys of what is staged, one of which counts the letters that were taken.
+        version: Version of the task's question.
+    """
     numbers = (letter.number for letter in letters if (letter.task, letter.version) == (task, version))
     return max([taken(keys, task, version), *numbers])
 
@@ -132,11 +164,17 @@ def _run(
     task: Task,
     reporter: Reporter,
 ) -> tuple[events.TaskFailed, bool] | None:
-    """Run *task*, whose graph is that of *owner*; return how it failed for good, if it did."""
+    """Run *task*, whose graph is that of *owner*; return how it failed for good, if it did.
+
+    Returns:
+        The failure, and whether its error reaches the caller of the run as it is, and not as the cause of a NodeError;
+        None if the task ended well, asked a question, or was stopped.
+    """
     engine = fold.engine
     services = services_of(config, engine, control, fold.seed)
     services._run_id = fold.run
     services.children = ThreadsOfRun(config, fold.reader.thread, begin)
+    # What a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as it is known.
     services.stage, services.blocking, services.eager = reporter, store.blocking, store.durable
     engine.identify(fold.run)
     engine.listen(engine.plan.codec, staging=True, stamps=store.durable or bool(fold.meta.get("chained")))
@@ -148,10 +186,11 @@ def _run(
     except DeadlineError as error:
         return _failed(task, error), True
     except StoreError:
-        if not reporter.lost:
+        if not reporter.lost:  # else the error says that another worker has taken over
             raise
     finally:
         services.close()
+    # Untracked fields are stored nowhere, so the driver of the thread would never get what the task wrote.
     hidden = owner.plan.state.untracked
     wrote = next((name for update in task.updates for name in update if name in hidden), None)
     if task.status == DONE and wrote is not None:
@@ -164,7 +203,7 @@ def _run(
 
 
 def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
-    """Return the failure of a task that fails the run with *error*, which its node did not raise."""
+    """Make *task* failed by *error*, which its node did not raise, and return the event."""
     task.status, task.updates, task.goto = FAILED, (), None
     return events.TaskFailed(
         task=task.id,
@@ -178,7 +217,7 @@ def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
 
 
 def _close(task: Task, question: OpenInterrupt) -> None:
-    """Close the question with which *task* waited, which a failed attempt may have removed from the task."""
+    """Close the question with which *task* waited, so that the report says it; a failed attempt may have removed it."""
     extra = task.more()
     question.closed = ENDED
     if question not in extra.interrupts:
@@ -189,7 +228,10 @@ def _close(task: Task, question: OpenInterrupt) -> None:
 class Reporter:
     """Posts what a task does as letters; in the place of what stages it in the process that has the thread.
 
+    Implements `_drivers.run_services.Stager`.
+
     Args:
+        control: Switches of the execution, which is cancelled if another worker reports on the task.
         about: Id of the task, and the version of its question.
         number: Number of the last letter about it.
     """
@@ -204,17 +246,21 @@ class Reporter:
         self._lock = threading.Lock()
         """Nodes record effects from several threads."""
         self.lost: bool = False
-        """Whether another worker reported in between, or a letter's fate is not known: this execution counts no more."""
+        """Whether this execution counts no more: another worker has reported, or a letter may or may not be stored."""
 
     def __call__(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
-        """Report events; always stored when this returns."""
-        del now
+        """Report events, as pairs of a key and the events to stage under it."""
+        del now  # a letter is stored when it is posted, whatever the durability
         self.post(staged)
 
     def post(
         self, staged: Sequence[tuple[str, list[Logged]]], *, failed: tuple[events.TaskFailed, bool] | None = None
     ) -> None:
         """Post one letter.
+
+        Args:
+            staged: Pairs of a key and the events to stage under it.
+            failed: The failure with which the task ended, as `_run` returns it; None if it did not fail.
 
         Raises:
             ConflictError: Another worker has reported on the task since this one read the thread (`task-taken-over`).
@@ -228,7 +274,7 @@ class Reporter:
             body = packed(store, self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
             try:
                 kept = postable(store).post(thread, letter_id(task, version, number), body)
-            except BaseException:
+            except BaseException:  # the letter may be stored or not, so its number cannot be used again
                 self._lose()
                 raise
             if not kept:
@@ -237,6 +283,7 @@ class Reporter:
             self._number = number
 
     def _lose(self) -> None:
+        """Report no more, and cancel the task."""
         self.lost = True
         self._control.cancel("another worker reported on the task")
 
@@ -245,18 +292,25 @@ class Reporter:
 def _watched(
     store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control
 ) -> Generator[None, None, None]:
-    """Halt the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned."""
+    """Cancel the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned.
+
+    Args:
+        question: The question with which the task waits.
+        seq: Number of the thread's last entry when it was loaded.
+    """
     over = threading.Event()
+    # The store lists open questions by their ids without the thread.
     place = question.id.partition("/")[2]
 
     def look() -> None:
+        """Look at the thread every `POLL_S` seconds, in a worker thread, until the task has ended."""
         nonlocal seq
         while not over.wait(POLL_S):
             with contextlib.suppress(StoreError):  # the next look is a new attempt
                 try:
                     head = store.head(thread)
                     waits = head.status in _WAITING
-                    if waits and head.seq != seq:
+                    if waits and head.seq != seq:  # else nothing has changed since the last look
                         seq = head.seq
                         waits = any(one.place == place for one in finder(store, "questions").questions(thread))
                 except InputError:  # it was deleted

@@ -1,6 +1,11 @@
 """Opening a run on a thread that is unfinished: it paused, failed, was cancelled, or its owner died.
 
 Status, ids, types and storability of the answers are checked before anything is changed.
+
+An open interrupt is a question that waits for an answer: of a person, or of the time (R23). `resume` answers questions.
+`retry` runs again what failed or was left undone, and asks expired and stale questions anew. The order is fixed: the
+thread is claimed, loaded and checked; then the first events of the run are noted in the engine, and stored with its
+first commit. If a step before that fails, the claim is released and nothing was written.
 """
 
 from __future__ import annotations
@@ -33,7 +38,11 @@ from graphrt.stores.protocol import Claim, Labels, Loaded
 
 
 class Prepare(Protocol):
-    """Checks the caller's answers, or finds those that the time gives, by interrupt id. Changes nothing."""
+    """Checks the caller's answers, or finds those that the time gives, by interrupt id. Changes nothing.
+
+    `failed` says that the thread failed, so that the answers replace earlier ones. `reported` says that workers of
+    queues have reported tasks of the thread (R27): then it goes on without an answer too.
+    """
 
     def __call__(self, engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]: ...
 
@@ -52,14 +61,15 @@ def on_either(
 ) -> ActiveRun:
     """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
 
-    The arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
+    `steps` and `stream` open their runs by this. UNSET stands for an argument that their caller did not pass. The
+    arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
     (decision 0029).
 
     Raises:
         InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
     """
     answered = answers is not UNSET or answer is not UNSET
-    if labels is not None and given is UNSET:
+    if labels is not None and given is UNSET:  # title and tags are set with an input only
         raise LABELS_WITHOUT_INPUT(where=config.plan.place())
     if given is UNSET and thread_id is not None:
         if answered:
@@ -85,7 +95,8 @@ def resumed(
     """Open a run that answers open interrupts; see `continued`."""
 
     def prepare(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
-        del reported  # what a caller asks for is checked all the same
+        """Check the answers once the thread is loaded; see `Prepare`."""
+        del reported  # the caller called `resume`: answers that are missing are an error all the same
         return answers_by_id(engine, answers, answer, config.clock, failed=failed)
 
     return continued(
@@ -100,7 +111,7 @@ def resumed(
 
 
 def retried(config: RunConfig, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> ActiveRun:
-    """Open a run of what a thread left undone; see `continued`."""
+    """Open a run of what a thread left undone, without answers; see `continued`."""
     return continued(config, thread_id, "retry", None, listen=listen, watch=watch)
 
 
@@ -118,11 +129,13 @@ def continued(
     """Open a run that continues a paused, failed or cancelled thread, or one whose owner died.
 
     Args:
+        verb: What the journal calls it. Workers resume a paused thread whose time has come, and retry a running one.
         prepare: Checks the answers; None if the verb takes none.
         given: Whether the caller gave answers. A thread whose owner died needs none, even with open questions.
         listen: Whether the caller reads journal entries.
-        watch: What the caller wants published; None publishes nothing.
-        admit: Called with the claim and what was loaded, before anything is changed; it may raise.
+        watch: Which steps, updates and values the caller wants published; None publishes nothing.
+        admit: Called with the claim and what was loaded, before anything is changed; it may raise. Workers check there
+            that the thread is still due.
 
     Raises:
         InputError: There is no store or no such thread, the thread needs another verb, or an answer does not fit.
@@ -142,10 +155,10 @@ def continued(
         engine = fold.engine
         if config.redactor is not None:
             engine.redact_with(config.redactor)
-        config.secrets.give_back(engine)
+        config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
         status = claim.head.status
         # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale
-        # and expired questions anew; a resume of a failed thread replaces an answer.
+        # questions (the state was edited since) and expired ones anew; a resume of a failed thread replaces an answer.
         anew = (
             renewed(engine, status, config.clock) if verb == "retry" and status in ("interrupted", "cancelled") else []
         )
@@ -153,38 +166,39 @@ def continued(
         if not anew and not replacing:
             open_run.want(claim, verb, config, watch)
         answers: Mapping[str, Given] = {}
+        # "running" means that the owner died. A resume without answers then only goes on.
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing, reported=fold.reported is not None)
-        open_run.check_erased(fold, engine.values, work=True)
+        open_run.check_erased(fold, engine.values, work=True)  # nodes are not called with values that were erased
         for answer in answers.values():
             try:
                 engine.plan.codec.dump(answer.answer)
             except NotStorable as error:
                 raise open_run.not_storable(engine, error, "An answer holds a value") from error
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
-        engine.limit(config.limits)
+        engine.limit(config.limits)  # each drive has the limits of its own runtime
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
         opened.seeded()  # the journal repeats the seed in every stored snapshot
     except BaseException as error:
-        config.clean(error)
+        config.clean(error)  # the error may quote an answer, which the redaction rules cover
         open_run.give_up(store, claim, opened, error)
         raise
-    open_run.adopted(engine, fold)
+    open_run.adopted(engine, fold)  # notes a migration to a changed graph (R14)
     emit_events.note(
         engine, events.RunResumed(verb=verb, thread=thread_id, user=config.user, redaction=config.redaction)
     )
-    engine.retry()
+    engine.retry()  # the failed tasks of the open superstep are due again
     for question, reason in anew:
-        told = events.InterruptExpired(id=question.id)
+        expired = events.InterruptExpired(id=question.id)
         emit_events.note(
-            engine, told if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
+            engine, expired if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
         )
         engine.withdraw({question.id}, reason)
     for by in dict.fromkeys(answer.by for answer in answers.values()):  # in the order of the answers (R13)
         given_now = {id_: answer.answer for id_, answer in answers.items() if answer.by == by}
         engine.answer(given_now, replace=replacing, by=by)
     for id_, (answer, by) in answers.items():
-        nth = answer_number(engine, id_)
+        nth = answer_number(engine, id_)  # its number among the answers of its task
         emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
     give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
@@ -193,5 +207,5 @@ def continued(
 
 
 def _redacted(engine: Engine, id_: str, given: Given) -> Given:
-    """Return an answer redacted. What the time gives was redacted when the question was asked."""
+    """Return an answer redacted. What the time gives (`by` is set) was redacted when the question was asked."""
     return given if given.by else Given(redacted_value(engine, given.answer, f"the answer to {id_}"))

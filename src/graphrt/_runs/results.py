@@ -1,5 +1,9 @@
 """Return values of the verbs of `Runtime`: `RunResult`, `Snapshot`, `InterruptInfo`, `ThreadInfo`, `Divergence`.
 
+They are made from an `Engine`, which has the state of a run, from a `Fold` (a loaded thread: its engine, with what else
+its entries say), and from the `Head` of a thread, which is its summary in the store. `own` copies a value, so that what
+a caller changes is not the state itself. An engine's view is an instance of the state class with the committed values.
+
 Values only: nothing here changes a run or a thread.
 """
 
@@ -27,11 +31,13 @@ if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold
 
 S = TypeVar("S")
+"""The state class of the graph."""
 _NONE_USED = events.Usage()
+"""Usage of a run without model calls; shared, since it never changes."""
 
 TaskOutcome: TypeAlias = Literal["ended", "left", "full"]
-"""What became of a task of a queue: its end was reported; it was left as it is, for instance because another worker runs
-it; or the limits of its queue allow no further task now."""
+"""What became of a task of a queue: its end was reported; it was left as it is, for instance because another worker
+runs it; or the limits of its queue allow no further task now."""
 InterruptKind: TypeAlias = Literal[
     "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
 ]
@@ -53,20 +59,21 @@ class InterruptInfo:
         """Derived from thread, task and question, and stable. A key of the mapping that `resume` takes."""
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
         """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
-        "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"), or
-        the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"), for a child thread
+        "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"),
+        or the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"), for a child thread
         ("thread") or for a worker of its queue ("task"). See `answerable`.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id
         """The task that asked, with the path of its nested graph, if it is in one."""
         self.payload: Any = own(question.payload)
+        """What was asked: any value that the node chose."""
         self.answer_type: Any = own(question.answer_type)
-        """Type of the answer, described as plain data; None accepts any answer."""
+        """Type of the answer, described as plain data for the codec; None accepts any answer."""
         self.expires_at: float | None = question.expires_at
-        """Seconds since the epoch at which it answers itself, and after which no answer is accepted; None if it waits."""
+        """Seconds since the epoch at which it answers itself and accepts no other answer; None if it waits for ever."""
         self.default: Any = own(question.default)
-        """The answer that it then gives itself; `UNSET` if its node is told that nobody answered."""
+        """The answer that it then gives itself; `UNSET` if its node gets a `QuestionExpiredError` instead."""
         self.stale: bool = question.stale
         """Whether the state was edited since the question was asked. An answer is accepted; `retry` asks anew."""
 
@@ -85,11 +92,12 @@ class InterruptInfo:
         except PydanticInvalidForJsonSchema:  # JSON lacks the type. `resume` checks the answer in any case.
             return {}
 
-    def _told(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[Any, ...]:
+        """Return what two questions are compared by: everything but the codec."""
         return tuple(getattr(self, name) for name in self.__slots__ if name != "_codec")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, InterruptInfo) and other._told() == self._told()
+        return isinstance(other, InterruptInfo) and other._values() == self._values()
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -100,14 +108,17 @@ class InterruptInfo:
 
 
 def _shown(usage: events.Usage, interrupts: tuple[InterruptInfo, ...]) -> list[tuple[str, str]]:
-    """Return rows for notebooks: what model calls used, and the open questions."""
+    """Return rows (name, text) of a table for notebooks: what model calls used, and the open questions."""
     used_up = usage_text(usage)
     questions = [(f"asked by {one.node}", brief(one.payload)) for one in interrupts]
     return [*([("model calls", used_up)] if used_up else []), *questions]
 
 
 def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
-    """Return the open questions of a thread in task order; none if it was cancelled, since `retry` asks anew then."""
+    """Return the open questions of a thread in task order.
+
+    A cancelled thread shows none, since they take no answer: `retry` asks them anew.
+    """
     if status == "cancelled":
         return ()
     return tuple(InterruptInfo(question, engine.plan.codec) for question in engine.open_interrupts())
@@ -115,14 +126,20 @@ def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
 
 @final
 class RunResult(Generic[S]):
-    """The result of a run that did not fail."""
+    """The result of a run that did not fail.
+
+    Args:
+        engine: The engine as the run left it.
+        services: What the tasks of the run shared: its ids, its warnings.
+        status: As the attribute.
+    """
 
     __slots__ = ("_plan", "_run", "_visits", "interrupts", "state", "status", "steps", "thread", "usage", "warnings")
 
     def __init__(self, engine: Engine, services: RunServices, status: Any) -> None:
         self._run = services
         self.status: Literal["completed", "interrupted", "cancelled"] = status
-        """How the run ended for its caller. After `Runtime.hand_over` it is `cancelled`, and the thread is still due."""
+        """How the run ended for its caller. After `Runtime.hand_over` it is `cancelled`, and the thread stays due."""
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
         if status == "interrupted":
@@ -131,17 +148,18 @@ class RunResult(Generic[S]):
         """Number of supersteps that the run has had."""
         self.thread: str | None = services.thread
         self.usage: events.Usage = used(engine) or _NONE_USED
-        """Usage of all model calls of the run, those of an open superstep included."""
+        """Usage of all model calls of the run, those of a superstep that is not committed yet included."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
         self.warnings: tuple[str, ...] = tuple(services.warnings)
         """0..n sentences about odd conditions that did not fail the run, in the order in which they were found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]
+        """Supersteps in which a node was active, by the index of the node in the plan."""
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
+        """Id of the run, which is made at first access if the run needed none."""
         return self._run.run_id
 
     @property
@@ -177,7 +195,14 @@ class RunResult(Generic[S]):
 
 @final
 class Snapshot(Generic[S]):
-    """A thread as it was after one of its journal entries."""
+    """A thread as it was after one of its journal entries.
+
+    Args:
+        fold: The thread, folded up to the entry, or further if *values* is given.
+        seq: As the attribute, like *at* and *status*.
+        head: The thread's summary as it is now.
+        values: Reads the state at first access of `values`; None takes it from *fold* now.
+    """
 
     # fmt: off
     __slots__ = (
@@ -198,12 +223,13 @@ class Snapshot(Generic[S]):
     ) -> None:
         engine = fold.engine
         self.tenant: str | None = head.tenant
-        """The tenant whose thread it is; None if it is nobody's."""
+        """The tenant, a customer among others in the store, whose thread it is; None without one."""
         self.title: str | None = head.title
         """The title that the thread has now, also if this is an older state; likewise `tags`."""
         self.tags: frozenset[str] = head.tags
         self.thread: str = fold.reader.thread
         self.status: Status = status
+        """Status of the thread after that entry."""
         self.next: tuple[str, ...] = engine.pending()
         """Names of the nodes that run next, in task order."""
         self.interrupts: tuple[InterruptInfo, ...] = open_questions(engine, status)
@@ -217,9 +243,11 @@ class Snapshot(Generic[S]):
         self.step: int = engine.superstep
         """Number of the last superstep, 0 before the first."""
         self.run_id: str = fold.run
+        """Id of the last run up to that entry."""
         self.usage: events.Usage = engine.usage or events.Usage()
         """Usage of the model calls of that run, in committed tasks only."""
         self._make: Callable[[], S] | None = values
+        """Reads the state; None after that, or if it was taken when the snapshot was made."""
         self._values: Any = None if values is not None else shown_values(engine)
 
     @property
@@ -245,7 +273,12 @@ class Snapshot(Generic[S]):
 
 @final
 class InboxItem:
-    """An open question, and the thread that waits for its answer."""
+    """An open question, and the thread that waits for its answer, as `Runtime.inbox` lists them.
+
+    Args:
+        found: The question as the store lists it, with the head of its thread.
+        interrupt: The same question, decoded.
+    """
 
     # fmt: off
     __slots__ = (
@@ -261,7 +294,7 @@ class InboxItem:
         self.title: str | None = head.title
         self.tags: frozenset[str] = head.tags
         self.tenant: str | None = head.tenant
-        """The tenant whose thread it is; None if it is nobody's."""
+        """The tenant, a customer among others in the store, whose thread it is; None without one."""
         self.graph: str = question.graph
         """Name of the graph that asked."""
         self.interrupt: InterruptInfo = interrupt
@@ -279,7 +312,12 @@ class InboxItem:
 
 @final
 class ThreadInfo:
-    """A thread in a listing. Made without reading the thread's journal; only `error` reads it, when accessed."""
+    """A thread in a listing. Made without reading the thread's journal; only `error` reads it, when accessed.
+
+    Args:
+        head: The thread's summary in the store.
+        error: Reads from the journal why the thread failed.
+    """
 
     # fmt: off
     __slots__ = (
@@ -303,7 +341,7 @@ class ThreadInfo:
         self.owned: bool = head.owned
         """Whether a living run has the thread."""
         self.tenant: str | None = head.tenant
-        """The tenant whose thread it is; None if it is nobody's."""
+        """The tenant, a customer among others in the store, whose thread it is; None without one."""
         self.title: str | None = head.title
         self.tags: frozenset[str] = head.tags
         self.priority: int = head.priority
@@ -319,8 +357,12 @@ class ThreadInfo:
 
 
 def is_of_older_graph(engine: Engine) -> bool:
-    """Return whether the folded values have other fields than the present graph, so that no state can be built."""
+    """Return whether the folded values have other fields than the present graph, so that no state can be built.
+
+    So it is for entries before a migration, which are folded as the older graph wrote them.
+    """
     state, values = engine.plan.state, engine.values
+    # `EXTRA` is the key under which values of a state class with extra fields are kept; it is not a field.
     if values.keys() - state.fields.keys() - {EXTRA}:
         return True
     missing = [field for name, field in state.fields.items() if name not in values]
@@ -328,13 +370,13 @@ def is_of_older_graph(engine: Engine) -> bool:
 
 
 def shown_values(engine: Engine) -> Any:
-    """Return the values as an instance of the state class, or as a plain dict if they have an older graph's fields."""
+    """Return the values of a snapshot: an instance of the state class, or a plain dict of an older graph's fields."""
     return dict(engine.values) if is_of_older_graph(engine) else engine.make_view(engine.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first pair of entries in which two threads or runs differ."""
+    """The first pair of entries in which two threads or runs differ, as `Runtime.diff` returns it."""
 
     left: events.Entry | None
     """Entry of the first one; None if it has ended before."""

@@ -1,8 +1,11 @@
-"""The configuration of a runtime: what its runs and its verbs need, checked and frozen.
+"""The configuration of a runtime: what its runs and its verbs need, checked and not changed afterwards.
 
 `Runtime` has one and passes it to every function of this package; `CompiledGraph.run` makes one for a single run. No
-function here knows either class. The two values that change, the runs that are active and the threads that runs share,
-are objects with methods of their own.
+function here knows either class. Values that change are objects with methods of their own: the active runs, the worker
+threads that runs share, and the secrets of unfinished threads.
+
+The `Control` of a run has the switches that end it from outside: `cancel` halts it, and `hand_over` lets it give its
+thread back with work left to do, so that another process can go on with it (R20).
 """
 
 from __future__ import annotations
@@ -40,25 +43,30 @@ if TYPE_CHECKING:
 
 
 _closing: Final = FreshLock()
-"""Guards the decision who closes a store. That is rare and short, so all runtimes share one lock."""
+"""Guards the decision which caller closes a store. It is rare and short, so all runtimes share one lock."""
 
 
 @final
 class ActiveRuns:
-    """The runs of one runtime that drive a thread right now, by the id of the thread."""
+    """The runs of one runtime that drive a thread right now, by the id of the thread.
+
+    `Runtime.cancel`, `hand_over` and `close` reach runs through it.
+    """
 
     __slots__ = ("_close_store", "_controls", "_forks", "_unclosed")
 
     def __init__(self) -> None:
         self._controls: dict[str, Control] = {}
+        """The runs by the ids of their threads; a worker's task of a queue by the id of the place that it holds."""
         self._unclosed: set[Control] = set()
         """Runs that may still write to the store. A run loses its thread before its last commit is confirmed."""
         self._close_store: Callable[[], None] | None = None
         """Closes the store after the last of those runs; None unless the runtime was closed before it."""
         self._forks: tuple[Emptied, Emptied] | None = None
+        """Empties the two collections in a child of os.fork(); made with the first run."""
 
     def add(self, thread: str, control: Control) -> None:
-        """Note that a run drives *thread*."""
+        """Note that the run of *control* drives *thread*."""
         if self._forks is None:
             # The child of os.fork() does not drive the runs of its parent.
             self._forks = Emptied(self._controls), Emptied(self._unclosed)
@@ -80,17 +88,18 @@ class ActiveRuns:
             self._close_if_idle()
 
     def close_when_idle(self, close_store: Callable[[], None]) -> None:
-        """Call *close_store* once, when no run can write any more: now, or in the thread that ends the last run."""
+        """Call *close_store* once, when no run can write any more: now, or when the last run is closed."""
         # Set before the look at the runs, as `closed` takes a run away before it looks here: one of them sees both.
         self._close_store = close_store
         self._close_if_idle()
 
     def _close_if_idle(self) -> None:
+        """Close the store if that was asked for, no run is left, and no other caller has closed it."""
         with _closing:
             if self._unclosed:
                 return
             close_store, self._close_store = self._close_store, None
-        if close_store is not None:
+        if close_store is not None:  # outside of the lock, which closing would hold for long
             close_store()
 
     def cancel(self, thread: str, reason: str) -> bool:
@@ -103,7 +112,7 @@ class ActiveRuns:
 
     def hand_over_all(self, reason: str) -> None:
         """Ask every run to give its thread back at the end of its superstep."""
-        for control in list(self._controls.values()):
+        for control in list(self._controls.values()):  # a copy: runs begin and end meanwhile
             control.hand_over(reason)
 
     def interrupt_all(self, reason: str) -> None:
@@ -138,25 +147,33 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Limits of a run: those of the graph, overridden by those of the runtime."""
     store: Store | None
     durability: Durability
+    """When a commit is stored: `sync`, `async` or `exit`."""
     chain: bool | None
+    """Whether journals of new threads are hash-chained; None leaves it to `chains`."""
     audit: AuditLog | None
     lease_s: float
+    """Seconds for which a claim on a thread is valid without renewal."""
     migrations: tuple[Migration, ...]
     harness: Any
     deps: Any
     budget: Budget | None
     sinks: tuple[Callable[[events.Entry], Any], ...]
+    """Functions that get each entry of a run."""
     clock: Callable[[], float]
     """Returns seconds since the epoch."""
     sleep: Callable[[float], Any] | None
     """Waits a number of seconds, sync or async; None waits in real time."""
     ids: Callable[[], str]
+    """Makes ids of threads and runs."""
     seed: int | None
+    """Seed of `ctx.random` in all runs; None draws one for each run."""
     models: NamedModels | None
     """Models that replace those of agents, by the agents' names."""
     check_state: bool | None
+    """Whether runs look for changes that nodes made to the state; None decides by the surroundings (`checks_state`)."""
     active: ActiveRuns
     threads: SharedThreads
+    """The worker threads and the private event loop of the runtime."""
     redactor: Redactor | None
     """Redacts what enters a thread; None if nothing is redacted."""
     secrets: KnownSecrets
@@ -170,16 +187,19 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         return self.graph.__graphrt_plan__
 
     def chains(self, store: Store) -> bool:
-        """Return whether the journal of a new thread in *store* is hash-chained."""
+        """Return whether the journal of a new thread in *store* is hash-chained; by default if durable or audited."""
         return store.durable or self.audit is not None if self.chain is None else self.chain
 
     def for_child(self, graph: GraphLike) -> RunConfig:
-        """Return the configuration that makes and reads child threads, which run *graph*; whoever drives them has more."""
+        """Return the configuration that makes and reads child threads, which run *graph* (R24).
+
+        No run of a child goes on here: its first commit is stored, and its end is read. So what drives it is left out.
+        """
         plan = graph.__graphrt_plan__
         return self._replace(
             graph=graph,
             limits=plan.limits,
-            durability="sync",
+            durability="sync",  # the child must be stored when `ctx.start` returns
             migrations=(),
             harness=None,
             deps=None,
@@ -226,13 +246,15 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             self.redactor.error(error)
 
     def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder | None:
-        """Return what records the commits of a claimed thread that is about to be written; None without an audit log.
+        """Return what keeps the audit log's file and anchors up to the commits of a claimed thread; None without a log.
+
+        It is called before anything is written, and checks that this runtime may write the thread.
 
         Raises:
             InputError: The thread's log is authenticated with a key that is not here, or the thread has no chain.
             StoreError, AuditError: The thread's log file cannot be opened, or is another log's.
         """
-        if chain is not None:
+        if chain is not None:  # *adopt*: a thread that was begun without a key gets one from now on
             chain.writable(adopt=self.audit is not None and self.audit.adopt)
         return self.audit.recorder(store, thread, chain, self.plan.codec) if self.audit is not None else None
 
@@ -301,7 +323,7 @@ def configure(
 
 
 def marked_in(plan: Plan) -> frozenset[str]:
-    """Return the fields marked `redacted` in the state of *plan* and of the graphs nested in it."""
+    """Return the fields marked `redacted` in the state of *plan* and of the graphs nested in it, at any depth."""
     found: set[str] = set()
     seen: set[int] = set()
     work = [plan]

@@ -1,8 +1,11 @@
 """The log of runs: journal entries as records of the logger `graphrt.runs`, for the standard library's `logging`.
 
 Records have names, numbers and ids. They never have values of the state, prompts, answers or the texts of errors, all
-of which may be confidential; the journal has them. The life of runs is at INFO, each step at DEBUG, and nothing is above
-INFO, because what fails is raised as well.
+of which may be confidential; the journal has them. The life of runs is at INFO, each step at DEBUG, and nothing is
+above INFO, because what fails is raised as well.
+
+An entry is an event with its position in the journal. The table at the end has, for each class of event that is logged,
+the level and a function that returns the text of its record and the fields that only such records have (`Told`).
 
 `logging` is not imported here: in a process that never imported it, nothing can be listening.
 """
@@ -26,32 +29,34 @@ _INFO: Final = 20
 _DEBUG: Final = 10
 """`logging.DEBUG`."""
 _PREFIX: Final = "graphrt_"
-"""Begins the name of each extra field: a record has a `thread` of its own, which is a worker thread."""
+"""Begins the name of each extra field: a record of `logging` has a `thread` of its own, the operating system's."""
 
 
-class _Process:
-    """The logger of this process."""
+class _Found:
+    """Holds the logger of this process, once it was found; a class, so that no `global` is needed."""
 
     logger: Any = None
     """None until `logging` was found to be imported."""
 
 
 def wanted() -> bool:
-    """Return whether anything listens to the log at INFO or below."""
-    logger = _Process.logger
+    """Return whether anything listens to the log at INFO or below; asked when a run is opened or a thread is edited."""
+    logger = _Found.logger
     if logger is None:
         logging: Any = sys.modules.get("logging")
-        if logging is None or not hasattr(logging, "NullHandler"):  # another thread is importing it just now
+        if logging is None or not hasattr(logging, "NullHandler"):  # without it, a worker thread is just importing it
             return False
         # Without a handler, `logging` would print warnings of our tree to stderr.
         logging.getLogger("graphrt").addHandler(logging.NullHandler())
-        logger = _Process.logger = logging.getLogger(LOGGER)
+        logger = _Found.logger = logging.getLogger(LOGGER)
     listens: bool = logger.isEnabledFor(_INFO)
     return listens
 
 
 class RunLog:
-    """A sink that logs the entries of one run.
+    """A sink that logs the entries of one run, or of one edit: it is called with each entry after its commit.
+
+    Made only if `wanted()`, so the logger is there.
 
     Args:
         graph: Name of the graph.
@@ -60,14 +65,15 @@ class RunLog:
 
     __slots__ = ("_graph", "_taken_over")
     __graphrt_reads__ = True
-    """Entries are only read, so they need not be copied for it."""
+    """Tells the journal that this sink only reads entries, so that they need not be copied for it."""
 
     def __init__(self, graph: str, *, taken_over: bool = False) -> None:
         self._graph = graph
         self._taken_over = taken_over
 
     def __call__(self, entry: Entry) -> None:
-        logger = _Process.logger
+        """Log *entry*, and before the first one of a thread that was taken over, a record that says so."""
+        logger = _Found.logger
         if self._taken_over:
             self._taken_over = False
             self._log(logger, entry, _INFO, "thread taken over: its owner died while it ran", {})
@@ -82,12 +88,16 @@ class RunLog:
             self._log(logger, entry, level, text, fields)
 
     def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
-        """Log the entries of a step that ended well, if anything listens to those."""
-        if self._taken_over or _Process.logger.isEnabledFor(_DEBUG):
+        """Log the entries of a superstep of the fast path, which *make* makes, if anything listens to those.
+
+        The journal calls this in place of the sink itself. Such a step ended well, so its records are at DEBUG.
+        """
+        if self._taken_over or _Found.logger.isEnabledFor(_DEBUG):
             for entry in make():
                 self(entry)
 
     def _log(self, logger: Any, entry: Entry, level: int, text: str, fields: dict[str, Any]) -> None:
+        """Log one record about *entry*; *fields* are its extra fields beyond those of every record, without prefix."""
         given: dict[str, Any] = {
             "graph": self._graph,
             "thread": entry.thread,
@@ -109,18 +119,20 @@ _ENDS: Final = (
     events.RunInterrupted,
     events.RunHandedOver,
 )
+"""Events that end a run, or the work of a nested graph."""
 Told = tuple[str, dict[str, Any]]
 """The text of a record, and its fields beyond those of every record."""
 
 
 def _of_task(event: Any) -> dict[str, Any]:
-    """Fields of a record about a task; the node's name is in the task's id, if the event does not have it."""
+    """Return the fields of a record about a task. Its id is `path/superstep.number:node`, in case no node is named."""
     task: str = event.task
     node = getattr(event, "node", None)
     return {"task": task, "node": node if node is not None else task.rpartition("/")[2].partition(":")[2]}
 
 
 def _started(event: events.RunStarted) -> Told:
+    """Tell of a run that began; `fresh`: on a new thread, or without one."""
     return ("run started" if event.fresh else "run started on an existing thread"), {}
 
 
@@ -129,6 +141,7 @@ def _resumed(event: events.RunResumed) -> Told:
 
 
 def _answered(event: events.InterruptAnswered) -> Told:
+    """Tell what answered a question: `by` is empty for a person, and "thread" for the end of a child thread."""
     text = {
         "timer": "a timer fired",
         "default": "a question that nobody answered took its default",
@@ -150,6 +163,7 @@ def _failed(event: events.RunFailed) -> Told:
 
 
 def _retried(event: events.TaskRetried) -> Told:
+    """Tell of an attempt that failed, after which the node's retry policy allows another one."""
     text = (
         f"attempt {event.attempt} of node {event.node!r} failed with {event.error}; the next is in {event.delay_s:g} s"
     )
@@ -157,54 +171,66 @@ def _retried(event: events.TaskRetried) -> Told:
 
 
 def _task_failed(event: events.TaskFailed) -> Told:
+    """Tell of a task that failed for good, and of the `on_error` node that takes over, if its node has one."""
     handled = f"; {event.handler!r} handles it" if event.handler is not None else ""
     return f"node {event.node!r} failed with {event.error}{handled}", {**_of_task(event), "error": event.error}
 
 
 def _asked(event: events.InterruptRaised) -> Told:
+    """Tell of a question; its kind says what can answer it: "question" a person, "timer" the clock, and so on."""
     return f"node {event.node!r} asks a question of the kind {event.kind!r}", {**_of_task(event), "kind": event.kind}
 
 
 def _signalled(event: events.SignalReceived) -> Told:
+    """Tell of a signal, a named value that another process sent to the thread."""
     return f"signal {event.name!r} arrived", {"signal": event.name}
 
 
 def _child(event: events.ThreadStarted) -> Told:
+    """Tell of a thread that a task has started by `ctx.start`."""
     text = f"child thread {event.thread!r} of graph {event.graph!r} was started"
     return text, {**_of_task(event), "child": event.thread}
 
 
 def _dropped(event: events.LetterDropped) -> Told:
+    """Tell of a letter, which another process has posted to the thread, of the kind `what`."""
     return f"mail with {event.what!r} changed nothing: {event.reason}", {"what": event.what}
 
 
 def _granted(event: events.BudgetGranted) -> Told:
-    told = [
+    """Name what a person allowed a budget more: amounts by unit, such as `500 tokens and 2 calls`."""
+    # An amount is an integer. A unit that is not whole counts small parts, such as millionths of a dollar.
+    parts = [
         f"{amount if unit.whole else format(unit.shown(amount), 'g')} {unit.noun(amount)}"
         for unit, amount in zip(UNITS, event.amounts, strict=True)
         if amount
     ]
-    return f"a budget was raised by {' and '.join(told) or 'nothing'}", _of_task(event)
+    return f"a budget was raised by {' and '.join(parts) or 'nothing'}", _of_task(event)
 
 
 def _abandoned(event: events.SuperstepAbandoned) -> Told:
+    """Tell that a new input gave up the thread's unfinished work (`abandon=True`)."""
     return f"superstep {event.superstep} was abandoned with {len(event.tasks)} tasks", {"superstep": event.superstep}
 
 
 def _fatigued(event: events.NodeFatigued) -> Told:
+    """Tell that a node exceeded its `max_visits`, so that its `on_fatigue` route was taken, to a node or END."""
     text = f"node {event.node!r} was due more often than its {event.visits} visits; the route leads to {event.route!r}"
     return text, {"node": event.node, "visits": event.visits}
 
 
 def _forked(event: events.ThreadForked) -> Told:
+    """Tell of a thread that begins with the state of the thread `source` after its entry `at`."""
     return f"thread forked from {event.source!r} at {event.at}", {"source": event.source, "at": event.at}
 
 
 def _updated(event: events.ThreadUpdated) -> Told:
+    """Tell of an edit by `update`; the node that it stands for is None if it stands for none."""
     return f"thread edited: {len(event.values)} fields", {"node": event.as_node}
 
 
 def _used(event: events.ModelReplied | events.UsageRecorded) -> Told:
+    """Tell of a model call; without usage, the provider has not reported any."""
     usage = event.usage
     spent = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     return f"model {event.model or 'of an unknown name'} answered", {**_of_task(event), "model": event.model, **spent}
@@ -215,10 +241,12 @@ def _committed(event: events.SuperstepCommitted) -> Told:
 
 
 def _erased(event: events.ValuesErased) -> Told:
+    """Tell how many values `Runtime.erase` has removed, from how many records (the stored entries of one commit)."""
     return f"values erased: {event.lines}", {"values": event.lines, "records": event.records}
 
 
 def _plain(text: str) -> Callable[[Any], Told]:
+    """Return the function for events whose record has a fixed text, and only the fields of a task, if it has one."""
     return lambda event: (text, _of_task(event) if hasattr(event, "task") else {})
 
 
@@ -259,4 +287,4 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.EffectStarted: (_DEBUG, _plain("an effect starts")),
     events.EffectRecorded: (_DEBUG, _plain("an effect was recorded")),
 }
-"""Level and text of each event that is logged."""
+"""The events that are logged: their level, and what makes text and fields of a record. Others are not logged."""

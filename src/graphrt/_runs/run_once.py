@@ -1,5 +1,8 @@
 """The result that a thread already has, for `run(..., only_if_new=True)`: a request that arrives twice runs once.
 
+`open_run.begin` finds that the thread exists, and raises `Present` in place of opening a run. `run_to_end` catches it
+and returns the result that it carries.
+
 A thread that failed, or lost its owner, has no result: the error names the verb that continues it (decision 0047).
 """
 
@@ -14,7 +17,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.stores.protocol import Claim
 
 ENDED: Final = frozenset({"completed", "interrupted", "cancelled"})
-"""Thread statuses that have a `RunResult`."""
+"""Thread statuses that have a `RunResult`; `open_run` refuses others with the verb that continues the thread."""
 
 
 @final
@@ -28,6 +31,7 @@ class Present(Exception):  # noqa: N818 - not an error: it ends the opening of a
 
 def present(config: RunConfig, claim: Claim, fold: Fold) -> RunResult[Any]:
     """Return the result of a claimed thread, as its last run returned it."""
+    # A `RunResult` is made of a run. This one never runs: it has no claim, and nothing to close.
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run  # the id of that run: none begins here
     return RunResult(fold.engine, seen.services, claim.head.status)

@@ -1,7 +1,10 @@
 """The verbs that drive a run to its end and return its result: `run`, `resume`, `retry` and their async twins.
 
-`Runtime` and `CompiledGraph` document them. Inputs and answers arrive unchecked; `open_run` and `reopen_run` check
-them.
+`Runtime` and `CompiledGraph` document them. Each verb first opens the run, which claims the thread and checks what the
+caller gave, and then drives it in the caller, or on the running event loop. `opened` opens a run on a worker thread if
+the store may block. `listen` and `watch` are for streams: here no reader wants entries or items.
+
+*given* is the input, unchecked. `labels` are title and tags for the thread, None without any.
 """
 
 from __future__ import annotations
@@ -27,7 +30,13 @@ def run(
     only_if_new: bool = False,
     labels: Labels | None = None,
 ) -> RunResult[Any]:
-    """Run the graph on an input; see `Runtime.run`."""
+    """Run the graph on an input; see `Runtime.run`.
+
+    Args:
+        thread: None makes an id if there is a store, and runs without a thread if there is none.
+        abandon: Give up what the thread left undone.
+        only_if_new: Run nothing if the thread exists, and return the result that it has.
+    """
     if only_if_new:
         try:
             begun = _begin_new(config, given, thread, labels, abandon=abandon)
@@ -46,9 +55,10 @@ async def arun(
     only_if_new: bool = False,
     labels: Labels | None = None,
 ) -> RunResult[Any]:
-    """Run the graph on an input, on the running event loop."""
+    """Run the graph on an input, on the running event loop; the arguments are those of `run`."""
 
     def begin() -> ActiveRun:
+        """Open the run; on a worker thread if the store may block."""
         if only_if_new:
             return _begin_new(config, given, thread, labels, abandon=abandon)
         return open_run.begin(config, given, thread, listen=False, watch=None, abandon=abandon, labels=labels)
@@ -61,7 +71,7 @@ async def arun(
 
 
 def _begin_new(config: RunConfig, given: Any, thread: str | None, labels: Labels | None, *, abandon: bool) -> ActiveRun:
-    """Open a run on a new thread.
+    """Open a run on a new thread, for `only_if_new`.
 
     Raises:
         Present: The thread exists; carries its result.
@@ -76,12 +86,17 @@ def _begin_new(config: RunConfig, given: Any, thread: str | None, labels: Labels
 
 
 def resume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:
-    """Answer the interrupts of a thread and continue it; see `Runtime.resume`."""
+    """Answer the interrupts (questions) of a paused thread and continue it; see `Runtime.resume`.
+
+    Args:
+        answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
+        answer: The answer to the only question; UNSET without one.
+    """
     return drive(reopen_run.resumed(config, thread, answers, answer))
 
 
 async def aresume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:
-    """Answer the interrupts of a thread and continue it on the running event loop."""
+    """Answer the interrupts of a thread and continue it on the running event loop; see `resume`."""
     return await adrive(await opened(config.store, lambda: reopen_run.resumed(config, thread, answers, answer)))
 
 
@@ -91,5 +106,5 @@ def retry(config: RunConfig, thread: str) -> RunResult[Any]:
 
 
 async def aretry(config: RunConfig, thread: str) -> RunResult[Any]:
-    """Continue a thread on the running event loop."""
+    """Continue a thread on the running event loop; see `retry`."""
     return await adrive(await opened(config.store, lambda: reopen_run.retried(config, thread)))

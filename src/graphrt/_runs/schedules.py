@@ -1,8 +1,12 @@
 """Schedules (R23): threads that begin by themselves, at the times of a cron expression, once each.
 
+A store keeps a schedule as a row (`Scheduled`): its name, its graph, a version, the time at which it is due next, and a
+body with its definition, which is encoded here. The version is new with each definition.
+
 The id of such a thread is made of the schedule's name and the due time. It is started with `only_if_new`, and then the
-schedule is moved to its next time. A process that dies in between leaves the schedule where it was: the next one finds
-the thread, and moves it. So any number of workers start each thread once, whatever their clocks show.
+schedule is *moved*: its due time becomes the next one, if version and due time are still those that were read. If a
+process dies in between, the schedule stays where it was: the next process finds the thread, and moves the schedule. So
+any number of workers start each thread once, whatever their clocks show.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from graphrt.stores.ids import BETWEEN, check_id
 from graphrt.stores.schedules import Schedulable, Scheduled, schedulable
 
 Missed: TypeAlias = Literal["once", "all", "skip"]
+"""What happens to times that were missed; see `Schedules.add`."""
 PUNCTUAL_S: Final = 60.0
 """A due time that nobody looked at for longer than this was missed."""
 _MOST_AT_ONCE: Final = 100
@@ -71,6 +76,7 @@ class Schedules:
     def __init__(self, config: RunConfig, unhurried: Callable[[Callable[[], Any]], Any]) -> None:
         self._config = config
         self._unhurried = unhurried
+        """Makes a call that may block, and returns an awaitable of its result; for the async twins."""
 
     def add(
         self,
@@ -87,8 +93,8 @@ class Schedules:
         """Start a thread of the graph with *input* at each time that *cron* names.
 
         The thread has the id `name@2027-01-31T08:00:00Z`, with the due time in UTC. If there is a schedule of this name
-        with the same definition, nothing changes: a program may call this whenever it starts. Only one that was moved too
-        far, by a machine whose clock was ahead, is due at its next time again.
+        with the same definition, nothing changes: a program may call this whenever it starts. Only a schedule that was
+        moved too far, by a machine whose clock was ahead, is due at its next time again.
 
         Args:
             name: Unique in the store, of the form of a thread's id, at most 150 characters.
@@ -117,10 +123,11 @@ class Schedules:
             raise BAD_SCHEDULE(option="name", given=name, wanted=f"at most {_LONGEST} characters, without {BETWEEN!r}")
         times = Cron(cron, timezone)
         labels = new_labels(title, tags)
-        told = ("", ()) if labels is None else (labels.title or "", sorted(labels.tags))
+        # Sorted, as equal definitions must have equal bytes.
+        shown = ("", ()) if labels is None else (labels.title or "", sorted(labels.tags))
         body = _written(
             config,
-            {"cron": cron, "timezone": timezone, "missed": missed, "title": told[0], "tags": [*told[1]]},
+            {"cron": cron, "timezone": timezone, "missed": missed, "title": shown[0], "tags": [*shown[1]]},
             input,
         )
         known = next((row for row in store.schedules() if row.name == name), None)
@@ -131,8 +138,10 @@ class Schedules:
         due_at = times.first_after(config.clock())
         row = Scheduled(name, config.plan.name, uuid4().hex, due_at, body)
         if not store.put_schedule(row, replaces=None if known is None else known.version):
+            # Another process put a schedule of this name between the look and the call.
             stands = next((one for one in store.schedules() if one.name == name), None)
-            # The same definition: of this call, whose first try was stored, or of another process that began as well.
+            # The same definition is not a conflict: it is of this call, if an earlier try was stored, or of another
+            # process that started at the same time.
             if stands is None or (stands.graph, stands.body) != (row.graph, body):
                 raise SCHEDULE_HAS_CHANGED(name=name)
             row = stands
@@ -141,7 +150,8 @@ class Schedules:
     def _in_time(self, store: Schedulable, row: Scheduled, times: Cron) -> Scheduled:
         """Return the schedule, brought back to its next time if a clock that was far ahead has moved it beyond that.
 
-        Threads that it has started since are not started again: their ids have their times.
+        If another process moves it at the same time, it is returned as it was read. Threads that it has started since
+        are not started again: their ids have their times.
         """
         due_at = times.first_after(self._config.clock())
         if row.due_at - due_at <= _AHEAD_S or not store.move_schedule(
@@ -174,7 +184,7 @@ class Schedules:
         """
         store, now = self._store(), self._config.clock()
         started: list[str] = []
-        failure: GraphrtError | None = None
+        failure: GraphrtError | None = None  # the first one, raised after all schedules were looked at
         for row in store.schedules(graph=self._config.plan.name, due_by=now):
             try:
                 started += _start(self._config, store, row, now)
@@ -205,6 +215,7 @@ class Schedules:
         return found
 
     def _store(self) -> Schedulable:
+        """Return the store of the runtime; raise an InputError if there is none, or it keeps no schedules."""
         return schedulable(the_store(self._config))
 
     def __repr__(self) -> str:
@@ -221,12 +232,14 @@ def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) ->
     schedule = _read(config, row)
     cron = Cron(schedule.cron, schedule.timezone)
     if schedule.missed == "all":
+        # The schedule is moved behind the last time that is started now. If that is past too, the next look goes on.
         times = [row.due_at]
         while len(times) < _MOST_AT_ONCE and (time_s := cron.after(times[-1])) <= now:
             times.append(time_s)
         following = cron.after(times[-1])
     else:
-        # The expression need not name the time that is stored: the rules of the time zone may have changed since.
+        # The newest time until now. The expression need not name the time that is stored: the rules of the time zone
+        # may have changed since.
         last = max(row.due_at, cron.last_until(now))
         times = [last] if schedule.missed == "once" or now - last <= PUNCTUAL_S else []
         following = cron.after(now)
@@ -236,7 +249,7 @@ def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) ->
 
 
 def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None:
-    """Start one thread; None if it exists already."""
+    """Start one thread and return its id; None if it exists already."""
     thread = thread_of(schedule.name, due_at)
     if exists(the_store(config), thread):
         return None
@@ -247,17 +260,22 @@ def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None
 def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
     """Return the definition of a schedule as bytes, with the input checked and redacted as `start` does it.
 
+    Args:
+        told: The rest of the definition: cron, timezone, missed, title and tags.
+        given: The input, unchecked: a mapping of fields or an instance of the state class.
+
     Raises:
         InputError: The input does not fit, or cannot be stored.
     """
     plan = config.plan
     names = plan.spec.input_names
-    values = plan.state.initial(given, where=plan.place(), only=names)
+    values = plan.state.initial(given, where=plan.place(), only=names)  # checked, with the defaults of other fields
     engine = Engine(plan, config.limits)
     values = open_run.entered(config, engine, values)
-    # Not the defaults: each thread gets its own, and one that a factory makes is another at every call of `add`.
-    told_of = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
-    kept = {name: one for name, one in tracked(engine, values).items() if name in told_of}
+    # Not the defaults: each thread gets its own, and one that a factory makes is another at every call of `add`. A
+    # pydantic model knows which of its fields were set; of other objects all fields count.
+    set_fields = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
+    kept = {name: one for name, one in tracked(engine, values).items() if name in set_fields}
     if names is not None:
         kept = {name: one for name, one in kept.items() if name in names}
     try:
@@ -267,6 +285,7 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
 
 
 def _read(config: RunConfig, row: Scheduled) -> Schedule:
+    """Return the schedule of a row, whose body `_written` made."""
     told: Any = config.plan.codec.load(row.body)
     return Schedule(
         name=row.name,
@@ -282,7 +301,7 @@ def _read(config: RunConfig, row: Scheduled) -> Schedule:
 
 
 def _exists(config: RunConfig, known: Scheduled, body: bytes) -> GraphrtError:
-    """Return the error for another definition of a schedule that is stored."""
+    """Return the error for a definition (*body*) other than that of the schedule *known*, which is stored."""
     if known.graph != config.plan.name:  # its input may be of classes that are unknown here
         return SCHEDULE_EXISTS(name=known.name, differs=["graph"], graph=known.graph, cron="?", timezone="?")
     old = _read(config, known)

@@ -1,6 +1,12 @@
-"""Edits of a thread that no run makes (R18): `update` of its state, and `cancel` of a paused thread.
+"""Edits of a thread that no run makes (rule R18): `update` of its state, and `cancel` of a paused thread.
 
-An edit is a journal entry like any other; old entries never change.
+An edit is a journal entry like any other; old entries never change. The thread is claimed, loaded and folded; `note`
+adds an event to the engine's log, and the journal writes the log in one commit.
+
+A superstep that has begun is *open* until it commits. What its tasks did is *staged*: stored beside the journal, under
+the ids of the tasks. An edit of a thread with an open superstep changes the state that its unfinished tasks see. With
+`as_node=` it also ends the tasks of that node, as if the node had returned the values. A superstep is *held* if it is
+committed and only waits for answers to `interrupt_after` before its routers are called.
 """
 
 from __future__ import annotations
@@ -38,10 +44,11 @@ from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Claim, Status, Store
 
 Edit = tuple[Any, ...]
-"""(values, as_node, goto), the last two optional or None; see `Runtime.update`."""
+"""(values, as_node, goto) or (values, as_node), each perhaps None; unchecked, as a caller gave them to an edit."""
 
 
-_WHAT = "what update() was given"
+_GIVEN = "what update() was given"
+"""What the values are called in errors about their redaction."""
 
 
 def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
@@ -62,22 +69,23 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         fresh = claim.head.seq == 0
         fold = _new(config, store, thread) if fresh else folded(config, store.load(thread))
         journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
-        if fresh:
+        if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
+        # Values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
-        adopted(engine, fold)
+        adopted(engine, fold)  # if the graph has changed, the journal has to say so before the edit
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
-            event = _edited(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
+            event = _event_of(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
             event = replace(event, user=config.user, redaction=config.redaction)
             evolve(engine, event, own)
-            config.secrets.remember(engine, event.values)
+            config.secrets.remember(engine, event.values)  # no store has them, so the runtime keeps them
             emit_events.note(engine, event)
-            if engine.plan.queues:
+            if engine.plan.queues:  # tasks that workers run elsewhere must not report on the old state
                 leave_anew(engine)
             status = status_after(engine, status)
-        if engine.log:
+        if engine.log:  # it is empty if there was no edit
             # Stage the tasks that the edit ended again: their older rows would bring their questions back.
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
             ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
@@ -91,15 +99,17 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 
 
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
-    """Return the fold of a thread that has no entries yet."""
+    """Return the fold of a thread that has no entries yet. Its meta says whether the journal gets a hash chain."""
     plan = config.plan
     meta = {"chained": shared_id(store, thread) if config.chains(store) else None}
     reader = Reader(store, thread, plan.codec, keys=config.keys)
     return Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
 
 
-def _edited(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
+def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
     """Check an edit and return its event. Applying the event is the caller's task; only joins count arrivals here.
+
+    A join is a node that waits for several others. Each of them that finishes arrives at it.
 
     Args:
         fresh: The thread is new, and the values are its whole state.
@@ -109,20 +119,20 @@ def _edited(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, faile
         InputError: There is no such node, values do not fit or cannot be stored, or the node needs goto=.
         UpdateError, RouteError: A reducer or router raised.
     """
-    values, as_node, goto = (*edit, None)[:3]
-    node = _node(engine, as_node)
+    values, as_node, goto = (*edit, None)[:3]  # the last one may be missing
+    node = _checked_node(engine, as_node)
     targets = _targets(engine, node, goto)
     plan = engine.plan
     if fresh:
         checked = entered(
-            config, engine, plan.state.initial({} if values is None else values, where=engine.where()), what=_WHAT
+            config, engine, plan.state.initial({} if values is None else values, where=engine.where()), what=_GIVEN
         )
         engine.start(dict(checked))
-        engine.wait_for_input()
+        engine.wait_for_input()  # nothing is due yet, not even the first node
     else:
         checked = checked_update(engine, {} if values is None else values, what="What update() was given")
-        checked = entered(config, engine, checked, what=_WHAT, whole=False)
-    kept = tracked(engine, checked)
+        checked = entered(config, engine, checked, what=_GIVEN, whole=False)
+    kept = tracked(engine, checked)  # without untracked fields, which are never stored
     try:
         kept = storable(engine, kept)
     except NotStorable as error:
@@ -134,18 +144,23 @@ def _edited(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, faile
     # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
     mine = unfinished(engine, node, anew=stuck)
-    if mine:  # the edit ends these tasks; the commit of their superstep asks the routers
+    if mine:  # the edit ends these tasks, and the commit of their superstep calls the routers
+        # Targets by name, and the arguments of Sends by their position among them.
         goto_ = None if targets is None else tuple(target_name(target) for target in targets)
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
         return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
+    # No task of the node is open: the edges or *goto* decide now what is due.
     node_plan = plan.by_name[node]
     router = engine.router()
     routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
     # As if all activations of the node had finished, Sends included (rule R18).
+    # `waiting`: tasks that become due with the commit of the open superstep. Without one, tasks that are due now.
     before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
     due = merged(before, routed)
+    # As plain data: the names of the nodes; by position among them, the arguments of Sends, and the errors that
+    # `on_error` nodes handle, with the tasks that failed.
     names_, sends, errors, handled = due_parts(due)
     return events.ThreadUpdated(
         values=kept,
@@ -163,6 +178,9 @@ def _edited(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, faile
 def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | None:
     """Return the targets of *goto*, checked like those of a Command; None if the edges of *node* apply.
 
+    Returns:
+        The plan of a node, END, or for a Send a `Due` with the redacted argument; in the order given.
+
     Raises:
         InputError: goto= was given without a node, or the node routes by its Commands alone and needs it.
         RouteError: A target is unknown or not declared.
@@ -176,14 +194,15 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         targets = engine.router().targets(goto, plan)
         sends = iter(check_sends(engine, [target for target in targets if target.__class__ is Due]))
         return tuple(next(sends) if target.__class__ is Due else target for target in targets)
+    # `plan.goto`: the targets that the node declares for its Commands; END is not a str.
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
     if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
         raise GOTO_NEEDED(node=node, declared=declared, first=declared[0], where=engine.where())
     return None
 
 
-def _node(engine: Engine, as_node: Any) -> str | None:
-    """Return the name of the node *as_node*; None for None.
+def _checked_node(engine: Engine, as_node: Any) -> str | None:
+    """Return the name of the node *as_node*, which a caller gives as a name or a function; None for None.
 
     Raises:
         InputError: There is no such node.
@@ -198,28 +217,32 @@ def _node(engine: Engine, as_node: Any) -> str | None:
 
 
 def cancel(config: RunConfig, thread: str) -> bool:
-    """Cancel a paused thread, or one whose owner died, or ask its owner; return False if there is nothing to cancel."""
+    """Cancel a paused thread, or one whose owner died, or ask its owner; return False if there is nothing to cancel.
+
+    Called for threads that no run of this runtime drives.
+    """
     # Asked first, because PostgreSQL takes half a second to refuse a claim: its owner may just be ending.
     if ask_to_cancel(config, thread):
         return True
     try:
         claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
-    except ConflictError:
+    except ConflictError:  # an owner has come in between
         return ask_to_cancel(config, thread)
     except InputError:
         return False  # it does not exist
 
     def cancelled(engine: Engine) -> None:
+        """Note the event that ends the thread."""
         emit_events.cancelled(engine, "cancel() was called")
 
     return end(config, claim, cancelled, of=("interrupted", "running"))
 
 
 def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: tuple[Status, ...]) -> bool:
-    """End a claimed thread without running anything, and release it.
+    """End a claimed thread without running anything, and release it. Used by `cancel`, and to park a thread.
 
     Args:
-        log: Logs how the run ended.
+        log: Notes the event with which the run ends.
         of: Statuses that a thread may have.
 
     Returns:

@@ -1,7 +1,11 @@
 """`steps_of`: the steps of a thread, out of its journal, as the dictionaries that `Step.to_dict` makes.
 
-The journal is folded once from its first entry. Each record is made right after its commit, while the state is at hand,
-so a thread costs its length times the size of its state, and one state of memory.
+A step is what one finished task did to the state. `Runtime.steps` yields steps while a run goes on; this module makes
+the same ones for a thread that is stored, as dictionaries.
+
+The journal is folded once from its first entry: its events are applied to an engine, whose recorder makes the steps.
+Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
+times the size of its state, and one state of memory.
 """
 
 from __future__ import annotations
@@ -19,32 +23,35 @@ from graphrt.stores.ids import check_id
 
 
 def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of the thread's finished, failed and paused tasks, oldest first; see `Runtime.steps_of`."""
+    """Yield a dictionary for each finished, failed or paused task, oldest first; see `Runtime.steps_of`."""
     check_id(thread)
     store = the_store(config)
     fold = from_the_first(config, thread)
     fold.engine.watch(recorder=True, run_id=lambda: fold.run)
     for record in store.records(thread, after=fold.seq):
-        batch, take = fold.read(record)
+        batch, take = fold.read(record)  # `take` makes decoded values the engine's own
         for entry, one in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
             fold.fold([one], entry.seq, batch.run, take)
-            if not entry.path:
+            if not entry.path:  # entries of a nested graph are part of the step of its task
                 yield from _records(fold, entry)
 
 
 def _records(fold: Fold, entry: Entry) -> Iterator[dict[str, Any]]:
+    """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
     recorder = fold.engine.recorder
     if recorder is None:
         return
     event = entry.event
     if isinstance(event, events.RunStarted):
-        recorder.count_anew()
+        recorder.count_anew()  # steps are numbered within their run
     elif isinstance(event, events.RunFailed | events.RunInterrupted):
+        # The open superstep stays uncommitted, so the recorder has none of its tasks. Those that failed or wait are
+        # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
         for task in fold.engine.tasks if not fold.engine.held else ():
             if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task)):
                 recorder.record(task, {})
     for step in recorder.take():
-        yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}
+        yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}  # no journal has durations (R13)
 
 
 def _waits(task: Task) -> bool:

@@ -1,4 +1,10 @@
-"""`steps` and `stream`: drive a run and yield what happens in it."""
+"""`steps` and `stream`: drive a run and yield what happens in it. Their async twins are in `async_streaming`.
+
+The call opens the run, so a wrong call is refused at once. The run is driven only while its reader asks for items, and
+ends as cancelled if the reader leaves. A `Watch` says what the run has to publish: steps, updates or values. A stream
+has modes. With one mode its items come as they are, with several as pairs (mode, item). The *box* is a list that gets
+the `RunResult` at the end, and stays empty if the run failed or was left.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +25,16 @@ from graphrt.commands import UNSET
 from graphrt.stores.protocol import Labels
 
 S = TypeVar("S")
+"""The state class of the graph."""
 
 
 class Open(Protocol):
-    """Opens the run to watch."""
+    """Opens the run to watch: claims its thread, checks the arguments, and runs nothing yet.
+
+    Args:
+        listen: Whether the caller reads journal entries, as the mode `events` does.
+        watch: What the run has to publish.
+    """
 
     def __call__(self, *, listen: bool, watch: Watch) -> ActiveRun: ...
 
@@ -37,7 +49,7 @@ def steps(
     abandon: bool = False,
     labels: Labels | None = None,
 ) -> Stream[Step[Any], Any]:
-    """Open a run, and return a stream of its finished tasks; see `Runtime.steps`."""
+    """Open a run, and return a stream of its finished tasks; see `Runtime.steps`. `opener` explains the arguments."""
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
     return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
 
@@ -53,7 +65,11 @@ def stream(
     abandon: bool = False,
     labels: Labels | None = None,
 ) -> Stream[Any, Any]:
-    """Open a run, and return a stream of what happens in it; see `Runtime.stream`."""
+    """Open a run, and return a stream of what happens in it; see `Runtime.stream`.
+
+    Args:
+        modes: A mode, or several, unchecked. `opener` explains the other arguments.
+    """
     wanted = stream_modes(modes)
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
     run = begin(listen="events" in wanted, watch=watch_for(wanted))
@@ -70,9 +86,19 @@ def opener(
     *,
     abandon: bool,
 ) -> Open:
-    """Return a function that opens the run that the arguments describe; see `reopen_run.on_either`."""
+    """Return a function that opens the run that the arguments describe; also for the async twins.
+
+    Args:
+        input: Begins a run on it; UNSET continues the thread: with answers as `resume` does, else as `retry` does.
+        thread: None makes an id, or runs without a thread if there is no store.
+        answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
+        answer: The answer to the only question; UNSET without one.
+        labels: Title and tags for the thread; None without any.
+        abandon: Give up what the thread left undone.
+    """
 
     def begin(*, listen: bool, watch: Watch) -> ActiveRun:
+        """Open the run; implements `Open`."""
         return reopen_run.on_either(
             config, input, thread, answers, answer, labels, listen=listen, watch=watch, abandon=abandon
         )
@@ -81,11 +107,12 @@ def opener(
 
 
 def watch_for(wanted: frozenset[str]) -> Watch:
-    """Return what a run has to publish for the modes *wanted*."""
+    """Return what a run has to publish for the modes *wanted*. Items of the other modes need no flag here."""
     return Watch(updates="updates" in wanted, values="values" in wanted)
 
 
 def _steps(run: ActiveRun, box: list[RunResult[Any]]) -> Generator[Any, None, None]:
+    """Drive *run* and yield a `Step` for each finished task."""
     return iterate(run, box, entries=False)
 
 
@@ -108,9 +135,10 @@ def _live(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> 
     from graphrt._drivers.live_streams import iterate_live
 
     def driver(watcher: Watcher) -> SyncDriver:
+        """Make the driver of the run; *watcher* takes each (mode, item) and queues it for the reader."""
         return SyncDriver(run.services, run.engine.limits, watcher)
 
     tasks = "live" in wanted
-    if tasks:  # a task that ends is shown then, and not when the last one beside it does
+    if tasks:  # report a task when it ends, and not when the last task of its superstep does
         run.services.eager = True
     return iterate_live(run, driver, box, tasks=tasks)

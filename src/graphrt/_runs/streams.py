@@ -29,9 +29,10 @@ END: Final = object()
 
 
 class Reader(Protocol):
-    """Drives an open run from item to item on the running event loop."""
+    """Drives an open run from item to item on the running event loop. `async_readers` has two of them."""
 
     result: RunResult[Any] | None
+    """The result of the run; None until it has ended, and if it failed or was left."""
 
     async def next(self) -> Any:
         """Return the next item; END after the last."""
@@ -65,13 +66,15 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self._run: ActiveRun | None = run
         """The run while nothing was read; None afterwards, when the generator closes it."""
         self._box: list[RunResult[Any]] = []
+        """Receives the result of the run."""
         self._items = make(run, self._box)
 
     def __iter__(self) -> Stream[T_co, S]:
         return self
 
     def __next__(self) -> T_co:
-        self._run = None
+        """Return the next item; the run goes on until it has one."""
+        self._run = None  # the generator has begun: it closes the run itself, also if it is closed
         return next(self._items)
 
     @property
@@ -82,7 +85,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
     def close(self) -> None:
         """End the run as cancelled, unless it has ended."""
         run, self._run = self._run, None
-        self._items.close()
+        self._items.close()  # does nothing to a generator that has not begun: nothing in it would close the run
         if run is not None:
             run.close()
 
@@ -95,6 +98,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self.close()
 
     def __del__(self) -> None:
+        # Only a stream that was never read: else the generator is closed by the interpreter, and closes the run.
         run = getattr(self, "_run", None)
         if run is not None:
             with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
@@ -116,13 +120,17 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
     def __init__(self, open_: Callable[[], Awaitable[Reader]]) -> None:
         self._open: Callable[[], Awaitable[Reader]] | None = open_
+        """None once the opening has begun, or the stream was closed before."""
         self._opening: Future[None] | None = None
         """Set while the run is being opened, so that `aclose` can wait for the end of the opening."""
         self._reader: Reader | None = None
         self._busy = False
+        """Whether an asyncio task opens the run or waits for an item: a second one is refused."""
         self._closed = False
+        """Whether `aclose` was called."""
 
     def __await__(self) -> Generator[Any, None, AsyncStream[T_co, S]]:
+        """Open the run, if that was not done yet; a wrong call raises here, before the first item is read."""
         return self._opened().__await__()
 
     async def _opened(self) -> AsyncStream[T_co, S]:
@@ -152,7 +160,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         if self._open is not None:
             await self._opened()
         reader = self._reader
-        if reader is None:
+        if reader is None:  # closed before it was opened, or the opening failed
             raise StopAsyncIteration
         self._busy = True
         try:

@@ -1,7 +1,12 @@
-"""Taking the mail of a thread that nobody drives (R22): it is cancelled, answered, or begins its next run.
+"""Taking the mail of a thread that no process drives (rule R22): it is cancelled, answered, or begins its next run.
+
+Other processes post letters to a thread, which the store keeps. A letter has a *place*, which gives the order and names
+it to the commit that deletes it, and a kind (`what`): "cancel", "signal", "answers", "input" (a new run), "ended" (the
+end of a child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name.
 
 Each step claims the thread, writes what the mail did and deletes it in one commit, and releases the thread again. If it
-can go on then, it has the status "running", as a thread that was started and left: who takes mail drives it next.
+can go on then, it has the status "running", as a thread that was started and left. The caller, `Runtime.drive`, drives
+it next. Mail that comes while a run goes on is taken by that run (`_flows.mail`).
 """
 
 from __future__ import annotations
@@ -31,9 +36,10 @@ from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim, Status, Store
 
 Work: TypeAlias = Callable[[Engine, Sequence[Letter], Status], list[int]]
-"""Notes what letters do, and returns the places of those that are taken."""
-_PASSING = frozenset({"not-due", "wrong-verb", "unknown-thread", "incompatible-graph"})
-"""Codes of errors of a new run that do not mean that its input is at fault."""
+"""Notes in the engine's log what letters do to a thread of the given status, and returns the places of those that are
+taken. It gets all letters that wait; one that it does not take stays."""
+_NOT_THE_INPUT = frozenset({"not-due", "wrong-verb", "unknown-thread", "incompatible-graph"})
+"""Codes of errors of a new run that are not the fault of its input, so that the letter stays."""
 
 
 def take_mail(config: RunConfig, thread: str) -> bool:
@@ -52,6 +58,7 @@ def take_mail(config: RunConfig, thread: str) -> bool:
         if status in ("running", "interrupted"):  # what is reported of tasks is taken by the drive that follows
             letters = [one for one in letters if one.what != "task"]
         given = next((one for one in letters if one.what == "input"), None)
+        # *abandon*: the letter wants the present run to be given up. Another input waits until that run has completed.
         begins = given is not None and (status == "completed" or given.told["abandon"])
         # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
         if any(one.what != "input" for one in letters):
@@ -66,13 +73,22 @@ def take_mail(config: RunConfig, thread: str) -> bool:
 
 
 def _waiting(config: RunConfig, store: Store, thread: str) -> list[Letter]:
+    """Return the letters that wait for the thread, decoded, in the order in which they were posted."""
     return [read(config.plan.codec, letter) for letter in postable(store).mail(thread)]
 
 
 def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool:
-    """Begin a run with the input of *letter*, and leave the thread due; return False if it was taken meanwhile."""
+    """Begin a run with the input of *letter*, and leave the thread due.
+
+    Returns:
+        True; or False if the input does not fit, and another worker has dropped the letter meanwhile.
+
+    Raises:
+        InputError: Another worker has begun the run (`not-due`), or the thread cannot take an input now.
+    """
 
     def admit(claim: Claim) -> None:
+        """Refuse to begin if the letter is gone."""
         # Under the claim: another worker may have begun this run, and even ended it.
         if all(one.place != letter.place for one in postable(store).mail(thread)):
             raise NOT_DUE(thread=thread, status=claim.head.status)
@@ -83,15 +99,15 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
             letter.told["input"],
             thread,
             listen=False,
-            watch=Watch(),
+            watch=Watch(),  # publishes nothing
             abandon=letter.told["abandon"],
             labels=labels_of(letter.told),
             admit=admit,
         )
     except GraphrtError as error:
-        if error.code in _PASSING or not isinstance(error, InputError):
+        if error.code in _NOT_THE_INPUT or not isinstance(error, InputError):
             raise
-        return _refused(config, store, thread, letter, error)
+        return _drop_input(config, store, thread, letter, error)
     try:
         opened.hand_over(taken=(letter.place,))
     except BaseException as error:
@@ -100,10 +116,11 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
     return True
 
 
-def _refused(config: RunConfig, store: Store, thread: str, letter: Letter, error: GraphrtError) -> bool:
-    """Drop the input of *letter*, which does not fit the thread as it is now."""
+def _drop_input(config: RunConfig, store: Store, thread: str, letter: Letter, error: GraphrtError) -> bool:
+    """Drop the input of *letter*, which is at fault by *error*; return False if it was taken meanwhile."""
 
     def dropped(engine: Engine, letters: Sequence[Letter], _status: Status) -> list[int]:
+        """Note that the letter changes nothing; implements `Work`."""
         if all(one.place != letter.place for one in letters):
             return []
         drop(engine, letter, error.what)
@@ -115,22 +132,26 @@ def _refused(config: RunConfig, store: Store, thread: str, letter: Letter, error
 def _take(config: RunConfig, store: Store, thread: str) -> bool:
     """Take all letters but new inputs; return False if there are none.
 
-    A running thread looks at its children by itself. So that a child ended is taken when it waits, or has ended.
+    The end of a child is not taken while the thread is "running": its tasks look at their children by themselves.
     """
 
     def taken(engine: Engine, letters: Sequence[Letter], status: Status) -> list[int]:
+        """Cancel the thread if a letter asks for it, else let signals, answers and ends of children act; see `Work`."""
         cancels = [letter for letter in letters if letter.what == "cancel"]
         if cancels and status in ("running", "interrupted"):
+            # Signals are kept for a node that takes them after a retry. Other letters wait.
             places = take_letters(engine, (letter for letter in letters if letter.what == "signal"))
             emit_events.cancelled(engine, reason_of(cancels[0]))
             return [*places, *(letter.place for letter in cancels)]
         for letter in cancels:
-            if letter.told["epoch"] is not None:  # else its parent could not know that it had ended
+            # The epoch names the claim that the request was about. None: a parent thread was cancelled, which could not
+            # know that its child had ended. Such a request goes without an entry.
+            if letter.told["epoch"] is not None:
                 drop(engine, letter, "the run had ended")
         reports = [letter for letter in letters if letter.what == "task" and status == "completed"]
         for letter in reports:
             drop(engine, letter, "the run had ended")
-        # A child's end is taken when it is known who waits for it: a task that is on its way from a queue may.
+        # Which task waits for a child must be known first. A task that a queue still runs may be the one.
         hears = status != "running" and not any(one.kind == TASK for one in engine.open_interrupts())
         others = [letter for letter in letters if letter.what != "ended" or hears]
         return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, others)]
@@ -148,19 +169,20 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         commits = CommitQueue(store, claim, "sync")
         journal = journal_of(config, store, fold, commits)
         engine = fold.engine
+        # Values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
-        open_run.adopted(engine, fold)
+        open_run.adopted(engine, fold)  # if the graph has changed, the journal has to say so first
         places = work(engine, letters, status)
         if not places:
             return False
         if status == "interrupted" and not isinstance(engine.log and engine.log[-1][1], events.RunCancelled):
-            deliver(engine)
+            deliver(engine)  # gives waiting signals to the tasks that wait for them
         logged = emit_events.take(engine)
-        if not logged:
+        if not logged:  # the letters changed nothing that has an entry: they are deleted, and the thread is released
             commits.settle(fold.seq, places)
             return True
         if status == "interrupted" and any(event.__class__ in _ANSWERS for _, event in logged):
-            logged = _resumed(config, thread, logged)
+            logged = _as_resumption(config, thread, logged)
         journal.write(logged, release=True, taken=places)
     finally:
         give_back(store, claim)
@@ -168,10 +190,14 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
 
 
 _ANSWERS = (events.SignalTaken, events.InterruptAnswered)
+"""Events after which a task that waited is due."""
 
 
-def _resumed(config: RunConfig, thread: str, logged: Sequence[Logged]) -> list[Logged]:
-    """Return *logged* as a resumption that is left to others."""
+def _as_resumption(config: RunConfig, thread: str, logged: Sequence[Logged]) -> list[Logged]:
+    """Return *logged* as a run that resumes the thread and is handed over at once, so that the thread is "running".
+
+    The run begins right before the first answer. What was noted before it, such as a received signal, precedes the run.
+    """
     at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
     begun = events.RunResumed(verb="resume", thread=thread, user=config.user, redaction=config.redaction)
     left = events.RunHandedOver(reason="mail was taken")

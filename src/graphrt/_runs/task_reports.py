@@ -1,4 +1,12 @@
-"""What workers of queues report of the tasks of a thread, taken by its driver (decision 0159)."""
+"""What workers of queues report of the tasks of a thread, taken by its driver (decision 0159).
+
+Tasks of a node with a queue are left to the workers of that queue (R27): the run pauses with a question of the kind
+TASK for each. A worker runs the task and posts letters to the thread, which hold what the driver would have *staged*,
+that is stored beside the journal until the superstep commits. A letter's *place* is its number in the store.
+
+The driver that continues the thread (`reopen_run`) calls both functions here: one before it folds the thread, to
+restore the open superstep with the letters, the other as the first commit of its run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequence[Report]:
-    """Return the letters of *thread* that workers of queues have posted, in order."""
+    """Return the letters of *thread* that workers of queues have posted, in order. Other mail is not theirs."""
     if not posts(store) or not (letters := postable(store).mail(thread)):
         return ()
     from graphrt._journal.task_letters import reports  # hardly any thread has such letters
@@ -31,11 +39,12 @@ def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequenc
 def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
     """Journal which tasks have ended elsewhere, stage what they did, and delete the letters, in one commit.
 
-    The engine of *opened* has it all already: it was restored from what was staged and from the letters alike. A failure
-    is kept for the run that follows, which fails with it. If the process dies in between, the task is left once more.
+    The engine of *opened* has it all already: it was restored from what was staged and from the letters alike. A
+    failure is kept for the flow of this run, which fails with it. If the process dies before that, the task is left to
+    its queue once more.
 
     Args:
-        reported: None changes nothing.
+        reported: What the letters come to: bodies to stage, places, failures by task id. None changes nothing.
 
     Raises:
         StoreError: Nothing was stored. The run is closed.
@@ -44,6 +53,7 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
         return
     engine = opened.engine
     opened.control.failures = {id_: Failure(*failure) for id_, failure in reported.failures.items()}
+    # A report that a task has ended closes its question. `fate_told` says that the journal has this.
     for question in all_questions(engine):
         if question.kind == TASK and question.closed and not question.fate_told:
             question.fate_told = True
@@ -51,6 +61,7 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
     for letter in reported.dropped:
         reason = "the task did not wait for it any more"
         emit_events.note(engine, events.LetterDropped(id=letter.id, what="task", reason=reason))
+    # Under the same keys as the worker used: after a crash they are restored like outcomes of this process.
     staged = [(key, list(logged)) for key, logged in reported.rows.items()]
     assert opened.services.record is not None  # noqa: S101 - only runs on a thread get letters
     try:

@@ -1,7 +1,8 @@
 """Time in threads (R23): which questions answer themselves now, and how long a thread sleeps.
 
-Timers are open questions of the kind `timer`. Nothing waits for them in memory: whoever looks at a thread compares the
-moments that its questions carry with the clock.
+`ctx.sleep` pauses the run with an open question of the kind `timer`. Other questions may have an expiry: at that moment
+a question with a default takes it as its answer, and any other ends with an error in its node. Nothing waits in memory:
+the code that looks at a thread compares the moments that its questions carry with the clock.
 """
 
 from __future__ import annotations
@@ -17,25 +18,34 @@ from graphrt.errors._codes.timers import SLEEPING, TIMER_IS_OVER, TIMER_TAKES_NO
 
 
 class Given(NamedTuple):
-    """An answer, and what gives it."""
+    """An answer to a question, and what gives it."""
 
     answer: Any
+    """The value; None if a timer or an expiry gives it."""
     by: str = ""
-    """As in `OpenInterrupt.by`: empty for a person."""
+    """`timer`, `default` or `expiry`; empty for a person."""
 
 
 def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
-    """Return the answers of the open questions that answer themselves at the time *now_s*, by their ids."""
+    """Return the answers of the open questions that answer themselves at the time *now_s*, by their ids.
+
+    Args:
+        now_s: Seconds since the epoch, by the runtime's clock.
+    """
     found: dict[str, Given] = {}
     for question in engine.open_interrupts():
-        by = question.elapsed(now_s)
+        by = question.elapsed(now_s)  # what answers it by now; empty if nothing does
         if by:
             found[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
     return found
 
 
 def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
-    """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept."""
+    """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept.
+
+    Args:
+        questions: Its open questions, with one timer or more. The earliest one counts.
+    """
     timers = [question for question in questions if question.kind == TIMER]
     due_s = min(timer.expires_at or 0.0 for timer in timers)
     until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
@@ -46,7 +56,7 @@ def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -
 
 
 def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
-    """Return the error for an answer to a timer."""
+    """Return the error for a person's answer to a timer, which only the clock answers."""
     return TIMER_TAKES_NO_ANSWER(
         interrupt=timer.id,
         thread=engine.thread,
@@ -57,7 +67,7 @@ def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
 
 
 def moment_text(at_s: float) -> str:
-    """Return a moment for people: in UTC, to the second."""
+    """Return a moment, in seconds since the epoch, as text for people: in UTC, to the second."""
     try:
         return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # before the year 1: a clock of a test
@@ -65,7 +75,7 @@ def moment_text(at_s: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration for people, in its two largest units: `2 days 3 h`."""
+    """Return a duration as text for people, in its two largest units: `2 days 3 h`. Below 0 counts as 0."""
     left = max(0, round(seconds))
     units = [(86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s")]
     said: list[str] = []

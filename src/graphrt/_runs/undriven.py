@@ -1,4 +1,8 @@
-"""Telling who waits for a thread that nobody drives it: a warning in the log, once for each wait."""
+"""The warning that a thread which is waited for has no driver: in the log, once for each call of `Runtime.wait`.
+
+A thread is due if a process should drive it now: it has the status "running" without an owner, one of its questions
+answers itself by now, or it has mail that makes it go on.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,15 @@ from graphrt._runs.watching import answers_itself
 from graphrt.stores.protocol import Head, Store
 
 AFTER_S: Final = 5.0
-"""Seconds for which a thread must have been due without an owner. A worker looks every 0.1 seconds, so it has no place
-free, or there is none."""
+"""Seconds for which a thread must have been due without an owner. A worker looks every 0.1 seconds, so after this time
+no worker has a free place, or there is none."""
 LOOK_S: Final = 1.0
-"""Seconds between two looks, beside those for the result."""
+"""Seconds between two looks. `wait` itself looks for the result more often."""
 
 
 @final
 class Undriven:
-    """Looks from time to time whether anybody drives the thread that is waited for."""
+    """Looks from time to time whether a process drives the thread that is waited for."""
 
     __slots__ = ("_config", "_look_at", "_seq", "_since", "_thread", "_told")
 
@@ -32,10 +36,12 @@ class Undriven:
         self._since: float | None = None
         """Monotonic time since which it was found to be due, at the entry `_seq`; None if it is not."""
         self._seq = 0
+        """Number of the thread's last entry at that time. A new entry means that a process has driven it since."""
         self._told = False
+        """Whether the warning was given."""
 
     def look(self) -> None:
-        """Say so if nobody has driven the thread for a while; between two looks, and after that, do nothing."""
+        """Warn if no process has driven the thread for a while. Called at each look of `wait`; mostly does nothing."""
         now = monotonic()
         if self._told or now < self._look_at:
             return
@@ -47,7 +53,7 @@ class Undriven:
         elif self._since is None or head.seq != self._seq:
             self._since, self._seq = now, head.seq
         elif now - self._since >= AFTER_S:
-            import logging
+            import logging  # imported late, so that a process without logging does not load it
 
             self._told = True
             logging.getLogger(LOGGER).warning(
@@ -57,6 +63,7 @@ class Undriven:
             )
 
     def _is_due(self, store: Store, head: Head) -> bool:
+        """Return whether the thread of *head* is due, by the runtime's clock."""
         if head.owned:
             return False
         by = self._config.clock()

@@ -1,4 +1,9 @@
-"""Looking at a thread that anybody may drive: when it is settled, how often to look, and its entries as they come (R20)."""
+"""Looking at a thread that any process may drive: when it is settled, how often to look, and its entries as they come.
+
+A process sees what another one does with a thread by looking at the store again and again (R20). A thread is *driven*
+while a run owns it, *due* if any worker may go on with it, and *settled* if its run has ended and released it. It is
+*over* if it is settled and will not go on by itself.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ SHORTEST_S: Final = 0.005
 _LONGEST_S: Final = 0.1
 """Seconds between two looks at a thread. They grow from the shortest to the longest while nothing happens."""
 _GROWTH: Final = 1.2
-"""What each pause is longer than the one before: a wait ends at most a fifth later than it could."""
+"""Factor by which each pause is longer than the one before: a wait ends at most a fifth later than it could."""
 
 
 class Pauses:
@@ -46,21 +51,22 @@ class Pauses:
         self._next_s = SHORTEST_S
 
     def next_s(self) -> float:
-        """Return the length of the next pause."""
+        """Return the length of the next pause, and let the one after it be longer."""
         now = self._next_s
         self._next_s = min(now * _GROWTH, _LONGEST_S)
         return now
 
 
 def is_settled(head: Head) -> bool:
-    """Return whether nothing of the thread is due, and its last commit has released it."""
+    """Return whether the last run has ended and released the thread. A "new" thread is claimed for its first entry."""
     return head.status not in ("running", "new") and not head.owned
 
 
 def is_over(store: Store, head: Head) -> bool:
     """Return whether a thread is settled, and nothing makes it go on by itself.
 
-    That would be mail (R22), a timer (R23), the end of a child (R24), or a worker of a queue (R27).
+    That would be mail from another process (R22), a timer (R23), the end of a child thread (R24), or a worker of a
+    queue, which runs a task of the thread (R27).
     """
     return is_settled(head) and not waits_for(store, head) and not moves(store, head)
 
@@ -76,19 +82,23 @@ def waits_for(store: Store, head: Head) -> str:
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     children = sum(one.kind == THREAD for one in questions)
     tasks = sum(one.kind == TASK for one in questions)
-    # A task that a queue runs goes on whatever else the thread waits for.
+    # A task that a queue runs goes on whatever else the thread waits for. Without one, a single question that neither a
+    # time nor a child answers is for a person, and the thread waits for that too.
     if not tasks and len(times) + children < len(questions):
         return ""
-    told = [f"it sleeps until {moment_text(min(times))}"] if times else []
+    reasons = [f"it sleeps until {moment_text(min(times))}"] if times else []
     if children:
-        told.append(f"it waits for {count(children, 'child thread')}, which a Worker may have to drive")
+        reasons.append(f"it waits for {count(children, 'child thread')}, which a Worker may have to drive")
     if tasks:
-        told.append(f"workers of queues have not run {count(tasks, 'task')} of it: does a Worker serve their queue?")
-    return "; ".join(told)
+        reasons.append(f"workers of queues have not run {count(tasks, 'task')} of it: does a Worker serve their queue?")
+    return "; ".join(reasons)
 
 
 def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
-    """Return whether a question of a paused thread answers itself before the time *by*, in seconds since the epoch."""
+    """Return whether a question of a paused thread answers itself before the time *by*, in seconds since the epoch.
+
+    A timer does, and a question with an expiry.
+    """
     if head.status != "interrupted" or not finds(store):
         return False
     times = (one.expires_at for one in finder(store, "questions").questions(head.thread))
@@ -102,6 +112,10 @@ def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
 
 
 def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float], None]) -> Iterator[Entry]:
+    """Yield the entries after *after*, with pauses between the looks, until the thread is over.
+
+    A generator of its own: `follow` checks the position when it is called, and not when the first entry is read.
+    """
     seq, pauses = after, Pauses()
     while True:
         new, over = look(config, thread, seq)
@@ -121,22 +135,24 @@ def look(config: RunConfig, thread: str, after: int, *, most: int | None = None)
         most: About how many entries to return; None: all that there are.
     """
     store = the_store(config)
-    release_now(store, thread)  # only a release of this process that failed before: else the thread would look driven
+    # If this process failed to release its claim on the thread, release it now: else the thread would look driven.
+    release_now(store, thread)
     head = store.head(thread)
     if head.seq == after:
         return iter(()), is_over(store, head)
-    # A settled thread may be driven on while its entries are read: then they are followed up to its next end.
+    # Not over yet: a settled thread may be driven on while its entries are read. The next look finds no more and ends.
     return entries(config, thread, after=after, most=most), False
 
 
 async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
-    """Yield the entries of the thread as they are stored; *call* makes a call that may block."""
+    """Yield the entries of the thread as they are stored; see `Runtime.afollow`. *call* makes a call that may block."""
     from asyncio import sleep as asleep
 
     await call(lambda: check_position(config, thread, after))
     seq, pauses = after, Pauses()
 
     def page(seq: int) -> tuple[list[Entry], bool]:
+        """Read the entries of one page; in one call, since reading from the store may block."""
         new, over = look(config, thread, seq, most=PAGE)
         return list(new), over
 

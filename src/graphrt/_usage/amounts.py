@@ -2,6 +2,9 @@
 
 This is the only place that lists the amounts. Each has a `Unit`, at the same place of `UNITS`, from which follow its
 limit in a `Budget`, the upper bound of a call, what calls used of it, and its texts. A new amount comes last in both.
+
+A budget bounds model calls. Before a call, `harness.budget` reserves its upper bound; after it, the reservation is
+replaced by what the provider reported as used (`Usage`). A grant is what a person adds to a limit that is short.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ __all__ = [
 SECONDS: Final = "seconds"
 """The limit on time. Budgets measure it with a clock; no call reserves it, so it is not one of the amounts."""
 _MICRO: Final = 1_000_000
+"""Micro-dollars in a dollar."""
 
 
 class Amounts(NamedTuple):
@@ -42,11 +46,11 @@ class Amounts(NamedTuple):
     """Model calls."""
 
     def plus(self, other: Amounts) -> Amounts:
-        """Return the sum."""
+        """Return the sum, amount by amount."""
         return Amounts._make(map(add, self, other))
 
     def minus(self, other: Amounts) -> Amounts:
-        """Return the difference."""
+        """Return the difference, amount by amount."""
         return Amounts._make(map(sub, self, other))
 
 
@@ -87,15 +91,15 @@ class Unit(NamedTuple):
         return self.scale == 1
 
     def counted(self, given: Any) -> int:
-        """Return a limit or a grant as the integer that is counted."""
+        """Return a limit or a grant, which the user gave in the limit's unit, as the integer that is counted."""
         return int(given) if self.whole else round(given * self.scale)
 
     def shown(self, amount: int) -> int | float:
-        """Return *amount* in the unit of the limit."""
+        """Return a counted *amount* in the unit of the limit, for reports and errors."""
         return amount if self.whole else amount / self.scale
 
     def noun(self, amount: int) -> str:
-        """Return the noun for *amount* in a sentence."""
+        """Return the noun that follows *amount* in a sentence: `call` for 1, `calls` for 2."""
         return self.one if self.one and amount == 1 else self.name
 
 
@@ -103,6 +107,9 @@ def micro(usd: float) -> int:
     """Return *usd* in micro-dollars, rounded up, so that many small calls are not counted as free."""
     # The inner round() removes float noise: 0.000123 * 10**6 is 123.00000000000001, and must not become 124.
     return math.ceil(round(usd * _MICRO, 6))
+
+
+# `Unit.used` and `Unit.bound` of each unit: what a reported usage has of the amount, and what a call reserves of it.
 
 
 def _used_tokens(usage: Usage) -> int:
@@ -136,6 +143,7 @@ UNITS: Final = (
 )
 """The units, in the order of `Amounts`."""
 _BY_NAME: Final = {unit.name: unit for unit in UNITS}
+"""The units by name, in the same order."""
 
 
 def limit_names() -> tuple[str, ...]:
@@ -144,7 +152,7 @@ def limit_names() -> tuple[str, ...]:
 
 
 def unit_of(name: str) -> Unit | None:
-    """Return the unit with *name*; None for seconds, which have none."""
+    """Return the unit of the limit *name*; None for seconds, which are no amount, and for an unknown name."""
     return _BY_NAME.get(name)
 
 
@@ -153,7 +161,8 @@ def used_amounts(usage: Usage | None, unknown: Amounts = Amounts()) -> Amounts: 
 
     Args:
         usage: The usage; None counts as nothing.
-        unknown: By default nothing.
+        unknown: For a call that ended, what was reserved for it, so that it never counts as less than it may have used.
+            By default nothing.
     """
     if usage is None:
         return Amounts()
@@ -162,7 +171,7 @@ def used_amounts(usage: Usage | None, unknown: Amounts = Amounts()) -> Amounts: 
 
 
 def usage_of(amounts: Amounts) -> Usage:
-    """Return the usage of a call of which nothing but its reserved *amounts* is known.
+    """Return *amounts* as a usage, for a call of which nothing else is known, such as one that a crash cut off.
 
     An amount of 0 in a unit that is not whole leaves its field at the default: a price of 0 would mean that the call is
     known to have been free.

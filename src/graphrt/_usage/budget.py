@@ -1,6 +1,8 @@
 """`Budget`, the limits on model calls, and its warning. Each unit of `amounts` has a field here, and so has time.
 
-The fields are written out, since type checkers and users read them. `harness.budget` enforces the limits.
+The fields are written out, since type checkers and users read them. `harness.budget` enforces the limits: it reserves
+an upper bound before each call, and refuses a call that does not fit. A grant is what a person adds to a limit that is
+short, in answer to the question that `on_exceeded="interrupt"` asks.
 """
 
 from __future__ import annotations
@@ -18,17 +20,22 @@ from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_E
 __all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
+"""What happens when a call does not fit; see `Budget`."""
 _C = TypeVar("_C")
 MOST: Final = 10**15
 """Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
 
 
 def _named(cls: type[_C]) -> type[_C]:
-    """Make the class raise an InputError for positional limits: Python's TypeError does not say what is missing."""
+    """Make the class raise an InputError for positional limits: Python's TypeError does not say what is missing.
+
+    It wraps the `__init__` that `dataclass` generates, in which fields are keyword-only.
+    """
     made: Any = cls.__init__
 
     @functools.wraps(made)
     def init(self: _C, *unnamed: Any, **limits: Any) -> None:
+        """Refuse positional arguments, and leave the rest to the generated `__init__`."""
         if unnamed:
             *names, last = (f"{name}=" for name in limit_names())
             raise UNNAMED_LIMIT(value=unnamed[0], names=f"{', '.join(names)} or {last}")
@@ -72,10 +79,12 @@ class Budget:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
+            # A wrong `on_exceeded` has an error of its own, whose advice names the choices.
             declared = BAD_BUDGET if self.on_exceeded in get_args(OnExceeded) else UNKNOWN_ON_EXCEEDED
             raise declared(problems="; ".join(problems))
 
     def _problems(self) -> Iterator[str]:
+        """Yield what is wrong with the arguments, as clauses for one error."""
         given = {name: getattr(self, name) for name in limit_names()}
         if all(value is None for value in given.values()):
             yield "it sets no limit"
@@ -90,18 +99,21 @@ class Budget:
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """The limits as integers, in the order of `Amounts`; None where there is no limit."""
+        """The limits but seconds as integers, in the order of `Amounts`; None where there is no limit."""
         given = ((unit, getattr(self, unit.name)) for unit in UNITS)
         return tuple(None if limit is None else unit.counted(limit) for unit, limit in given)
 
     @property
     def described(self) -> list[int | None]:
-        """The limits, for the fingerprint of a graph: it does not change when graphrt learns another limit (R14)."""
+        """The limits, as the fingerprint of a graph contains them, by which a thread sees that its graph has changed.
+
+        It must stay the same when a later graphrt has another limit: trailing limits that are None are left out.
+        """
         return first_amounts(self.limits, absent=None)
 
 
 def check_budget(budget: Any) -> None:
-    """Check that *budget* is a Budget.
+    """Check that *budget*, an argument of the user, is a Budget.
 
     Raises:
         InputError: It is not (`bad-budget`).
@@ -119,13 +131,13 @@ def number_problem(value: Any, *, whole: bool) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return repr(value)
-    if isinstance(value, int) and value > MOST:
+    if isinstance(value, int) and value > MOST:  # an int may have thousands of digits, so it is not shown
         return f"more than {MOST:g}"
     return repr(value) if not math.isfinite(value) or not 0 <= value <= MOST else ""
 
 
 def limit_problem(name: str, value: Any) -> str:
-    """Return what is wrong with *value* as the limit *name*, or as a grant, or "" if it is a valid amount."""
+    """Return what is wrong with *value* as the limit *name*, or as a grant for it; "" if it is a valid amount."""
     return number_problem(value, whole=_is_whole(name))
 
 
@@ -135,6 +147,7 @@ def a_number(name: str) -> str:
 
 
 def _is_whole(name: str) -> bool:
+    """Return whether the limit *name* is a whole number; dollars and seconds are not."""
     unit = unit_of(name)
     return unit is not None and unit.whole
 

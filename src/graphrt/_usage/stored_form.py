@@ -1,5 +1,7 @@
 """Usage and amounts as lists of numbers, in which journals store them, and back.
 
+`Usage` is what model calls used, as their provider reports it; `Amounts` are what budgets count.
+
 Stored for good: a number keeps its place. `Usage` and `Amounts` grow at their end, and so do the lists. Numbers that
 came later are left out while they are 0, so that entries without them have the same bytes as before, and older
 journals, whose lists are shorter, are read as they were.
@@ -22,10 +24,13 @@ _FIRST_AMOUNTS: Final = 3
 
 
 def usage_to(usage: Usage) -> list[Any]:
-    """Return *usage* as a list: the first counts, the cost (null if it is not known), and counts that came later."""
+    """Return *usage* as a list: the first counts, the cost (null if it is not known), and counts that were added later.
+
+    Later counts follow the cost, because the cost was stored before there were any.
+    """
     numbers = [getattr(usage, name) for name in COUNTS]
     numbers.insert(_FIRST_COUNTS, usage.cost_usd)
-    # An unknown cost and counts of 0 at the end are left out; a cost of 0.0 is kept, since it says that calls were free.
+    # An unknown cost and later counts of 0 are left out at the end. A cost of 0.0 is kept: the calls were free.
     while len(numbers) > _FIRST_COUNTS and (
         numbers[-1] is None or (numbers[-1] == 0 and len(numbers) > _FIRST_COUNTS + 1)
     ):
@@ -38,9 +43,9 @@ def usage_from(stored: Sequence[Any]) -> Usage:
 
     Raises:
         TypeError: A count is not a whole number.
-        IndexError: The list is shorter than it ever was.
+        IndexError: The list is shorter than any that graphrt wrote.
     """
-    stored[_FIRST_COUNTS - 1]  # raises where a count is missing that graphrt always wrote
+    stored[_FIRST_COUNTS - 1]  # raises IndexError if one of the first counts is missing, which were always written
     counts = (*stored[:_FIRST_COUNTS], *stored[_FIRST_COUNTS + 1 :])
     given: dict[str, Any] = {name: _whole(number) for name, number in zip(COUNTS, counts, strict=False)}
     cost = stored[_FIRST_COUNTS] if len(stored) > _FIRST_COUNTS else None
@@ -48,7 +53,7 @@ def usage_from(stored: Sequence[Any]) -> Usage:
 
 
 def amounts_to(amounts: Amounts) -> list[int]:
-    """Return *amounts* as a list."""
+    """Return *amounts* as a list, without later amounts that are 0 at its end."""
     return first_amounts(amounts, absent=0)
 
 
@@ -57,7 +62,7 @@ def amounts_from(stored: Sequence[Any]) -> Amounts:
 
     Raises:
         TypeError: An amount is not a whole number.
-        ValueError: The list is of a length that was never written, which is damage.
+        ValueError: The list has a length that graphrt never writes, so it is damaged.
     """
     if not _FIRST_AMOUNTS <= len(stored) <= len(Amounts._fields):
         raise ValueError("a list of amounts was expected")
@@ -65,7 +70,7 @@ def amounts_from(stored: Sequence[Any]) -> Amounts:
 
 
 def first_amounts(values: Sequence[Any], *, absent: Any) -> list[Any]:
-    """Return *values*, one for each amount, without those of amounts that came later and are *absent*.
+    """Return *values*, one for each amount, without those at the end that were added later and equal *absent*.
 
     Journals and the fingerprints of graphs stay as they were when an amount is added that they do not use.
     """

@@ -15,13 +15,15 @@ __all__ = ["COST", "COUNTS", "Usage", "reported_form", "reported_usage", "summed
 
 _REPORTED: Final = "reported"
 _SHOWN: Final = "shown"
+"""Keys of the metadata of a count; see `_reported`."""
 
 
 def _reported(path: str, shown: str | None = None) -> dict[str, str]:
     """Return the metadata of a count that providers report.
 
     Args:
-        path: Where OpenAI's API has it in the usage of an answer. litellm brings every provider's usage into that form.
+        path: Where OpenAI's API has it in the usage of an answer: keys, joined by dots. litellm converts the usage of
+            every provider to that form.
         shown: Its name in reports; None for the name of the field.
     """
     return {_REPORTED: path} if shown is None else {_REPORTED: path, _SHOWN: shown}
@@ -50,6 +52,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        """Return the sum, such as that of the calls of a task."""
         # The sum of the known costs: an unknown one counts as nothing, and None stays only if none is known.
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         counts = zip(COUNTS, map(add, _counts_of(self), _counts_of(other)), strict=True)
@@ -57,14 +60,15 @@ class Usage:
 
 
 COST: Final = "cost_usd"
-"""The only field that is no count."""
+"""The only field that is not a count."""
 COUNTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST)
 """Names of the counts, in the order in which they are stored."""
 _counts_of: Final = attrgetter(*COUNTS)
+"""Returns the counts of a usage as a tuple."""
 _PATHS: Final = {
     one.name: tuple(one.metadata[_REPORTED].split(".")) for one in fields(Usage) if _REPORTED in one.metadata
 }
-"""Name of each count that providers report, to the keys that lead to it."""
+"""Name of each count that providers report, to the keys that lead to it in the usage of an answer."""
 _NAMES: Final = {one.name: str(one.metadata.get(_SHOWN, one.name)) for one in fields(Usage)}
 """Name of each field, to its name in reports."""
 
@@ -79,7 +83,7 @@ def reported_usage(count: Callable[[tuple[str, ...]], int], *, cost_usd: float |
     """Return the usage of one call, as its provider reported it.
 
     Args:
-        count: Returns the number at the end of these keys in the usage of an answer; 0 if it was not reported.
+        count: Takes keys and returns the number to which they lead in the usage of an answer; 0 if it was not reported.
         cost_usd: Price in US dollars; None if it is not known.
     """
     counts = {name: count(path) for name, path in _PATHS.items()}
@@ -87,7 +91,7 @@ def reported_usage(count: Callable[[tuple[str, ...]], int], *, cost_usd: float |
 
 
 def reported_form(usage: Usage) -> Mapping[str, Any]:
-    """Return *usage* as OpenAI's API reports it, which `reported_usage` reads."""
+    """Return *usage* as OpenAI's API reports it, which `reported_usage` reads; for test servers that speak that API."""
     form: dict[str, Any] = {}
     for name, (*outer, last) in _PATHS.items():
         part = form

@@ -154,7 +154,10 @@ Event: TypeAlias = (
 
 
 def event_kind(event: Event) -> str:
-    """Return the stable name of the event's type, for instance `task-succeeded`."""
+    """Return the stable name of the event's type, for instance `task-succeeded` for `TaskSucceeded`.
+
+    Exported data, logs and stream filters name the types of events in this way.
+    """
     name = type(event).__name__
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
@@ -185,7 +188,7 @@ class Entry:
         event = self.event
         body = {f.name: getattr(event, f.name) for f in fields(event)}
         if isinstance(event, TaskSucceeded):
-            # A property, so not among the fields.
+            # The single update of an ordinary task. It is a property, so `fields` does not include it.
             body["update"] = event.update
         data: dict[str, Any] = {
             "thread": self.thread,

@@ -1,7 +1,8 @@
 """The base of all events, which compares, hashes and shows them by their fields.
 
-`dataclass` would compile these three methods from source text for each event class. On CPython 3.11 that is a third of
-the decorator's time, and every `import graphrt` pays for it.
+An event is a frozen dataclass that says what became true in a thread. `dataclass` would compile these three methods
+from source text for each event class. On CPython 3.11 that is a third of the decorator's time, and every
+`import graphrt` pays for it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ __all__ = ["Word"]
 
 
 class Word:
-    """Base of a dataclass that is made with `eq=False, repr=False`."""
+    """Base of a dataclass that is made with `eq=False, repr=False`, so that it has the methods of this class."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
+        # The same class exactly, as in `dataclass`: two kinds of events with equal fields are not equal.
         return other.__class__ is self.__class__ and _values(self) == _values(other)
 
     def __hash__(self) -> int:
@@ -28,6 +30,7 @@ class Word:
 
 
 def _names(word: Any) -> tuple[str, ...]:
+    """Return the names of the fields of *word*, a dataclass instance, in the order of their definition."""
     return tuple(word.__dataclass_fields__)
 
 

@@ -1,4 +1,7 @@
-"""Events of a run: its beginning and end, tasks, interrupts, effects and commits."""
+"""Events of a run: its beginning and end, tasks, interrupts, effects and commits.
+
+A superstep runs all due tasks on one snapshot of the state, and then folds their updates into it in task order.
+"""
 
 from __future__ import annotations
 
@@ -88,9 +91,9 @@ class InterruptAnswered(Word):
 
     - empty: a person or a program, by `resume`;
     - `timer`: the time of a `ctx.sleep` came;
-    - `default`: nobody answered in time, and *answer* is the default of the question;
-    - `expiry`: nobody answered in time, and the node is told so by a `QuestionExpiredError`;
-    - `thread`: a child thread ended, and the node looks at it.
+    - `default`: no answer came in time, and *answer* is the default of the question;
+    - `expiry`: no answer came in time, and the node gets a `QuestionExpiredError`;
+    - `thread`: a child thread ended, and the node reads its result.
 
     Added in 0.2.
     """
@@ -117,7 +120,7 @@ class AnswerDiscarded(Word):
     reason: str
     """Why:
 
-    - `expired`: nobody had answered in time, the task failed, and the thread was retried;
+    - `expired`: no answer came in time, the task failed, and the thread was retried;
     - `reworded`: the node asked with another payload, and without a key;
     - `retyped`: the node wants an answer of another type;
     - `not-asked`: the node ended without asking.
@@ -177,7 +180,7 @@ class InterruptRaised(Word):
     default: Any = None
     """The answer that it gives itself at *expires_at*, if *has_default*; else None. Added in 0.2."""
     has_default: bool = False
-    """Whether it has a default. Without one, the node is told that nobody answered. Added in 0.2."""
+    """Whether it has a default. Without one, the node gets a `QuestionExpiredError`. Added in 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -248,7 +251,7 @@ class TaskSucceeded(Word):
 
     @property
     def update(self) -> Mapping[str, Any] | None:
-        """The only update; None if there is none, or if a nested graph made several."""
+        """The single update of an ordinary task; None if it made none, or if its nested graph made several."""
         return self.updates[0] if len(self.updates) == 1 else None
 
 
@@ -339,7 +342,7 @@ class SuperstepAbandoned(Word):
     usage: Usage | None = None
     """What the model calls of the abandoned tasks used; None if they made none."""
     threads: tuple[str, ...] = ()
-    """Child threads that are cancelled (R24). Added in 0.2."""
+    """Ids of the child threads, started by `ctx.start`, that are cancelled with it. Added in 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -360,8 +363,7 @@ class RunCompleted(Word):
     steps: int
     """Supersteps of the run."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
-    thread."""
+    """Checksums of fields; see `RunInterrupted.folded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -373,10 +375,9 @@ class RunFailed(Word):
     message: str
     """First line of the error's text."""
     node: str | None
-    """Name of the node that the error is about; None if it is about none."""
+    """Name of the node that the error is about; None if it concerns no single node."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
-    thread."""
+    """Checksums of fields; see `RunInterrupted.folded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -394,7 +395,6 @@ class RunCancelled(Word):
     reason: str
     """Why: a phrase such as `cancel() was called`, or the class of the exception that ended the run."""
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
-    """CRC-32 checksums of the fields that user-defined reducers fold, by name; `replay` compares them. Empty without a
-    thread."""
+    """Checksums of fields; see `RunInterrupted.folded`."""
     threads: tuple[str, ...] = ()
-    """Child threads that are cancelled with it (R24). Added in 0.2."""
+    """Ids of the child threads, started by `ctx.start`, that are cancelled with it. Added in 0.2."""

@@ -1,4 +1,4 @@
-"""Events of a thread outside its runs: routing, edits, forks, migrations, child threads. Also the state of snapshots."""
+"""Events of a thread outside its runs: routing, edits, forks, migrations, child threads; and the state in snapshots."""
 
 from __future__ import annotations
 
@@ -129,11 +129,12 @@ class StateSaved(Word):
     after: tuple[str, ...] = ()
     """Those of its tasks whose `interrupt_after` is not answered yet."""
     waits: int = 0
-    """How many items at the end of *next* an edit made due. They start after the open superstep."""
+    """Number of nodes at the end of *next* that an edit made due. They start after the open superstep."""
     signals: tuple[tuple[str, str, Any], ...] = ()
     """Signals that no node has taken yet, in order of arrival: id, name and value of each."""
     children: tuple[str, ...] = ()
-    """Child threads that are cancelled with this one, in the order of their start, but those known to have ended."""
+    """Ids of the child threads that are cancelled with this one, in the order of their start. Those that are known to
+    have ended are left out."""
     parent: str | None = None
     """Id of the thread whose task started this one by `ctx.start`; None for any other."""
 
@@ -152,20 +153,21 @@ class ThreadForked(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadLabelled(Word):
-    """The thread got a title, tags or a priority, other ones, or none. It has all as they are from now on."""
+    """Title, tags or priority of the thread were set, changed or removed. The fields are the complete new values."""
 
     title: str | None
-    """None if it has none."""
+    """The title; None if it has none."""
     tags: tuple[str, ...]
     """All tags, sorted."""
     user: str = ""
     """Who labelled it, as the audit log of the runtime says; empty if that is not known."""
     priority: int = 0
+    """Of the threads that are due, workers drive those with a higher number first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadMigrated(Word):
-    """The thread went over to a changed graph."""
+    """The thread continues with a changed graph."""
 
     source: str
     """Fingerprint of the older graph."""
@@ -190,15 +192,15 @@ class HistoryPruned(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ValuesErased(Word):
-    """Values of earlier entries were erased. They read as `Erased`, and what they were is nowhere in the thread.
+    """Values of earlier entries were erased. They read as `Erased()`, and the thread no longer contains the originals.
 
-    It is written in the transaction that erases them. Added in 0.2.
+    The event is written in the transaction that erases them. Added in 0.2.
     """
 
     by: str = ""
     """Who erased them; empty if that was not given."""
     reason: str = ""
-    """Why, in the words of who erased them; empty if that was not given."""
+    """Why, in the words of the person who erased them; empty if that was not given."""
     records: int
     """Number of records that lost values."""
     lines: int
@@ -210,7 +212,7 @@ class SignalReceived(Word):
     """A signal arrived, and waits in the thread until a node takes it by `ctx.receive`. Added in 0.2."""
 
     id: str
-    """Id of the signal, which its sender chose or which was made."""
+    """Id of the signal, chosen by its sender or generated."""
     name: str
     """Name that a node receives it by."""
     value: Any = None
@@ -220,7 +222,7 @@ class SignalReceived(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SignalTaken(Word):
-    """A node took a signal, which waits no longer. The entry after it answers the node's question. Added in 0.2."""
+    """A node took a signal, which no longer waits. The next entry answers the node's question. Added in 0.2."""
 
     id: str
     """Id of the signal."""
@@ -230,7 +232,7 @@ class SignalTaken(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LetterDropped(Word):
-    """Mail of another process changed nothing, because its time had passed or it did not fit. Added in 0.2."""
+    """Mail of another process changed nothing, because it came too late or did not fit the thread. Added in 0.2."""
 
     id: str
     """Id of the letter."""
@@ -242,7 +244,10 @@ class LetterDropped(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadStarted(Word):
-    """A task starts a child thread by `ctx.start`. Stored before the thread is made (R24). Added in 0.2."""
+    """A task starts a child thread by `ctx.start`. Added in 0.2.
+
+    It is stored before the thread is created, so that a crash cannot leave a child that its parent does not know (R24).
+    """
 
     task: str
     """Id of the task."""
@@ -255,4 +260,4 @@ class ThreadStarted(Word):
     detached: bool = False
     """Whether it goes on when this thread is cancelled."""
     made: bool = False
-    """Whether the task had made sure that the child thread exists. If not, it does so when it runs again."""
+    """Whether the child thread is known to exist. If not, the task creates it when it runs again."""

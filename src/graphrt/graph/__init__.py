@@ -1,6 +1,7 @@
 """The public API to declare a graph (floor 6): a builder collects declarations, `compile()` freezes them.
 
-A compiled graph can be drawn, routed without a run, changed into another one, and run.
+A compiled graph can be drawn, routed without a run, changed into another one, and run. `observe` and `substitute` are
+for tools: they show them each graph that is compiled in the process, or let them replace it.
 """
 
 from typing import TYPE_CHECKING
@@ -34,8 +35,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    """Import `rewired` when it is first used: only tools, such as mutation testing, need it."""
     if name != "rewired":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from graphrt.graph.rewiring import rewired  # for tools alone, which most processes are not
+    from graphrt.graph.rewiring import rewired
 
     return rewired

@@ -1,7 +1,12 @@
 """`GraphBuilder`: collects the declarations of a graph in the order of the calls.
 
 It runs nothing and judges nothing: `compile()` has the plan checked as a whole, so that all problems are reported at
-once. Declarations therefore keep the place of the call, as `file:line`, for error messages.
+once. Declarations therefore keep the place of the call, as `file:line` (*where*), for error messages.
+
+A *declaration* is the data of one call: a `NodeSpec`, `EdgeSpec`, `JoinSpec` or `BranchSpec`, which may still be wrong.
+A *manifest* is a graph as plain data; `from_spec` makes the same declarations from it, through the private methods. A
+method with `@_foreign.told` raises an error with a hint if it is called with the parameters of another library.
+`S` is the state, and `U` is the update that a node returns.
 """
 
 from __future__ import annotations
@@ -37,13 +42,14 @@ if TYPE_CHECKING:
     from graphrt.harness import AgentHarness
 
 X = TypeVar("X")
+"""A state class, where `S` is already the builder's own."""
 L = TypeVar("L")
 """Labels of a router. Invariant: `Branch.to` takes exactly the labels that the router returns."""
 
 
 @final
 class Branch(Generic[L, S, U]):
-    """A conditional edge without its routes yet; see `GraphBuilder.branch`."""
+    """A conditional edge without its routes yet, made by `GraphBuilder.branch`; only `to` declares the edge."""
 
     def __init__(self, builder: GraphBuilder[S, U], src: Source, router: Callable[[S], Any], where: str) -> None:
         self._builder = builder
@@ -52,14 +58,11 @@ class Branch(Generic[L, S, U]):
         self._where = where
 
     def to(self, routes: Mapping[L, Target], *, default: Target | None = None) -> GraphBuilder[S, U]:
-        """Add the routes of the edge. Type checkers compare the labels with the router's `Literal`.
+        """Add the edge with its routes, and return the builder. Type checkers compare labels with the router's type.
 
         Args:
             routes: Label to node or END.
             default: Where any other label leads; None refuses other labels.
-
-        Returns:
-            The builder.
         """
         self._builder._branch(self._src, self._router, routes, default, self._where)
         return self._builder
@@ -79,6 +82,7 @@ class GraphBuilder(Generic[S, U]):
         inline: Run sync nodes on the event loop under `arun` and the other async verbs, unless a node says otherwise.
     """
 
+    # With an update class, U is that class; without one, it is a mapping of the state's fields.
     @overload
     def __init__(
         self,
@@ -111,14 +115,14 @@ class GraphBuilder(Generic[S, U]):
         output: type[Any] | None = None,
         inline: bool = False,
     ) -> None:
-        frame = caller()
+        frame = caller()  # of the user's code, where the names in local annotations are found too
         self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
         self._name = name
         self._state = StateSchema(state, self._localns)
         self._update = UpdateSchema(self._state, update, overwrite=False, localns=self._localns)
         self._declared: list[Declared] = []
         self._problems: list[Problem] = []
-        self._by_function: dict[int, str] = {}
+        self._by_function: dict[int, str] = {}  # the first node of each function, by its `id`; see `_ref`
         self._where = at(frame)
         self._file = frame.f_code.co_filename
         self._input = input
@@ -126,6 +130,7 @@ class GraphBuilder(Generic[S, U]):
         self._inline = inline
         if not is_name(name):
             self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
+        # Set by `from_spec`, and used by `compile`: the limits and the accepted judgements of a manifest.
         self._limits: Limits | None = None
         self._allow: tuple[str, ...] = ()
         self._names = {
@@ -165,8 +170,6 @@ class GraphBuilder(Generic[S, U]):
         kind: type[GraphBuilder[Any, Any]] = GraphBuilder
         return declared_builder(kind, spec, registry, state, limits)
 
-    # -- nodes ---------------------------------------------------------------------------------------------------
-
     @property
     def node(self) -> NodeDecorator[S, U]:
         """Decorator that adds a function as a node of the same name: `@g.node`, or `@g.node(name=..., retry=3)`.
@@ -201,7 +204,7 @@ class GraphBuilder(Generic[S, U]):
     def add_node(self, name: str, fn: AgentHarness, /, **policy: Unpack[HarnessPolicy[S]]) -> GraphBuilder[S, U]: ...
     @_foreign.told
     def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
-        """Add a function, a compiled graph, an agent or a harness as a node.
+        """Add a function, a compiled graph, an agent or a harness as a node, and return the builder.
 
         Args:
             name: The node's name.
@@ -209,36 +212,31 @@ class GraphBuilder(Generic[S, U]):
                 the same name here, or those that `input=` and `output=` map. An agent or harness continues the
                 conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
             policy: `retry`, `timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
-                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also `input`
-                (its field to this graph's field, or a function of this state) and `output` (this graph's field to its
-                field, or a function of its last state). For an agent or harness: `input`, a field, a Template or a
-                function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields
+                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also
+                `input` (its field to this graph's field, or a function of this state) and `output` (this graph's field
+                to its field, or a function of its last state). For an agent or harness: `input`, a field, a Template or
+                a function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields
                 to attributes of the reply.
-
-        Returns:
-            The builder.
         """
         self._add(name, fn, policy, here())
         return self
 
     def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
-        """Declare a node with the policy arguments *given*; *where* is the `file:line` of the call."""
-        if self._inline:
+        """Declare a node with the policy arguments *given*, for `add_node`, `@g.node` and manifests."""
+        if self._inline:  # the default, which an argument of the node's own overrides
             given = {"inline": self._inline, **given}
         fn = function_of(fn)
         if is_harness(fn):
             fn, given, problem = harness_node(name, fn, given, self._state, where)
             self._problems += [] if problem is None else [problem]
         fields = fields_of(fn)
-        if fields is not None and fields.writes:
+        if fields is not None and fields.writes:  # what `declare_fields` said about the function
             given = {"writes": fields.writes, **given}
         policy, problems = read_policy(name, given, self._ref, where)
         self._problems += problems
         hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
         self._declared.append(NodeSpec(name, fn, policy, where, hint, fields))
         self._by_function.setdefault(id(fn), name)
-
-    # -- edges ---------------------------------------------------------------------------------------------------
 
     def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U]:
         """Add a static edge: when *src* has finished, run *dst*. A list of sources makes a join that waits for all."""
@@ -250,11 +248,9 @@ class GraphBuilder(Generic[S, U]):
         return self
 
     def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U]:
-        """Add a static edge between each two neighbours of *nodes*.
+        """Add a static edge between each two neighbours of *nodes*, which are 2..n nodes in order.
 
-        Args:
-            nodes: 2..n nodes, in order. START may be the first and END the last. Elsewhere `compile()` reports them:
-                the type of a list cannot tell its ends from its middle.
+        START may be the first and END the last. Elsewhere `compile()` reports them, since the type cannot exclude them.
         """
         where = here()
         for src, dst in pairwise(nodes):
@@ -282,7 +278,8 @@ class GraphBuilder(Generic[S, U]):
         return self
 
     def _join(self, src: Sequence[Any], dst: Any, when: Any, starved: Any, where: str) -> None:
-        sources = (src,) if isinstance(src, str) else tuple(src)
+        """Declare a join, for `add_edge`, `add_join` and manifests. For the arguments see `add_join`."""
+        sources = (src,) if isinstance(src, str) else tuple(src)  # a text is one source, not its characters
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
     @_foreign.told
@@ -304,7 +301,7 @@ class GraphBuilder(Generic[S, U]):
         self._branch(src, router, routes, default, here())
         return self
 
-    @overload
+    @overload  # L is the type of the labels, whether the router returns a list of them or one
     def branch(self, src: Source, router: Callable[[S], list[L]]) -> Branch[L, S, U]: ...
     @overload
     def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U]: ...
@@ -319,6 +316,8 @@ class GraphBuilder(Generic[S, U]):
         return Branch(self, src, router, here())
 
     def _branch(self, src: Any, router: Any, routes: Any, default: Any, where: str) -> None:
+        """Declare a conditional edge, for `Branch.to`, `add_conditional_edges` and manifests."""
+        # A single text counts as a list of one node. None counts as no routes, which `compile()` reports.
         known: Mapping[Any, Any] | Iterable[Any] = (routes,) if isinstance(routes, str) else routes or ()
         if isinstance(known, Mapping):
             routes = {label: self._ref(known[label]) for label in known}
@@ -359,15 +358,13 @@ class GraphBuilder(Generic[S, U]):
             return self._by_function.get(id(ref), ref)
         return name
 
-    # -- compiling -----------------------------------------------------------------------------------------------
-
     @_foreign.told
     def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U]:
         """Check the whole graph and return it frozen. The builder does not change and may be compiled again.
 
         Args:
             limits: Limits of a run. A runtime may override them, field by field.
-            allow: Codes of judgements to accept, for instance "unreachable-node".
+            allow: Codes of judgements (findings that may be intended) to accept, for instance "unreachable-node".
 
         Raises:
             DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
@@ -388,12 +385,14 @@ class GraphBuilder(Generic[S, U]):
             problems=tuple(self._problems),
         )
         graph: CompiledGraph[S, U] = CompiledGraph(checked(spec, limits, accepted), accepted)
+        # A tool such as mutation testing may have asked to put another graph in the place of each that is compiled.
         replaced: CompiledGraph[S, U] = substituted(graph)
         return replaced
 
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError; for a name of another library, with a hint."""
             _foreign.no_such(self, name, _foreign.BUILDER)
 
     def __repr__(self) -> str:

@@ -1,4 +1,9 @@
-"""The checks of `compile()`: from the declarations of a graph to its plan, or to one error with all problems."""
+"""The checks of `compile()`: from the declarations of a graph to its plan, or to one error with all problems.
+
+A *problem* is one finding. Errors can never be accepted. A *judgement* is a finding that may be intended, such as a
+node that no edge reaches, and is accepted by its code. The *plan* is what the engine runs: the declarations with all
+edges resolved to nodes.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,10 @@ from graphrt.limits import Limits
 
 
 def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
-    """Return the plan of *spec*.
+    """Return the plan of *spec*. Called by `GraphBuilder.compile`, and by `rewired` for a copy with other edges.
 
     Args:
-        spec: The declarations.
+        spec: The declarations, in the order of the calls, with the problems that the builder has found already.
         limits: Limits of a run.
         allow: Codes of judgements to accept.
 
@@ -22,13 +27,13 @@ def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
         DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
     """
     found = errors(spec, limits)
-    for code in sorted(allow.difference(JUDGEMENTS), key=str):
+    for code in sorted(allow.difference(JUDGEMENTS), key=str):  # `str`: a caller may pass anything
         found.append(BAD_ALLOW(accepted=code, judgements=JUDGEMENTS))
     plan: Plan | None = None
     if not found:  # judgements need a plan, and only a graph without errors has one
         plan = Plan(spec, limits)
         found = [problem for problem in judgements(plan) if problem.code not in allow]
-    if found or plan is None:
+    if found or plan is None:  # the second condition is for type checkers
         count = "a problem" if len(found) == 1 else f"{len(found)} problems"
         raise INVALID_GRAPH(name=spec.name, count=count, defined_at=spec.where, problems=found)
     return plan

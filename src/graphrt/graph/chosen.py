@@ -1,4 +1,8 @@
-"""`chosen_graph`: a node whose nested graph is chosen when its task starts."""
+"""`chosen_graph`: a node whose nested graph is chosen when its task starts.
+
+A *task* is one activation of a node, and a *Send* is a request of a node or router to start one with a given argument.
+For instance, a planner sends a design, and the node runs the graph that the design describes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ def chosen_graph(choose: Callable[[Any], CompiledGraph[Any, Any]], *, states: It
     """Return a node for `add_node` whose nested graph is chosen for each task.
 
     It is started by Sends. *choose* gets the argument of the Send, which is in the journal: so the same graph is chosen
-    when a run is resumed. The graph then runs like any nested graph (rule R17); the argument is not laid over its input.
+    when a run is resumed. The graph then runs like any nested graph: in the parent's journal, from the parent's values
+    of the fields that both have (rule R17). The argument is not part of its input.
 
     Args:
         choose: A pure function from the argument to a compiled graph. It is called whenever the task is made, also when

@@ -1,6 +1,10 @@
 """`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
 
 `run` and its other verbs make the same calls as those of `Runtime`, each with a configuration of its own, for one run.
+Their parameter `config` is always empty: it catches the positional arguments of other libraries, to explain the error.
+
+The attribute `__graphrt_plan__` has the *plan*: the checked declarations, with edges resolved to nodes. Other modules
+recognise a graph by it. A *judgement* is a finding of `compile()` that may be intended, so the caller can accept it.
 """
 
 from __future__ import annotations
@@ -46,26 +50,26 @@ class CompiledGraph(Generic[S, U]):
 
     __slots__ = ("__graphrt_form__", "__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
     __graphrt_form__: MadeOf | None
-    """How a factory made the graph; None for any other graph."""
+    """How a factory of `graphrt.nodes` made the graph, for `to_spec`; None for any other graph."""
     __graphrt_plan__: Plan
     _allow: frozenset[str]
-    """Judgements that `compile` was told to accept; `rewired` accepts them too."""
+    """Codes of the judgements that `compile` was asked to accept; `rewired` accepts them too."""
     _fingerprint: str | None
+    """None until it is first asked for."""
 
     def __init__(self, plan: Plan, allow: frozenset[str] = frozenset()) -> None:
+        # `object.__setattr__`, because the graph's own refuses every assignment.
         object.__setattr__(self, "__graphrt_form__", None)
         object.__setattr__(self, "__graphrt_plan__", plan)
         object.__setattr__(self, "_allow", allow)
         object.__setattr__(self, "_fingerprint", None)
-        observed(self)
+        observed(self)  # shows the graph to tools such as coverage, if there are any
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"CompiledGraph is immutable: cannot set {name!r}; use with_nodes() or compile again")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"CompiledGraph is immutable: cannot delete {name!r}")
-
-    # -- looking at it -------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -172,12 +176,11 @@ class CompiledGraph(Generic[S, U]):
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError; for a name of another library, with a hint."""
             _foreign.no_such(self, name, _foreign.GRAPH)
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, {len(self.nodes)} nodes)"
-
-    # -- asking and changing -------------------------------------------------------------------------------------
 
     def route(self, node: NodeRef | StartType, state: S | Mapping[str, Any]) -> tuple[str | Send | EndType, ...]:
         """Return where the edges of *node* lead for *state*. Its routers are called; no node runs.
@@ -187,7 +190,8 @@ class CompiledGraph(Generic[S, U]):
             state: A state, or a mapping of its fields. It is validated like an input.
 
         Returns:
-            Names in task order, then Sends, then END if a branch ends. The node of a join is included as if it fired.
+            Names in task order, then Sends, then END if a branch ends. The node of a join is included as if the join
+            had all its sources.
 
         Raises:
             InputError: The node is unknown, or the state does not fit.
@@ -197,18 +201,19 @@ class CompiledGraph(Generic[S, U]):
         source = plan.start if isinstance(node, StartType) else self._known(node, "route()", ", or START")
         values = plan.state.initial(state, where=plan.place())
         routed = Router(plan, plan.place).ask(source, plan.state.view(values))
-        for join, _ in routed.arrivals:
+        for join, _ in routed.arrivals:  # joins that *node* leads to, by their number
             target = plan.joins[join].dst
             routed.plain[target.index] = target
         due: list[str | Send | EndType] = [
             Send(item.node.name, item.arg) if item.is_send else item.node.name for item in routed.due()
         ]
+        # A router has chosen END, a static edge leads there, or no edge leads anywhere.
         if routed.ends or plan.leads_to_end(source.index) or not due:
             due.append(END)
         return tuple(due)
 
     def _known(self, node: Any, verb: str, others: str = "") -> NodePlan:
-        """Return the plan of *node*, which *verb* was asked about; *others* is what else it may be asked about."""
+        """Return the plan of *node* for the method *verb*, which also accepts *others*; InputError if there is none."""
         plan = self.__graphrt_plan__
         name = node_name(node)
         if isinstance(name, str) and name in plan.by_name:
@@ -238,8 +243,6 @@ class CompiledGraph(Generic[S, U]):
         plan = self.__graphrt_plan__
         return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self
 
-    # -- running -------------------------------------------------------------------------------------------------
-
     def run(
         self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
@@ -268,6 +271,8 @@ class CompiledGraph(Generic[S, U]):
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
         return async_streaming.asteps(self._configured(options, "asteps", config), input)
 
+    # *modes* chooses what is yielded. The overloads give the items' type: those of a single mode come as they are,
+    # those of several modes as pairs (mode, item). `astream` has the same ones.
     @overload
     def stream(
         self,
@@ -361,7 +366,7 @@ class CompiledGraph(Generic[S, U]):
         return async_streaming.astream(self._configured(options, "astream", config), input, modes)
 
     def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:
-        """Execute the runs of a thread again, for `graphrt.audit.reexecute`."""
+        """Execute the runs of *thread* in *store* again, and return the report, for `graphrt.audit.reexecute`."""
         from graphrt._runs.reexecution import reexecute  # loads the agents
 
         return reexecute(self._configured(options, "reexecute", ())._replace(store=store), thread)
@@ -372,7 +377,7 @@ class CompiledGraph(Generic[S, U]):
         Args:
             options: Keyword arguments of the verb, unchecked.
             verb: Name of the verb, for error messages.
-            config: Positional arguments after the input, which are refused.
+            config: Positional arguments after the input, which are refused: other libraries have a config there.
 
         Raises:
             InputError: An option is unknown (`unknown-option`), or has a wrong value.
@@ -384,6 +389,7 @@ class CompiledGraph(Generic[S, U]):
             guess = closest(unknown[0], RuntimeOptions.__annotations__)
             of_limits = f"Pass limits=Limits({unknown[0]}=...)." if unknown[0] in Limits.fields else ""
             meant = f"Did you mean {guess!r}?" if guess else "Remove it."
+            # The most likely mistake first: a field of the limits, a parameter of another library, a misspelling.
             fix = of_limits or _foreign.keyword("run", unknown[0]) or meant
             raise UNKNOWN_RUN_OPTION(
                 option=unknown[0], options=RuntimeOptions.__annotations__, where=self.__graphrt_plan__.place(), fix=fix

@@ -1,4 +1,10 @@
-"""Plans of copies of a compiled graph: with other functions, or without queues."""
+"""Plans of copies of a compiled graph: with other functions, or without queues.
+
+A *plan* is what the engine runs; it is made of the declarations in `plan.spec`. A copy declares some nodes anew, and a
+new plan is made of them. The checks of `compile()` are not repeated, since the edges stay. A value with the attribute
+`__graphrt_plan__` is a compiled graph, which is nested if it is the function of a node. A *queue* is a name under which
+workers in other processes run a node.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ from graphrt.graph.handles import function_of
 
 
 def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
-    """Return the plan with the functions of some nodes replaced.
+    """Return the plan with the functions of some nodes replaced, for `CompiledGraph.with_nodes`.
 
     Args:
         plan: The plan.
@@ -28,6 +34,7 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
     known = plan.by_name
     problems = [REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=known) for name in given if name not in known]
     for name, fn in given.items():
+        # The signature of a function must be that of a node. A compiled graph has none to check.
         shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
         if shape is not None and shape.problem:
             problems.append(BAD_REPLACEMENT_SIGNATURE(name=name, problem=shape.problem, node=str(name)))
@@ -39,17 +46,19 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
 
 
 def without_queues(plan: Plan) -> Plan:
-    """Return the plan with no queue at its nodes, nor at those of nested graphs."""
+    """Return the plan with no queue at its nodes, nor at those of nested graphs; see `CompiledGraph.without_queues`."""
     return _declared_anew(plan, {name: _without_queue(node) for name, node in _nodes(plan).items()})
 
 
 def _without_queue(node: NodeSpec) -> NodeSpec:
+    """Return the declaration of a node without its queue, and with a copy of its nested graph, if it has one."""
     nested = getattr(node.fn, "__graphrt_plan__", None) is not None
     fn = node.fn.without_queues() if nested else node.fn
     return replace(node, fn=fn, policy=replace(node.policy, queue=None))
 
 
 def _nodes(plan: Plan) -> dict[str, NodeSpec]:
+    """Return the declarations of the plan's nodes, by name."""
     return {item.name: item for item in plan.spec.declared if isinstance(item, NodeSpec)}
 
 

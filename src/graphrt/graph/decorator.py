@@ -1,7 +1,10 @@
 """`@g.node`: adds a function as a node and returns a handle that keeps the function's own types.
 
 Type checkers see a node's function in two ways: as the function that the graph needs, which they verify, and as it was
-declared, which the handle keeps. That is why both protocols below have two overloads each.
+declared, which the handle keeps. That is why both protocols below have two overloads each. The protocols exist for type
+checkers alone: nothing calls their methods. `S` is the state, `U` the update that a node returns, and an *outcome* is
+whatever the graph accepts from a node, such as an update. In both protocols, the first overload is how the graph calls
+the function, and the second is how it was declared: the state, then any other parameters (P).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
 
 R = TypeVar("R")
+"""The result that the decorated function declares."""
 S_contra = TypeVar("S_contra", contravariant=True)
 """The state. Contravariant: a function that accepts a wider type can be a node for this state."""
 O_co = TypeVar("O_co", covariant=True)
@@ -46,6 +50,8 @@ class NodeFunctionWithContext(Protocol[S_contra, O_co, P, R_co]):
 class NodeDecorator(Generic[S, U]):
     """Decorator that adds a function as a node. Called with keyword arguments, it sets the name or the policy first.
 
+    `GraphBuilder.node` returns one.
+
     Args:
         add: Declares a node from its name, its function, its policy arguments and the `file:line` of the call.
         name: Name of the node; None takes the function's.
@@ -62,6 +68,7 @@ class NodeDecorator(Generic[S, U]):
         self._name = name
         self._policy: Mapping[str, Any] = policy if policy is not None else {}
 
+    # `@g.node` on a function of the state, on a function of state and context, and `@g.node(...)`.
     @overload
     def __call__(self, fn: NodeFunction[S, Outcome[U], P, R], /) -> NodeHandle[Concatenate[S, P], R]: ...
     @overload
@@ -86,8 +93,9 @@ class NodeDecorator(Generic[S, U]):
         """
         if isinstance(fn, str):
             raise NAME_INSTEAD_OF_FUNCTION(name=fn, where=here())
-        if fn is None:
+        if fn is None:  # `@g.node(...)`: the result is called with the function
             return NodeDecorator[S, U](self._add, name if name is not None else self._name, {**self._policy, **policy})
+        # A callable object has no `__name__`: its node is named after its class.
         own_name = self._name if self._name is not None else getattr(fn, "__name__", type(fn).__name__)
         self._add(own_name, fn, self._policy, here())
         return NodeHandle(function_of(fn), own_name)

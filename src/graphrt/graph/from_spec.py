@@ -1,7 +1,8 @@
 """From a manifest to a builder: the entries of a manifest become the declarations that the builder's methods make.
 
-Reading the manifest belongs to `specs`. Paths in the manifest stand in place of source lines, so that `compile()` says
-where in the manifest a problem is.
+A *manifest* is a graph as plain data. Reading it belongs to `specs`, which looks up its names, and returns a
+`ReadGraph`: the state class, and one call for each declaration. Paths in the manifest stand in place of source lines,
+so that `compile()` says where in the manifest a problem is.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ def declared_builder(
     """Return a builder with what a manifest declares; see `GraphBuilder.from_spec`.
 
     Args:
-        builder: The class `GraphBuilder`, which imports this module.
-        spec: The manifest.
+        builder: The class `GraphBuilder`. It is passed in, because its module imports this one.
+        spec: The manifest: a GraphSpec, a mapping, or JSON text or bytes.
         registry: What its names mean.
         state: The state class; None takes the one of the manifest.
         limits: How large the manifest may be.
     """
 
     def compiled(found: ReadGraph) -> Any:
+        """Compile a nested graph. The reader also compiles the whole one, to report all problems at once."""
         return _declared(builder, found).compile()
 
     made: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))
@@ -40,14 +42,16 @@ def declared_builder(
 
 
 def _declared(builder: Any, found: ReadGraph) -> Any:
-    if found.overwrite:
+    """Return an instance of the class *builder* with the declarations of *found*."""
+    if found.overwrite:  # nodes return the full next state, not an update
         made = builder.overwrite(found.state, name=found.name)
     else:
         made = builder(found.state, found.update, name=found.name, **found.schemas)
     made._limits, made._allow = found.limits, found.allow
+    # A call is its kind, the arguments of the builder's private method, and the path in the manifest.
     calls: Mapping[str, Callable[..., None]] = {"node": made._add, "branch": made._branch, "join": made._join}
     for method, args, where in found.calls:
-        if method == "edge":
+        if method == "edge":  # the builder has no private method for edges
             made._declared.append(EdgeSpec(args[0], args[1], where))
         else:
             calls[method](*args, where)

@@ -1,4 +1,7 @@
-"""`NodeHandle`, which `@g.node` returns, and the types of the places where nodes, labels and results are accepted."""
+"""`NodeHandle`, which `@g.node` returns, and the types of the places where nodes, labels and results are accepted.
+
+A *label* is what a router returns to choose the next node. `NodeRef` is a node's name or handle.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,17 @@ S = TypeVar("S")
 U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
 P = ParamSpec("P")
+"""The parameters of a node's function."""
 R_co = TypeVar("R_co", covariant=True)
 """The result of a function. Covariant: a function with a narrower result can be used where a wider one is expected."""
 
 Source: TypeAlias = NodeRef | StartType
+"""Where an edge begins; `Target` is where it leads."""
 Target: TypeAlias = NodeRef | EndType
 Label: TypeAlias = str | bool | int | Enum
 RouterResult: TypeAlias = Label | Send | Sequence[Label | Send]
+# A node returns an update, a Command (an update with the next nodes), an Interrupt (a question that pauses the run), or
+# None for no change.
 Returned: TypeAlias = U | Command[U] | Interrupt | None
 Outcome: TypeAlias = Returned[U] | Coroutine[Any, Any, Returned[U]]
 """The result of calling a node's function: a returned value, or a coroutine of one."""
@@ -38,7 +45,7 @@ class NodeHandle(Generic[P, R_co]):
     """
 
     def __init__(self, fn: Callable[P, R_co], name: str) -> None:
-        functools.update_wrapper(self, fn)
+        functools.update_wrapper(self, fn)  # the handle has the function's name and docstring
         self._fn = fn
         self._name = name
 
@@ -56,5 +63,5 @@ class NodeHandle(Generic[P, R_co]):
 
 
 def function_of(fn: Any) -> Any:
-    """Return the function of a handle; anything else as it is."""
+    """Return the function of a handle; anything else as it is. Plans must call the function itself."""
     return fn._fn if isinstance(fn, NodeHandle) else fn

@@ -1,7 +1,9 @@
 """An agent or another harness as a node: where its prompt comes from, and which fields its reply goes to.
 
-`add_node` makes an async function of it. What such a node does more (templates, structured output, fallbacks) belongs
-to `graphrt.nodes`.
+A *harness* is the interface to models and tools; an *agent* is a ready-made one. `add_node` makes an async function of
+it, which sends a prompt and writes its *reply* to fields. Two policy arguments say how: `input=` gives the prompt, and
+`output=` the fields. By default, both are the *conversation*: a field of messages that the reducer `messages` extends.
+Ready-made nodes that do more (templates, structured output, fallbacks) belong to `graphrt.nodes`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from graphrt.harness import AgentReply, Prompt, Template
 
 REPLY: Final = ("text", "output", "thinking", "new_messages", "tool_calls", "finish_reason", "stopped")
-"""Attributes of a reply that `output=` may name."""
+"""Attributes of a reply that `output=` may name. An empty text stands for the answer; see `_part`."""
 
 
 class HarnessPolicy(NodePolicy[S], total=False):
@@ -44,7 +46,7 @@ class HarnessPolicy(NodePolicy[S], total=False):
 
 
 def is_harness(fn: Any) -> bool:
-    """Return True if *fn* is an agent or harness: an instance with an async `run` that is not itself a function."""
+    """Return True if *fn* is an agent or harness: an instance with an async `run` that cannot itself be called."""
     return not isinstance(fn, type) and not callable(fn) and inspect.iscoroutinefunction(getattr(fn, "run", None))
 
 
@@ -52,6 +54,8 @@ def harness_node(
     name: Any, harness: Any, given: Mapping[str, Any], state: StateSchema, where: str
 ) -> tuple[Any, dict[str, Any], Problem | None]:
     """Return the node function of a harness, the policy arguments left, and the problem of `input=` and `output=`.
+
+    The function is returned also with a problem, so that `compile()` can go on and report all problems at once.
 
     Args:
         name: The node's name.
@@ -61,18 +65,20 @@ def harness_node(
         where: `file:line` of the call.
     """
     policy = {option: value for option, value in given.items() if option not in ("input", "output")}
-    source, target = given.get("input"), given.get("output")
+    source, target = given.get("input"), given.get("output")  # of the prompt, and for the reply
     chat = _conversation(state)
-    if source is None:
+    if source is None:  # a prompt of one's own needs an `output=`, and does not continue the conversation
         source = chat
         target = chat if target is None else target
     problem = _problem(name, source, target, where)
+    # Fields to parts of the reply, for the fields that the node writes.
     wrote: dict[str, str] = {target: ""} if isinstance(target, str) else {}
     wrote |= target if is_mapping(target) else {}
     tools = given.get("tools")
     reads = getattr(source, "fields", (source,) if isinstance(source, str) else ())
 
     async def node(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        """Run the harness on the prompt, and return the update. `bind` lets it use only the tools of this node."""
         prompt: Any = _prompt(source, state)
         reply: AgentReply = await ctx.bind(harness, tools=None if tools is None else list(tools)).run(prompt)
         return {field: _part(reply, part, is_chat=field == chat) for field, part in wrote.items()}
@@ -82,7 +88,7 @@ def harness_node(
 
 
 def _conversation(state: StateSchema) -> str | None:
-    """Return the only field with the reducer `messages`, else the field named "messages", else None."""
+    """Return the field of the conversation: the only one with the reducer `messages`, else "messages", else None."""
     found = [name for name, field in state.fields.items() if field.reduce is reducers.messages]
     if len(found) == 1:
         return found[0]
@@ -90,6 +96,7 @@ def _conversation(state: StateSchema) -> str | None:
 
 
 def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
+    """Return what is wrong with the source of the prompt or the target of the reply; None if nothing is."""
     node = name if isinstance(name, str) else None
     parts: tuple[Any, ...] = tuple(target.values()) if is_mapping(target) else ()
     if source is None:
@@ -106,13 +113,17 @@ def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
 
 
 def _prompt(source: Any, state: Any) -> Any:
+    """Return the prompt: the value of a field, a rendered Template, or what a function of the state returns."""
     if isinstance(source, str):
         return state[source] if is_mapping(state) else getattr(state, source)
     return source.render(state) if hasattr(source, "render") else source(state)
 
 
 def _part(reply: Any, part: str, *, is_chat: bool) -> Any:
-    """Return the *part* of a reply; "" stands for the messages in a conversation, and for the answer elsewhere."""
+    """Return the *part* of a reply; "" stands for the messages in a conversation, and for the answer elsewhere.
+
+    The answer is the structured output, or the text if there is none. Lists are copied, because the state keeps them.
+    """
     if not part:
         if is_chat:
             return list(reply.new_messages)

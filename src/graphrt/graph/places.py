@@ -14,19 +14,20 @@ what builds graphs for its caller: factories, and readers of manifests."""
 
 
 def caller() -> FrameType:
-    """Return the frame that called into this package: the nearest one outside `_OURS`."""
+    """Return the frame of the user's code that called into this package: the nearest one outside `_OURS`."""
     frame = sys._getframe(1)
+    # The outermost frame is taken if all of them are ours.
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     return frame
 
 
 def at(frame: FrameType) -> str:
-    """Return `file:line` of a frame, without the folder of the file."""
+    """Return `file:line` of a frame, without the folder of the file, so that messages are the same on all machines."""
     path = frame.f_code.co_filename
     return f"{path[path.rfind('/') + 1 :]}:{frame.f_lineno}"
 
 
 def here() -> str:
-    """Return `file:line` of the user's call."""
+    """Return `file:line` of the user's call. Methods of a builder call this, to keep it with their declaration."""
     return at(caller())

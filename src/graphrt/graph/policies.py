@@ -1,4 +1,7 @@
-"""The policy arguments of a node: their types for type checkers, and how they are read into a `Policy`."""
+"""The policy arguments of a node: their types for type checkers, and how they are read into a `Policy`.
+
+A policy is how a node is run, apart from its function. A *target* is a node or END.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
 
 _OPTIONS = frozenset(Policy.__slots__)
+"""Names of all policy arguments."""
 _NOTHING = Policy()
+"""The policy of a node without arguments, which most nodes share."""
 
 
 class NodePolicy(te.TypedDict, Generic[S], total=False):
@@ -81,17 +86,18 @@ def read_policy(
 ) -> tuple[Policy, list[Problem]]:
     """Return the policy of a node, and the problems of its arguments.
 
-    A wrong argument is left out of the policy, so that `compile()` can go on and report all problems at once.
+    A wrong argument is left out of the policy, so that `compile()` can go on and report all problems at once. Arguments
+    that are not looked at here are checked by `compile()`, which knows the whole graph.
 
     Args:
         name: The node's name.
         given: The policy arguments, as the user wrote them.
-        resolve: Returns the name of the node that a handle or a string names.
+        resolve: Returns the name of the node that a handle, a string or its function names.
         where: `file:line` of the call.
     """
     if not given:
         return _NOTHING, []
-    node = name if isinstance(name, str) else None
+    node = name if isinstance(name, str) else None  # a name of another type is reported by `compile()`
     options = {option: value for option, value in given.items() if option in _OPTIONS}
     problems = [_unknown(name, option, where) for option in given if option not in _OPTIONS]
     retry = options.get("retry")
@@ -117,6 +123,7 @@ def read_policy(
             options["tools"] = ()
             problems.append(BAD_TOOL_NAMES(name=name, given=odd[0], node=node, where=where))
     problems += _misplaced(name, options, node, where)
+    # A `Budget` is recognised by its attribute `limits`, so that its class need not be imported here.
     if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
         problems.append(BAD_NODE_BUDGET(name=name, given=options["budget"], node=node, where=where))
         options["budget"] = None
@@ -141,6 +148,10 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 
 def _unknown(name: Any, option: str, where: str) -> Problem:
+    """Return the problem of a policy argument that does not exist, with the best hint.
+
+    If another library has the argument, its counterpart here is named; otherwise the most similar name is.
+    """
     return UNKNOWN_POLICY(
         name=name,
         option=option,

@@ -3,6 +3,12 @@
 For tools that ask what another graph would do, such as mutation testing. It reads no source and judges nothing itself:
 the declarations are changed, and the checks of `compile()` judge them. What the data leaves as it was is kept as it was
 declared, since topologies do not tell everything.
+
+A *topology* is a graph as plain data, from `graph.topology()`. Its edges are a flat list of mappings with `from`, `to`
+and `kind`: `static`, `conditional` (one for each label of a router), `join` (one for each source), or the name of a
+policy that leads to a node. `START` and `END` are texts there. A *declaration* is the data of one call of the builder
+(`NodeSpec`, `EdgeSpec`, `JoinSpec`, `BranchSpec`). Each declaration takes its edges out of the edited list, and becomes
+what they say. A static edge that no declaration takes is new; any other edge that is left is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +41,9 @@ _POLICIES: Final = (
 )  # fmt: skip
 """Policies that a node of a topology shows; `on_error`, `on_fatigue` and `goto` are edges."""
 _NOTHING: Final = Policy()
+"""The defaults of all policies, for those that were removed."""
 _MISSING: Final = object()
+"""Equal to no value of a topology, where None is one."""
 
 
 def rewired(
@@ -76,6 +84,12 @@ def rewired(
 
 
 def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Plan:
+    """Return the plan of *graph* with the changes of *topology*, checked as `compile()` does.
+
+    Raises:
+        DefinitionError: `compile()` would refuse the graph.
+        InputError: *topology* has other nodes or fields, or an edge that cannot be added.
+    """
     plan = graph.__graphrt_plan__
     before = graph.topology()
     _same_names(plan, before, topology)
@@ -94,9 +108,10 @@ def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Pla
                 declared += _join(item, edges)
             case BranchSpec():
                 declared.append(_branch(item, edges))
+    # Static edges that are left are new. They have no line of their own, so errors name the graph's.
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
     left = edges.left()
-    if left:
+    if left:  # a new router or a new join would need more than its edges
         raise IMPOSSIBLE_EDGES(number=len(left), source=left[0]["from"], destination=left[0]["to"], where=plan.place())
     state, update = _schemas(plan, before["state"], topology["state"], problems)
     spec = replace(plan.spec, declared=tuple(declared), state=state, update=update, problems=tuple(problems))
@@ -105,6 +120,11 @@ def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Pla
 
 
 def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, Any]) -> None:
+    """Check that *topology* has the nodes and fields of the graph, whose own topology is *before*.
+
+    Raises:
+        InputError: It has others: there would be no function or type for them.
+    """
     for what, had, has in (
         ("nodes", plan.by_name, {node["name"] for node in topology["nodes"]}),
         ("fields", before["state"], set(topology["state"])),
@@ -114,17 +134,25 @@ def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, An
 
 
 class _Edges:
-    """The edges of a topology, which are taken out one by one as their declarations are found."""
+    """The edges of a topology, which are taken out one by one as their declarations are found.
+
+    Args:
+        edges: The mappings in `topology["edges"]`.
+    """
 
     def __init__(self, edges: list[dict[str, Any]]) -> None:
         self.static: dict[tuple[str, str], None] = {}
+        """Source and target of the static edges, in order."""
         self.routes: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        """Routes by the source and the number of the conditional edge: a source may have several routers."""
         self.joins: dict[int, list[dict[str, Any]]] = {}
+        """Edges by the number of the join, counted in the order of declaration."""
         self.policies: dict[tuple[str, str], list[str]] = {}
         """Targets by node and policy: `on_error`, `on_fatigue` or `goto`."""
         self._branches: dict[str, int] = {}
         """Conditional edges that were found so far, by their source."""
         self._found_joins = 0
+        """Joins that were found so far."""
         for edge in edges:
             match edge["kind"]:
                 case "static":
@@ -133,7 +161,7 @@ class _Edges:
                     self.routes.setdefault((edge["from"], edge["branch"]), []).append(edge)
                 case "join":
                     self.joins.setdefault(edge["join"], []).append(edge)
-                case kind:
+                case kind:  # a policy
                     self.policies.setdefault((edge["from"], kind), []).append(edge["to"])
 
     def take(self, source: str, target: str) -> bool:
@@ -141,12 +169,12 @@ class _Edges:
         return self.static.pop((source, target), _MISSING) is not _MISSING
 
     def branch(self, source: str) -> list[dict[str, Any]]:
-        """Take out the routes of the next conditional edge of *source*."""
+        """Take out the routes of the next conditional edge of *source*: called in the order of declaration."""
         number = self._branches[source] = self._branches.get(source, -1) + 1
         return self.routes.pop((source, number), [])
 
     def join(self) -> list[dict[str, Any]]:
-        """Take out the edges of the next join."""
+        """Take out the edges of the next join: called in the order of declaration."""
         self._found_joins += 1
         return self.joins.pop(self._found_joins - 1, [])
 
@@ -163,25 +191,37 @@ def _node(
     edges: _Edges,
     problems: list[Problem],
 ) -> NodeSpec:
+    """Return the declaration of a node with the policies and the nested graph that the topology has for it.
+
+    Args:
+        item: The declaration.
+        old: The node in the graph's own topology.
+        new: The node in the edited one.
+        old_edges: The edges of the graph's own topology.
+        edges: The edges of the edited one.
+        problems: What is wrong with a policy is appended to it.
+    """
     changes: dict[str, Any] = {}
     given = {key: new[key] for key in _POLICIES if key in new and new[key] != old.get(key, _MISSING)}
     if given:
         read, found = read_policy(item.name, given, _ref, item.where)
         problems += found
         changes = {key: getattr(read, key) for key in given}
+    # Policies that were removed get their defaults.
     changes |= {key: getattr(_NOTHING, key) for key in _POLICIES if key in old and key not in new}
-    for kind in ("on_error", "on_fatigue", "goto"):
+    for kind in ("on_error", "on_fatigue", "goto"):  # policies that lead to nodes: edges in a topology
         targets = edges.policies.get((item.name, kind), [])
         if targets != old_edges.policies.get((item.name, kind), []):
             refs = tuple(_ref(target) for target in targets)
             changes[kind] = refs if kind == "goto" else refs[0] if refs else None
     fn = item.fn
-    if new.get("graph") != old.get("graph"):
+    if new.get("graph") != old.get("graph"):  # the topology of a nested graph, which is the node's function
         fn = rewired(fn, new["graph"])
     return replace(item, fn=fn, policy=replace(item.policy, **changes) if changes else item.policy)
 
 
 def _join(item: JoinSpec, edges: _Edges) -> list[JoinSpec]:
+    """Return the declaration of a join with the edges that the topology still has; an empty list if it has none."""
     if item.dst is END:  # its sources have static edges to END in a topology
         sources = tuple(src for src in item.sources if edges.take(_name(src), "END"))
         return [replace(item, sources=sources)] if sources else []
@@ -189,19 +229,24 @@ def _join(item: JoinSpec, edges: _Edges) -> list[JoinSpec]:
     if not kept:
         return []
     sources = tuple(src for src in item.sources if any(edge["from"] == src for edge in kept))
+    # All edges of a join have the same `need` (arrivals for which it waits) and `of` (number of sources). A join that
+    # was declared for "all" stays so if neither was edited; otherwise it waits for a number.
     need = kept[0]["need"]
     when = item.when if need == kept[0]["of"] == len(sources) and item.when == "all" else need
     return [replace(item, sources=sources, dst=_ref(kept[0]["to"]), when=when, starved=kept[0]["starved"])]
 
 
 def _branch(item: BranchSpec, edges: _Edges) -> BranchSpec:
+    """Return the declaration of a conditional edge with the routes that the topology has for it."""
     kept = edges.branch(_name(item.src))
     targets = {edge["label"]: edge["to"] for edge in kept if not edge.get("default")}
     default = next((_ref(edge["to"]) for edge in kept if edge.get("default")), None)
     known = pairs(item.routes)
+    # Unchanged routes stay as they were declared, for instance as a list of nodes.
     if all(targets.get(_shown(label)) == _name(target) for label, target in known):
         return replace(item, default=default)
-    # A list of nodes has END twice, as the object and as its text; a closed annotation may have only one of them.
+    # A list of nodes has END twice, as the object and as its text. If the router's annotation is closed, that is, names
+    # all labels that it can return, `compile()` refuses a route for any other: then only the END that it names is kept.
     labels, closed = item.labels or ((), False)
     routes = {
         label: _ref(targets[_shown(label)])
@@ -212,7 +257,7 @@ def _branch(item: BranchSpec, edges: _Edges) -> BranchSpec:
 
 
 def _shown(label: Any) -> Any:
-    """Return a label as a topology shows it."""
+    """Return a label of a router as a topology shows it: JSON has no Enums."""
     if not isinstance(label, Enum):
         return label
     has_value = isinstance(label, (str, int)) or label is END
@@ -222,7 +267,14 @@ def _shown(label: Any) -> Any:
 def _schemas(
     plan: Plan, before: Mapping[str, Any], after: Mapping[str, Any], problems: list[Problem]
 ) -> tuple[StateSchema, UpdateSchema]:
-    """Return the schemas with the reducers that *after* names."""
+    """Return the schemas of state and update with the reducers that *after* names.
+
+    Args:
+        plan: The plan, whose schemas do not change.
+        before: The fields of the graph's own topology.
+        after: Those of the edited one.
+        problems: What is wrong with a reducer is appended to it.
+    """
     changed = {name: after[name]["reducer"] for name in before if after[name]["reducer"] != before[name]["reducer"]}
     if not changed:
         return plan.state, plan.update
@@ -237,24 +289,36 @@ def _schemas(
 
 
 def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
-    """Return a copy of *field* with another reducer. What it starts from stays."""
+    """Return a copy of *field* with another reducer.
+
+    Args:
+        field: The field.
+        reducer: Name of a built-in reducer, or a function.
+        problems: What is wrong with the reducer is appended to it.
+
+    Raises:
+        DefinitionError: There is no such reducer.
+    """
     fn = reducers.by_name(reducer) or reducer
     if not callable(fn):
         raise TOPOLOGY_WITH_UNKNOWN_REDUCER(problems=[UNKNOWN_REDUCER(field=field.name, reducer=reducer)])
     copied = copy.copy(field)
-    copied.kind, copied.aggregates = LAST, False
+    copied.kind, copied.aggregates = LAST, False  # as without a reducer; `read_marks` sets what *fn* needs
     read_marks(copied, (fn,), problems)
-    copied.identity = field.identity
-    copied.boxed = True
+    copied.identity = field.identity  # the value that the field starts from stays
+    copied.boxed = True  # values may be lists or mappings now, whose length the engine watches
     if copied.kind == LAST and copied.check is not copied.check_whole:
-        # What a reducer takes may be of another type than the field, which now gets the value as it is.
+        # `check` accepts what the old reducer takes, which may be of another type than the field. The field now gets
+        # the value as it is, so it is checked as a whole. `exact` is a shortcut around the old check.
         copied.check, copied.exact = copied.check_whole, None
     return copied
 
 
 def _name(ref: Any) -> str:
+    """Return a reference of a declaration as a topology shows it."""
     return "START" if ref is START else "END" if isinstance(ref, EndType) else str(ref)
 
 
 def _ref(name: Any) -> Any:
+    """Return a reference of a topology as a declaration has it."""
     return START if name == "START" else END if name == "END" else name

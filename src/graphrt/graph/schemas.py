@@ -1,4 +1,7 @@
-"""Arguments of a builder: its name, and the `input=` and `output=` classes with some of the state's fields."""
+"""Arguments of a builder: its name, and the `input=` and `output=` classes with some of the state's fields.
+
+`GraphBuilder` checks them when it is made, and keeps the problems for `compile()`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def is_name(name: object) -> bool:
 def schema_names(
     option: str, schema: Any, state: StateSchema, localns: Mapping[str, Any], where: str, problems: list[Problem]
 ) -> frozenset[str] | None:
-    """Return the field names of an input or output schema; None without a schema.
+    """Return the field names of an input or output schema; None without a schema: then all fields of the state.
 
     Args:
         option: `input` or `output`.
@@ -26,7 +29,7 @@ def schema_names(
         state: The schema of the state, which must have its fields.
         localns: Local names around the builder, for annotations.
         where: `file:line` of the builder.
-        problems: Gets what is wrong.
+        problems: What is wrong is appended to it.
     """
     if schema is None:
         return None

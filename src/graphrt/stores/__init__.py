@@ -68,7 +68,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first access (PEP 562): a program does not pay for the modules of stores that it does not use.
+    """Import the class *name* of this module at first access (PEP 562), or a function of another one.
+
+    A program does not pay for the modules of stores that it does not use.
+    """
     match name:
         case "SqliteStore":
             from graphrt.stores.sqlite import SqliteStore
@@ -86,7 +89,7 @@ def __getattr__(name: str) -> Any:
             from graphrt.stores.tenants import TenantStore
 
             return TenantStore
-        case "register_type":
+        case "register_type":  # declares how values of a user's class are stored
             from graphrt._codec import register
 
             return register

@@ -16,6 +16,10 @@ A file of version 1 has 8 bytes of magic, whose last byte is the version, and th
 
 Bodies are the bytes that the store returned. The records are in the order of their entries.
 
+Of a thread, a *record* has the journal entries of one commit: `seq` is the number of its last entry, `count` their
+number, and `seal` links it to the record before by a hash. A *snapshot* is the state after the entry `seq`. *Staged*
+bodies are outcomes of tasks whose superstep is not committed yet. *Meta* are facts about the thread as a whole.
+
 The second half of the module creates and opens files, for exports and backups. No store is used here.
 """
 
@@ -69,7 +73,7 @@ class Frame(NamedTuple):
 
 
 class Writer:
-    """Writes the magic, then frames, then their digest. Nothing is valid before `end` was called."""
+    """Writes the magic, then frames, then their digest. The file is not valid before `end` was called."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file: Final = file
@@ -77,8 +81,11 @@ class Writer:
         file.write(MAGIC)
 
     def head(self, head: Head, questions: Sequence[Question] = ()) -> None:
-        """Write the first frame. Epoch, owner and tenant are left out: claims are not exported (decision 0045)."""
-        told: dict[str, Any] = {
+        """Write the first frame. Epoch and owner are left out, because claims (rights to write) are not exported.
+
+        The tenant is left out too: it is part of the id of the thread.
+        """
+        data: dict[str, Any] = {
             "thread": head.thread,
             "seq": head.seq,
             "first": head.first,
@@ -88,25 +95,28 @@ class Writer:
             "updated_at": head.updated_at,
         }
         if head.title is not None:
-            told["title"] = head.title
+            data["title"] = head.title
         if head.tags:
-            told["tags"] = sorted(head.tags)
+            data["tags"] = sorted(head.tags)
         if head.priority:
-            told["priority"] = head.priority
-        if questions:
-            told["questions"] = [[*one[:-1], b64encode(one.body).decode()] for one in questions]
-        self.frame(Frame(HEAD, body=json.dumps(told).encode()))
+            data["priority"] = head.priority
+        if questions:  # the last field of a question is its body, which JSON cannot hold as bytes
+            data["questions"] = [[*one[:-1], b64encode(one.body).decode()] for one in questions]
+        self.frame(Frame(HEAD, body=json.dumps(data).encode()))
 
     def record(self, record: Record) -> None:
+        """Write the frame of one record."""
         self.frame(Frame(RECORD, record.seq, record.count, record.seal, record.body))
 
     def frame(self, frame: Frame) -> None:
+        """Write one frame, and include it in the digest."""
         kind, first, second, name, body = frame
         for piece in (_FRAME.pack(kind, first, second, len(name), len(body)), name, body):
             self._digest.update(piece)
             self._file.write(piece)
 
     def end(self) -> None:
+        """Write the last frame, with the digest of everything before it."""
         digest = self._digest.digest()
         self._file.write(_FRAME.pack(END, 0, 0, 0, len(digest)) + digest)
 
@@ -166,10 +176,10 @@ def read_head(frame: Frame) -> Head:
         InputError: The frame is not a valid head (`bad-archive`).
     """
     try:
-        told: Any = json.loads(frame.body)
-        thread, graph, status = told["thread"], told["graph"], told["status"]
-        seq, first = told["seq"], told["first"]
-        times = (told["created_at"], told["updated_at"])
+        data: Any = json.loads(frame.body)
+        thread, graph, status = data["thread"], data["graph"], data["status"]
+        seq, first = data["seq"], data["first"]
+        times = (data["created_at"], data["updated_at"])
     except (ValueError, KeyError, TypeError):
         raise bad("It does not begin with a head.") from None
     texts = all(isinstance(one, str) for one in (thread, graph, status))
@@ -177,9 +187,10 @@ def read_head(frame: Frame) -> Head:
     numbers = all(one.__class__ is int for one in (seq, first)) and all(
         is_number(one) and isfinite(one) for one in times
     )
+    # `first` is the oldest entry that is left: after a prune of all entries it is one more than `seq`.
     if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
         raise bad("It does not begin with a head.")
-    title, tags, priority = told.get("title"), told.get("tags", []), told.get("priority", 0)
+    title, tags, priority = data.get("title"), data.get("tags", []), data.get("priority", 0)
     texts = is_list(tags) and all(isinstance(tag, str) for tag in tags)
     if not texts or not (title is None or isinstance(title, str)) or priority.__class__ is not int:
         raise bad("Its title, tags or priority are not valid.")
@@ -211,7 +222,7 @@ def read_questions(frame: Frame) -> list[Question]:
 
 
 def bad(why: str, fix: str | None = None) -> InputError:
-    """Return the error for a file that cannot be imported; *why* is a sentence."""
+    """Return the error for a file that cannot be imported; *why* and *fix*, the advice, are sentences."""
     return BAD_ARCHIVE(why=why, fix=fix)
 
 
@@ -223,7 +234,8 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
 
     Args:
         path: The path of a file that does not exist, in a folder that does.
-        write: Called with the path of an empty temporary file in the same folder, readable by its owner only.
+        write: Called with the path of an empty temporary file in the same folder, which only its owner may read. It
+            writes the content.
 
     Returns:
         The absolute path of the file.
@@ -238,7 +250,7 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
     os.close(handle)
     try:
         write(made)
-        with Path(made).open("rb+") as file:
+        with Path(made).open("rb+") as file:  # Windows syncs only files that are open for writing
             os.fsync(file.fileno())
         try:
             os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created meanwhile
@@ -261,7 +273,7 @@ def checked_path(path: Any) -> str:
     Raises:
         InputError: It is not the path of a file, or it names a store (`bad-path`).
     """
-    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
+    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()  # as os.fspath()
     if not isinstance(text, str) or not text or "\0" in text:
         what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
         raise NOT_A_PATH(given=what)
@@ -271,7 +283,7 @@ def checked_path(path: Any) -> str:
 
 
 def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
-    """Check that *file* is a binary file that is open for *purpose*.
+    """Check that *file* is a binary file that is open for *purpose*. An object that does not say so is accepted.
 
     Raises:
         InputError: It is a text file, or is not open for *purpose* (`bad-path`).
@@ -284,18 +296,29 @@ def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
 
 
 def _folder(target: Path) -> str:
+    """Return the folder of *target*, in which its temporary file is created.
+
+    Raises:
+        InputError: There is no such folder (`bad-path`).
+    """
     if not target.parent.is_dir():
         raise NO_FOLDER(folder=str(target.parent))
     return str(target.parent)
 
 
 def _refuse_present(target: Path) -> None:
+    """Check that there is nothing at *target*, not even a symbolic link that leads nowhere.
+
+    Raises:
+        InputError: There is something (`path-exists`).
+    """
     if os.path.lexists(target):
         raise PATH_EXISTS(kind="folder" if target.is_dir() else "file", file=str(target))
 
 
 def _sync_folder(folder: Path) -> None:
-    # A new name is durable only when its folder was synced. Windows, for one, cannot open folders.
+    """Make the new name of a file in *folder* durable: it survives a power failure only if the folder was synced."""
+    # Systems that cannot open folders, such as Windows, are left alone.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,6 +1,9 @@
 """`BlobNames`: the list of a thread's blob names that an encrypted store keeps, itself encrypted.
 
-Blobs are stored under an HMAC of their names, so a copy could not find them without the list.
+Blobs are large values, each stored under a name that is derived from its content. An encrypted store writes them under
+an HMAC of these names instead, from which the names cannot be computed. So a copy could not find the blobs without the
+list. The list consists of *pages*: each commit with new blobs appends one, with their names, as a further blob. To
+*seal* is to encrypt under the store's current key; the `Keyring` seals, opens, and computes the HMACs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ _AT_ONCE: Final = 64
 
 @final
 class BlobNames:
-    """The list of a thread's blob names in plain: sealed pages, numbered from 0, each stored as a blob itself."""
+    """The list of the blob names of one thread. Its sealed pages are numbered from 0 and have no gaps.
+
+    Args:
+        keys: The keys of the encrypted store.
+        thread: Id of the thread.
+
+    The methods get the *store* that is encrypted: it has the sealed bodies.
+    """
 
     def __init__(self, keys: Keyring, thread: str) -> None:
         self._keys: Final = keys
@@ -27,13 +37,14 @@ class BlobNames:
         self._count: int | None = None
         """Number of pages, or None if it is not known."""
         self.known: set[str] = set()
-        """Blob names on the pages. Some of these blobs may have been pruned."""
+        """Names on the pages, as the caller of the encrypted store knows them. Some of these blobs may be pruned."""
         self._lock: Final = Lock()
 
     def read(self, store: Store) -> int:
         """Read all pages, if that is still to be done, and return their number."""
         if self._count is None:
             count, known = 0, set[str]()
+            # The number of pages is stored nowhere: pages are read in groups until one is missing.
             while True:
                 numbers = range(count, count + _AT_ONCE)
                 pages = {number: self._pages(number) for number in numbers}
@@ -50,12 +61,16 @@ class BlobNames:
         return self._count
 
     def pages(self, store: Store) -> list[str]:
-        """Return all names under which the pages may be stored."""
+        """Return all names under which the pages may be stored, so that a prune keeps them."""
         with self._lock:
             return [one for number in range(self.read(store)) for one in self._pages(number)]
 
     def page(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return one page with all of *names*, under the name of the first page; nothing without names."""
+        """Return a single page with all of *names*, by the name of the first page; an empty dict without names.
+
+        An erasure deletes the old pages and writes this one in their place, because the name of an erased value must
+        not stay.
+        """
         listed = sorted(set(names))
         if not listed:
             return {}
@@ -79,5 +94,8 @@ class BlobNames:
             self.known.update(new)
 
     def _pages(self, number: int) -> list[str]:
-        """Return the names under which a page may be stored. The NUL keeps them apart from names of blobs."""
+        """Return the names under which a page may be stored: one for each key, that of the current key first.
+
+        The NUL keeps them apart from names of blobs.
+        """
         return self._keys.names(self._thread, f"\0names {number}")

@@ -3,7 +3,12 @@
 A thread becomes visible with its first entry. Blobs are therefore written before it, in commits without records. One
 commit then writes the records, the newest snapshot, meta and staged bodies, so that no reader sees half of a thread.
 
-This module has only the order of these steps. File formats and SQL do not belong here.
+This module has only the order of these steps. File formats and SQL do not belong here. It serves the copies of an
+encrypted store, imports of exported threads, and threads that are restored from an audit log.
+
+Terms: a *record* has the journal entries of one commit, `seq` is the number of an entry, and a *snapshot* is the state
+after an entry. *Staged* bodies are outcomes of tasks whose superstep is not committed yet. *Meta* are facts about the
+thread as a whole. *Blobs* are large values under names derived from their content. A *claim* is the right to write.
 """
 
 from __future__ import annotations
@@ -38,9 +43,12 @@ class Whole(NamedTuple):
 
 
 def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
-    """Write everything of *thread* under the id *to*. If that fails, *to* is removed again.
+    """Write everything of *thread* under the id *to* of the same store. If that fails, *to* is removed again.
 
     Args:
+        store: The store.
+        thread: Id of the thread.
+        to: Id of the copy.
         at: Seconds since the epoch: the creation time of *to*, and the time of its last commit.
         blobs: Returns the names of the thread's blobs. Called after the entries were read, so that no blob that they
             name is missing.
@@ -54,6 +62,7 @@ def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callabl
     found = store.load(thread)
 
     def read() -> Whole:
+        """Return all of *thread* up to the entry at which `found` was loaded."""
         return Whole(
             found.head,
             found.meta,
@@ -80,6 +89,8 @@ def write_thread(
     One commit makes the thread visible, with all its entries. Its older snapshots follow in commits of their own.
 
     Args:
+        store: Where it is written.
+        to: Id of the new thread.
         read: Returns what to write. Called once, after *to* was claimed.
         blobs: Returns the blobs by name, in groups that are each written in one commit. Called after *read*.
         made_at: Creation time of *to*, in seconds since the epoch.
@@ -90,11 +101,11 @@ def write_thread(
         StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
     claim = _claim_new(store, to, made_at)
-    shown = False
+    shown = False  # whether readers may see the thread
     try:
         found = read()
         records, snapshots = list(found.records), dict(found.snapshots)
-        end, pruned = found.head.seq, found.head.first - 1
+        end, pruned = found.head.seq, found.head.first - 1  # number of the last entry, and of the last pruned one
         for body in blobs():
             store.commit(claim, Commit(expected=0, at=at, blobs=body))
         newest = max(snapshots, default=None)
@@ -104,7 +115,7 @@ def write_thread(
             records.insert(0, Record(pruned, pruned, b""))
             newest = pruned
             snapshots.setdefault(pruned, b"")
-        shown = True
+        shown = True  # set before the commit, whose outcome is unknown if it fails
         whole = Commit(
             expected=0,
             at=at,
@@ -114,7 +125,7 @@ def write_thread(
             meta=found.meta,
             status=found.head.status,
             graph=found.head.graph,
-            release=not pruned and not snapshots,
+            release=not pruned and not snapshots,  # `snapshots` lacks `newest` here: the line above took it out
             labels=labels_of(found.head),
             questions=found.questions or None,
         )
@@ -137,12 +148,15 @@ def labels_of(head: Head) -> Labels | None:
 
 
 def listed(store: Store, thread: str) -> Sequence[Question]:
-    """Return the open questions of *thread*; none if the store lists none."""
+    """Return the open questions of *thread*; none if the store does not list questions."""
     return finder(store, "questions").questions(thread) if finds(store) else ()
 
 
 def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> None:
-    """Remove the incomplete copy. If that fails and the copy may be visible, add a note to *error*."""
+    """Remove the incomplete copy after *error*. If that fails, add a note to *error*.
+
+    No note is added if readers cannot have *seen* the copy: it has no entries, and disappears with its claim.
+    """
     try:
         store.release(claim)
         store.delete(claim.thread)
@@ -157,6 +171,11 @@ def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> 
 
 
 def _claim_new(store: Store, to: str, at: float) -> Claim:
+    """Create the thread *to*, with the creation time *at*, and return the claim on it.
+
+    Raises:
+        InputError: It exists (`thread-exists`).
+    """
     try:
         claim = store.claim(to, create=True, lease_s=_LEASE_S, at=at)
     except ConflictError:
@@ -168,14 +187,14 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
 
 
 def records_of(store: Store, found: Loaded) -> Iterator[Record]:
-    """Yield all records of the thread, up to the last entry that *found* knows.
+    """Yield all records of the thread, up to the last entry that *found*, the thread as it was loaded, has.
 
     Raises:
         ConflictError: Records were pruned or deleted since *found* was loaded.
     """
     thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
     for record in store.records(thread, after=seq, upto=end):
-        if record.seq - record.count != seq:
+        if record.seq - record.count != seq:  # records before this one were removed meanwhile
             break
         seq = record.seq
         yield record

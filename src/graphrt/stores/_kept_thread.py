@@ -1,6 +1,11 @@
 """`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it.
 
 Its methods are called under the store's lock. Claims and refusals are in `memory`.
+
+A *record* has the journal entries of one commit; `seq` is the number of its last entry, `count` their number. A
+*snapshot* is the state after the entry `seq`. *Staged* bodies are outcomes of tasks whose superstep is not committed
+yet. *Blobs* are large values under names derived from their content. *Letters* are mail of other processes, which wait
+until a commit takes them. The bodies may be any objects.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from graphrt.stores.protocol import Claim, Commit, Head, Labels, Question, Recor
 
 _SEQ: Final = attrgetter("seq")
 _NUMBERS: Final = count(1)
+"""Numbers of new threads, over all stores of the process."""
 
 
 @final
@@ -48,7 +54,9 @@ class KeptThread:
         self.id = id
         self.seq = 0
         self.first = 1
+        """Number of the oldest entry that was not pruned."""
         self.epoch = 0
+        """Number of claims so far."""
         self.status: Status = "new"
         self.graph = ""
         self.created_at = at
@@ -73,6 +81,7 @@ class KeptThread:
         return self.mailbox is not None and bool(self.mailbox.letters)
 
     def head(self) -> Head:
+        """Return the summary of the thread, as listings show it."""
         owned = self.claim is not None
         times = (self.created_at, self.updated_at)
         made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
@@ -83,7 +92,10 @@ class KeptThread:
         return made._replace(tenant=tenant, title=title, tags=tags, priority=priority)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
-        """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*."""
+        """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*.
+
+        A record is returned whole, even if only some of its entries are in this range.
+        """
         begin = bisect_right(self.records, after, key=_SEQ)
         if upto is None:
             return self.records[begin:]
@@ -94,18 +106,27 @@ class KeptThread:
         return self.records[begin:end]
 
     def post(self, id: str, body: Any) -> bool:
-        """Keep a letter. Returns False if there was one with this id."""
-        if self.mailbox is None:
+        """Keep a letter with the id *id*. Returns False if there was one with this id."""
+        if self.mailbox is None:  # made at first need: most threads never get mail
             self.mailbox = Mailbox()
         return self.mailbox.post(id, body)
 
     def free(self, threads: dict[str, KeptThread]) -> None:
-        """End the claim, and delete the thread if it has no entries."""
+        """End the claim, and delete the thread from *threads*, those of the store, if it has no entries.
+
+        A thread without entries was claimed and never written, so it counts as never created.
+        """
         self.claim = None
         if not self.seq:
             del threads[self.id]
 
     def write(self, commit: Commit, seq: int) -> None:
+        """Write *commit*, which was checked, except its letters to other threads and its release.
+
+        Args:
+            commit: What is written.
+            seq: Number of the thread's last entry after it.
+        """
         # All iterables are read before anything changes: one that raises must not leave half of the commit behind.
         records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
         if commit.taken and self.mailbox is not None:
@@ -131,6 +152,7 @@ class KeptThread:
             self.labels = commit.labels
         if commit.questions is not None:
             old = self.questions
+            # A question that is listed already keeps the time at which it was listed first.
             self.questions = {
                 one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
                 for one in commit.questions

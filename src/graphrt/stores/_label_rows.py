@@ -1,5 +1,8 @@
 """How stores write labels and positions into columns: tags as JSON, tokens of the inbox as text.
 
+Labels (title, tags, tenant) are what a thread is found by. The inbox lists the open questions of all threads, oldest
+first. A token is a position in this order, as a text for callers: they pass it back to get the next page.
+
 Shared by the stores that keep rows. Nothing here reads or writes a store.
 """
 
@@ -17,7 +20,7 @@ from graphrt.stores.ids import tenant_of
 from graphrt.stores.protocol import Labels
 
 _LONGEST: Final = 10_000
-"""Characters of the longest token that is looked at."""
+"""Characters of the longest token that is decoded; tokens come from outside, such as from the URL of a web page."""
 
 
 class LabelRow(NamedTuple):
@@ -26,13 +29,13 @@ class LabelRow(NamedTuple):
     tenant: str | None
     title: str | None
     folded: str | None
-    """The title without upper and lower case, which is searched."""
+    """The title in the form in which titles are compared, without differences of upper and lower case."""
     tags: str | None
     """A JSON list of the tags, sorted; None without tags."""
 
 
 def label_row(thread: str, labels: Labels) -> LabelRow | None:
-    """Return the row of the labels of *thread*; None if there is nothing to keep."""
+    """Return the row of the labels of *thread*; None if there is nothing to keep. Its priority is stored elsewhere."""
     tenant = tenant_of(thread)
     if tenant is None and labels.title is None and not labels.tags:
         return None
@@ -41,7 +44,7 @@ def label_row(thread: str, labels: Labels) -> LabelRow | None:
 
 
 def dump_tags(tags: Iterable[str]) -> str | None:
-    """Return *tags* as the text of a column."""
+    """Return *tags* as the text of a column; None without tags."""
     listed = sorted(tags)
     return json.dumps(listed, ensure_ascii=False) if listed else None
 
@@ -67,10 +70,11 @@ class Position(NamedTuple):
     number: int
     """Number of the thread, in order of creation."""
     place: str
+    """Id of the question inside the thread, `task#key`."""
 
 
 def to_token(position: Position) -> str:
-    """Return *position* as a text for callers, who pass it back as it is."""
+    """Return *position* as a text for callers, who pass it back unchanged."""
     return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
@@ -82,11 +86,13 @@ def from_token(token: Any) -> Position:
     """
     if isinstance(token, str) and len(token) <= _LONGEST and token.isascii():
         try:
+            # `to_token` removes the padding, which would have to be escaped in a URL.
             found: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             asked_at, number, place = found
         except (ValueError, TypeError, RecursionError):
             pass
         else:
+            # A forged token must not reach SQL with a number or text that a database would refuse.
             fits = is_number(asked_at) and isfinite(asked_at) and is_number(number, whole=True)
             if fits and 0 <= number < 2**62 and isinstance(place, str) and "\0" not in place:
                 return Position(float(asked_at), number, place.encode("utf-8", "replace").decode())

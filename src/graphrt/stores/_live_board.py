@@ -1,4 +1,9 @@
-"""The live items of a `MemoryStore`, and its methods for them; see `Relaying`."""
+"""The live items of a `MemoryStore`, and its methods for them, those of the protocol `Relaying` in `live`.
+
+Live items are what a run shows while its superstep is open, such as tokens of a model. A follower, a reader of them,
+notes its interest in a thread. Only then the driver of the thread hands items over, in batches. A batch is an opaque
+body with an id and a *place*, a number that grows.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +25,16 @@ class LiveBoard:
         self._until: dict[str, float] = {}
         """Thread to the monotonic time at which the interest of its followers ends."""
         self._batches: dict[str, deque[tuple[float, Batch]]] = {}
+        """Thread to its batches in order, each with the monotonic time at which it came."""
         self._last = 0
+        """Place of the newest batch of all threads."""
         self._lock = FreshLock()
 
     def follow(self, thread: str, for_s: float) -> int:
-        """See `Relaying.follow_live`."""
+        """Note interest in *thread* for the next *for_s* seconds, and return the place of its newest batch or 0.
+
+        The follower begins to read after that place.
+        """
         with self._lock:
             self._tidy()
             self._until[thread] = max(self._until.get(thread, 0.0), monotonic() + for_s)
@@ -32,13 +42,16 @@ class LiveBoard:
             return kept[-1][1].place if kept else 0
 
     def followed(self, threads: Iterable[str]) -> list[str]:
-        """See `Relaying.followed`."""
+        """Return those of *threads* that have a follower now. Drivers ask before they collect items."""
         now = monotonic()
         with self._lock:
             return [thread for thread in {*threads} if self._until.get(thread, 0.0) > now]
 
     def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
-        """See `Relaying.relay`."""
+        """Keep a batch of *thread*, and return its place. Batches at the place *forget* and before are deleted.
+
+        By *forget* the driver bounds how much is kept of its run.
+        """
         with self._lock:
             self._tidy()
             self._last += 1
@@ -49,17 +62,18 @@ class LiveBoard:
             return self._last
 
     def after(self, thread: str, place: int, limit: int) -> list[Batch]:
-        """See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after *place*, in order."""
         with self._lock:
             return [batch for _, batch in self._batches.get(thread, ()) if batch.place > place][:limit]
 
     def forget(self, threads: Iterable[str]) -> None:
-        """See `Relaying.forget_live`."""
+        """Delete all batches of *threads*, which were deleted or lost values by an erasure."""
         with self._lock:
             for thread in threads:
                 self._batches.pop(thread, None)
 
     def _tidy(self) -> None:
+        """Remove interest that has ended and batches older than `KEPT_S`. Called under the lock."""
         now = monotonic()
         self._until = {thread: until for thread, until in self._until.items() if until > now}
         for thread, kept in list(self._batches.items()):
@@ -70,26 +84,27 @@ class LiveBoard:
 
 
 class Relaying:
-    """The base class of `MemoryStore` with the methods of `Relaying`."""
+    """The base class of `MemoryStore` with the methods of the protocol `Relaying`. They validate ids of threads."""
 
     _board: LiveBoard
+    """Does the work; set by `MemoryStore`."""
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""
         return self._board.follow(check_id(thread), for_s)
 
     def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower. See `Relaying.followed`."""
+        """Return those of *threads* that have a follower now, in any order."""
         return self._board.followed(threads)
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items. See `Relaying.relay`."""
+        """Keep a batch of live items, delete those at the place *forget* and before, and return its place."""
         return self._board.relay(check_id(thread), id, body, forget)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return batches of live items. See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after the place *after*, in order."""
         return self._board.after(check_id(thread), after, limit)
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete batches of live items. See `Relaying.forget_live`."""
+        """Delete all batches of *threads*."""
         self._board.forget(threads)

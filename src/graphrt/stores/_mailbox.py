@@ -1,4 +1,9 @@
-"""The mail of one thread of `MemoryStore`, and the list of its threads that are due, for which all are looked at."""
+"""The mail of one thread of `MemoryStore`, and the list of the threads that are due.
+
+A process that does not own a thread may post a *letter* to it, such as an answer. A commit of the owner *takes*
+letters: it deletes them together with writing the entries that say what they did. A thread is *due* if a worker may
+drive it now. To list these, a `MemoryStore` checks all of its threads: it has no index.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +29,10 @@ class Mailbox:
         self._taken: dict[str, None] = {}
         """Ids of the letters that were taken last, in the order of taking."""
         self._last = 0
+        """Place of the newest letter; places give the order of letters."""
 
     def post(self, id: str, body: Payload) -> bool:
-        """Keep a letter. Returns False if there was one with this id."""
+        """Keep a letter with this *id*. Returns False if there was one before, so that a sender may repeat the call."""
         if id in self.letters or id in self._taken:
             return False
         self._last += 1
@@ -39,12 +45,12 @@ class Mailbox:
         for letter in [letter for letter in self.letters.values() if letter.place in wanted]:
             del self.letters[letter.id]
             self._taken[letter.id] = None
-        while len(self._taken) > REMEMBERED:
+        while len(self._taken) > REMEMBERED:  # the ids of the oldest ones are forgotten
             del self._taken[next(iter(self._taken))]
 
 
 class Posting(ABC):
-    """The base class of `MemoryStore` that lists due threads; see `Postable`."""
+    """The base class of `MemoryStore` that lists due threads; `post` and `mail` are in `MemoryStore` itself."""
 
     @abstractmethod
     def _boxes(self) -> Sequence[tuple[int, Head, Sequence[Question], bool]]:
@@ -69,8 +75,21 @@ class Posting(ABC):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
-        most = _refusals.page_size(limit)
+        """Return the heads of the threads that are due and have no owner, those of the highest priority first.
+
+        Threads of equal priority are in order of creation.
+
+        Args:
+            now: Seconds since the epoch.
+            graphs: Only threads of the graphs with these names. None: of any graph.
+            prefix: Only threads whose id begins with this text.
+            after: Only threads that come after this one in the order, for paging. It need not be due.
+            limit: Maximum number of heads. None: no limit.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        """
+        most = _refusals.page_size(limit)  # -1 without a limit
         names = None if graphs is None else {*graphs}
         last = None if after is None else self._rank_of(check_id(after))
         found = [
@@ -86,7 +105,11 @@ class Posting(ABC):
 
 
 def is_due(head: Head, questions: Iterable[Question], now: float, *, has_mail: bool) -> bool:
-    """Return whether the thread of *head* is due at *now*."""
+    """Return whether the thread of *head* is due at *now*, in seconds since the epoch, if it has no owner.
+
+    It is due if its run was left unfinished, if letters wait for it, or if one of its *questions* expires by *now*. A
+    failed or cancelled thread with letters is not due: a person has to retry it first.
+    """
     if head.status == "running" or (has_mail and head.status in WAITING):
         return True
     return head.status == "interrupted" and any(

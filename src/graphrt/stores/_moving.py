@@ -1,7 +1,9 @@
 """Export of a thread to a file and import from one, between any two stores; records keep their exact bytes.
 
-Chain and seals therefore stay valid in the other store. This module decides what goes into a file, and in which order
-it is written back. The file format is in `_archive`, the writing of a thread in `_copying`.
+A record has the journal entries of one commit, and a seal, which links it to the record before by a hash. As the bytes
+do not change, this chain stays valid in the other store. This module decides what goes into a file, and in which order
+it is written back. The file format is in `_archive`: a file consists of *frames*, one for each part of the thread. The
+writing of a thread is in `_copying`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,26 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Loaded, Question, Record, Store
 
 Source = str | PathLike[str] | IO[bytes]
+"""The path of a file, or a binary file that is open for reading."""
 _TOGETHER: Final = 4 * 2**20
 """Bytes of blobs after which an import ends a commit and begins the next."""
 
 
 def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> None:
-    """Write the thread to the path or binary file *to*. See `StoreVerbs.export_thread`."""
+    """Write the thread to the path or binary file *to*: `export_thread` of every store.
+
+    Args:
+        store: The store.
+        thread: The thread's id.
+        to: The path of a file that does not exist, or a binary file open for writing.
+        decrypted: Must be True if the store encrypts, because the file has the thread in plain text.
+
+    Raises:
+        InputError: There is no such thread, *to* exists or cannot be written, the store encrypts
+            (`export-decrypted`), or it keeps the thread as objects and not as bytes (`not-exportable`).
+        ConflictError: The thread was pruned or deleted meanwhile.
+        StoreError: The store failed, or a large value is missing.
+    """
     check_id(thread)
     if getattr(store, "encrypted", False) and decrypted is not True:
         raise EXPORT_DECRYPTED(thread=thread)
@@ -36,6 +52,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
         return
 
     def write(made: str) -> None:
+        """Write the content of the temporary file *made*, which gets the name *to* when it is complete."""
         with Path(made).open("wb") as file:
             _write(store, loaded, file)
 
@@ -43,15 +60,22 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
 
 
 def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
+    """Write the thread, as it was *loaded*, to the open *file*."""
     # An upward import, allowed by name in pyproject.toml: only the journal knows which blobs its bodies name.
     from graphrt._journal.batch_format import blob_names
 
     thread = loaded.head.thread
     writer = archive.Writer(file)
     writer.head(loaded.head, _questions(store, thread))
-    named: set[str] = set()
+    named: set[str] = set()  # names of the blobs (large values) that the bodies refer to
 
     def plain(body: Any) -> bytes:
+        """Return *body* after checking that a file can hold it, and collect the names of blobs in it.
+
+        Raises:
+            InputError: The store keeps objects and not bytes (`not-exportable`).
+            StoreError: The body is encrypted, and the store was opened without its keys (`missing-key`).
+        """
         if body.__class__ is not bytes:
             raise NOT_EXPORTABLE(thread=thread)
         refuse_sealed(body, thread)  # the names of blobs are encrypted with it: the file would lack the blobs
@@ -78,12 +102,23 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
 
 def _questions(store: Store, thread: str) -> list[Question]:
-    """Return the open questions of *thread* that stand as bytes; those of a store of objects are not exported."""
+    """Return the open questions of *thread* whose body is `bytes`; a store that is not durable keeps objects."""
     return [one for one in listed(store, thread) if one.body.__class__ is bytes]
 
 
 def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
-    """Write the thread in the file *source* to *store*. See `StoreVerbs.import_thread`."""
+    """Write the thread in the file *source* to *store*, and return its id there: `import_thread` of every store.
+
+    Args:
+        store: The store.
+        source: The exported thread.
+        thread: Id of the thread in *store*. None: the id that it had when it was exported.
+
+    Raises:
+        InputError: The file is not a complete, unchanged export (`bad-archive`), cannot be read (`bad-path`), or a
+            thread with that id exists (`thread-exists`). Nothing was written.
+        StoreError: The store failed.
+    """
     if thread is not None:
         check_id(thread)
     with archive.opened(source) as file:
@@ -94,10 +129,12 @@ def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
         to = check_id(thread if thread is not None else head.thread)
 
         def read() -> Whole:
+            """Return all of the thread but its blobs."""
             file.seek(0)
             return _whole(head, archive.frames(file))._replace(questions=questions)
 
         def blobs() -> Iterable[Mapping[str, bytes]]:
+            """Return the blobs, in groups that are each written in one commit."""
             file.seek(0)
             return _blobs(archive.frames(file))
 
@@ -120,8 +157,8 @@ def _checked(file: IO[bytes]) -> Head:
     for frame in archive.frames(file):
         if head is None:
             head = archive.read_head(frame)
-            seq = head.first - 1
-        elif frame.kind == archive.RECORD:
+            seq = head.first - 1  # number of the entry that the next record follows
+        elif frame.kind == archive.RECORD:  # `first` is the number of its last entry, `second` the number of entries
             if frame.second < 1 or frame.first - frame.second != seq:
                 raise archive.bad("Its entries do not follow one another.")
             seq = frame.first
@@ -135,6 +172,7 @@ def _checked(file: IO[bytes]) -> Head:
 
 
 def _is_text(name: bytes) -> bool:
+    """Return whether *name*, a staged key or the name of a blob, is valid UTF-8."""
     try:
         name.decode()
     except UnicodeDecodeError:
@@ -143,7 +181,7 @@ def _is_text(name: bytes) -> bool:
 
 
 def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
-    """Collect everything but the blobs."""
+    """Return the thread of *head* made of *frames*, which were checked: everything but the blobs."""
     found = Whole(head, None, [], {}, [])
     staged: list[tuple[str, Any]] = []
     for kind, first, second, name, body in frames:

@@ -5,6 +5,9 @@ Linux it goes on while the machine sleeps (`CLOCK_BOOTTIME`). Times of different
 owner names the kernel's boot id. On a system without boot ids, a lease with more seconds left than it was given for
 must date from before a restart.
 
+A *claim* is the right to write a thread. It holds until its *lease* runs out, unless commits renew it, or until its
+owner is known to be dead.
+
 This module queries the operating system. Storing owners is left to the stores.
 """
 
@@ -51,6 +54,7 @@ class Holder(NamedTuple):
     """Time of the claim in seconds since the epoch, by the claimant's clock."""
 
     def dump(self) -> str:
+        """Return the holder as text, in which a store keeps it with the thread."""
         return json.dumps([*self.owner, self.lease_s, self.since])
 
     @classmethod
@@ -67,7 +71,8 @@ class Holder(NamedTuple):
         """Return whether the claim holds now, as far as the process of *me* can tell.
 
         Args:
-            until_s: End of the lease, by the owner's lease clock.
+            until_s: End of the lease, by the owner's lease clock, in seconds.
+            me: The owner that asks, in this process.
         """
         owner = self.owner
         if owner.boot != me.boot:
@@ -75,15 +80,19 @@ class Holder(NamedTuple):
             # wall clock instead.
             return owner.host != me.host and time.time() < until_s + owner.offset_s
         left_s = until_s - now_s()
-        # More time left than was given: without boot ids, this is how a restart shows.
+        # More time left than was given: without boot ids, this is how a restart shows. One second is tolerated.
         if left_s <= 0 or left_s > self.lease_s + 1:
             return False
         # In another pid namespace, as in another container, the process cannot be looked up: the lease decides.
         return owner.space != me.space or owner.host != me.host or process_lives(owner.pid, owner.start)
 
     def describe(self, until_s: float, *, me: Owner) -> str:
-        """Return for an error message who holds the claim, since when, and how long the lease still runs."""
+        """Return for an error message who holds the claim, since when, and how long the lease still runs.
+
+        The arguments are those of `lives`.
+        """
         left_s = until_s + self.owner.offset_s - time.time() if self.owner.boot != me.boot else until_s - now_s()
+        # All fields that identify a process, without the token of the store object.
         here = "this process" if self.owner[:5] == me[:5] else f"process {self.owner.pid} on host {self.owner.host!r}"
         try:
             since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
@@ -93,7 +102,7 @@ class Holder(NamedTuple):
 
 
 def this_owner() -> Owner:
-    """Return a new owner in this process."""
+    """Return a new owner in this process. Each store object makes one, and another one in the child of a fork."""
     pid = os.getpid()
     return Owner(
         host=_host(),
@@ -110,20 +119,22 @@ def process_lives(pid: int, start: str) -> bool:
     """Return whether the process *pid* that was started at *start* still runs; True if that cannot be determined."""
     if Path("/proc/self/stat").exists():
         state = _state(pid)
-        # A zombie (Z) or dead process (X) runs no code any more. Another start time means that the pid was reused.
+        # A zombie (Z) or dead process (X) runs no code any more. Another start time, as in `_start`, means that the pid
+        # was reused.
         return bool(state) and state[0] not in {"Z", "X"} and (not start or state[19] == start)
     if os.name != "posix":
         return True
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # signal 0 only checks whether the process exists
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it exists, and belongs to another user
         return True
     return True
 
 
 def _host() -> str:
+    """Return the name of this machine."""
     if hasattr(os, "uname"):
         return os.uname().nodename
     import platform
@@ -139,11 +150,13 @@ def _state(pid: int) -> list[str]:
 
 
 def _start(pid: int) -> str:
+    """Return the start time of the process *pid*; empty on a system without /proc."""
     fields = _state(pid)  # field 22 of the file is `starttime`, in clock ticks since the machine was started
     return fields[19] if len(fields) > 19 else ""
 
 
 def _read(path: str) -> str:
+    """Return the text of the file *path*; empty if it cannot be read, as on other systems than Linux."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -151,6 +164,7 @@ def _read(path: str) -> str:
 
 
 def _link(path: str) -> str:
+    """Return where the symbolic link *path* leads to, for a namespace its number; empty if it cannot be read."""
     try:
         return str(Path(path).readlink())
     except OSError:

@@ -1,6 +1,11 @@
 """Argument checks and errors shared by all stores, so that every store refuses the same calls in the same words.
 
 Pure functions: they check a `Commit` or a limit, or build an error. Nothing here reads or writes a store.
+
+A *commit* writes to one thread in one transaction. It has records (each the journal entries of one commit: `seq` is the
+number of the last one, `count` their number), staged bodies by key, a snapshot, blobs (large values) by name, meta,
+labels, open questions, and letters to other threads (`posts`). It is made under a *claim*, the right to write, whose
+number is its *epoch*. A claim is void once it was released, ran out, or was taken over.
 """
 
 from __future__ import annotations
@@ -39,7 +44,10 @@ def thread_exists(thread: str) -> InputError:
 
 
 def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
-    """Return the error for a prune up to an entry without a snapshot; *there* are the entries that have one."""
+    """Return the error for a prune up to entry *upto*, which has no snapshot; *there* are the entries that have one.
+
+    Entries after *upto* are folded onto its snapshot, so the older ones must not be deleted without it.
+    """
     return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(there) or "(none)")
 
 
@@ -49,7 +57,7 @@ def held(thread: str, holder: str) -> ConflictError:
 
 
 def lost(thread: str, epoch: int, now: str) -> ConflictError:
-    """Return the error for a commit under a void claim; *now* says who or what holds the thread instead."""
+    """Return the error for a commit under a void claim with the number *epoch*; *now* says who holds the thread."""
     return LOST_LEASE(epoch=epoch, thread=thread, known=now)
 
 
@@ -83,7 +91,7 @@ def last_seq(commit: Commit, thread: str) -> int:
 
 
 def replaced(records: Iterable[Record], thread: str, *, durable: bool) -> dict[int, Record]:
-    """Return the records that `erase` replaces by their `seq`, after checking that they can be stored.
+    """Return the records that an erasure of values writes in place of others, by their `seq`, after checking them.
 
     Raises:
         InputError: A durable store got a body or seal that is not `bytes` (`bad-commit`).
@@ -96,14 +104,14 @@ def replaced(records: Iterable[Record], thread: str, *, durable: bool) -> dict[i
 
 
 def no_record(thread: str, record: Record) -> InputError:
-    """Return the error for a record that is to be replaced and is not stored."""
+    """Return the error for a *record* that an erasure writes in place of one that is not stored."""
     return _bad(thread, f"there is no record of {record.count} entries up to {record.seq} to replace")
 
 
 def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
     """Check that all payloads of *commit* are `bytes`, as a durable store needs them.
 
-    Subclasses of `bytes` are refused too.
+    Subclasses of `bytes` are refused too: the store would return plain bytes in their place.
 
     Raises:
         InputError: A payload is not `bytes`, or a key or name cannot be encoded as UTF-8 (`bad-commit`).
@@ -135,7 +143,10 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
 
 
 def _searchable(commit: Commit, thread: str) -> None:
-    """Check labels and open questions of *commit* as `bytes_only` does."""
+    """Check labels and open questions of *commit* as `bytes_only` does.
+
+    Title and tags must not have NUL, which columns of type text do not accept. Other texts are stored as bytes.
+    """
     for question in commit.questions or ():
         if type(question.body) is not bytes:
             raise _not_bytes(thread, f"question {question.place!r}", question.body)
@@ -147,14 +158,14 @@ def _searchable(commit: Commit, thread: str) -> None:
 
 
 def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
-    """Check that a letter can be kept.
+    """Check that a letter to *thread* can be kept: mail that another process posts without owning the thread.
 
     Raises:
         InputError: It cannot (`bad-letter`).
     """
     if not (type(id) is str and 1 <= len(id) <= 200 and "\0" not in id and encodes(id)):
-        told = f"its id is {ascii(id)[:80]}" if isinstance(id, str) else f"its id is {type(id).__name__}, not str"
-        raise BAD_LETTER(thread=thread, why=told)
+        why = f"its id is {ascii(id)[:80]}" if isinstance(id, str) else f"its id is {type(id).__name__}, not str"
+        raise BAD_LETTER(thread=thread, why=why)
     if durable and type(body) is not bytes:
         raise BAD_LETTER(thread=thread, why=f"its body is {type(body).__name__}, not bytes")
 
@@ -183,7 +194,7 @@ def encodes(text: str) -> bool:
 
 
 def page_size(limit: int | None) -> int:
-    """Return the most heads that a call of `heads` may return, or -1 for all, as in SQLite's LIMIT.
+    """Return the greatest number of results of a listing with this *limit*, or -1 for all, as in SQLite's LIMIT.
 
     Raises:
         InputError: *limit* is negative or not an int (`bad-limit`).
@@ -197,12 +208,15 @@ def page_size(limit: int | None) -> int:
 
 
 def _record(record: Record) -> str:
+    """Return how error texts name *record*."""
     return f"the record up to entry {record.seq}"
 
 
 def _not_bytes(thread: str, what: str, got: Any) -> InputError:
+    """Return the error for a commit whose part *what* has *got* in place of bytes."""
     return _bad(thread, f"{what} is {type(got).__name__}, not bytes")
 
 
 def _bad(thread: str, why: str) -> InputError:
+    """Return the error for a commit to *thread* that cannot be written; *why* is a clause."""
     return BAD_COMMIT(thread=thread, why=why)

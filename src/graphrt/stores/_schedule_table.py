@@ -1,4 +1,9 @@
-"""The schedules of a `MemoryStore`: the methods of `Schedulable` over a dictionary."""
+"""The schedules of a `MemoryStore`: the methods of the protocol `Schedulable` over a dictionary.
+
+A schedule starts threads of one graph at set times. A worker that starts its thread moves it to the next time. Several
+workers may try at once, so a change names what it expects, and only one of them succeeds. `version` is new with each
+definition of a schedule.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ class ScheduleTable:
         self._lock = Lock()
 
     def put(self, schedule: Scheduled, replaces: str | None) -> bool:
-        """See `Schedulable.put_schedule`."""
+        """Keep *schedule* in place of the version *replaces*, None for a new name; False if the table has another."""
         with self._lock:
             known = self._rows.get(schedule.name)
             if (None if known is None else known.version) != replaces:
@@ -28,7 +33,7 @@ class ScheduleTable:
             return True
 
     def move(self, name: str, version: str, due_at: float, to: float) -> bool:
-        """See `Schedulable.move_schedule`."""
+        """Move the schedule from the time *due_at* to the time *to*; False if its version or time is another."""
         with self._lock:
             known = self._rows.get(name)
             if known is None or (known.version, known.due_at) != (version, due_at):
@@ -37,36 +42,36 @@ class ScheduleTable:
             return True
 
     def listed(self, graph: str | None, due_by: float | None) -> list[Scheduled]:
-        """See `Schedulable.schedules`."""
+        """Return the schedules in the order of their names; of *graph* only, or due at *due_by* or before, if given."""
         with self._lock:
-            rows = sorted(self._rows.values())
+            rows = sorted(self._rows.values())  # the name is their first field, and unique
         return [
             row for row in rows if (graph is None or row.graph == graph) and (due_by is None or row.due_at <= due_by)
         ]
 
     def delete(self, name: str) -> bool:
-        """See `Schedulable.delete_schedule`."""
+        """Delete the schedule. Returns False if there was none."""
         with self._lock:
             return self._rows.pop(name, None) is not None
 
 
 class Scheduling:
-    """The base class of `MemoryStore` with the methods of `Schedulable`."""
+    """The base class of `MemoryStore` with the methods of `Schedulable`. Times are in seconds since the epoch."""
 
     _table: ScheduleTable
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        """Keep *schedule* if the store has the version *replaces* of its name, or none for None; else return False."""
         return self._table.put(schedule, replaces)
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*; else False."""
         return self._table.move(name, version, due_at, to)
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        """Return the schedules in the order of their names: those of *graph*, and those that are due by *due_by*."""
         return self._table.listed(graph, due_by)
 
     def delete_schedule(self, name: str) -> bool:
-        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        """Delete the schedule. Returns False if there was none."""
         return self._table.delete(name)

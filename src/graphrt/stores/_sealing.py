@@ -4,9 +4,11 @@ A sealed body has this layout, with lengths in bytes:
 
     magic (4) | length of the key id (1) | key id | mark (4) | nonce (12) | ciphertext | tag (16)
 
-The mark identifies the key under which blobs were named when the body was written (decision 0046). Everything before
-the nonce is authenticated together with the place: thread, kind of body, and number or name. A body that is moved
-elsewhere therefore fails to decrypt.
+A *blob* is a large value. Its name is derived from its content, and could confirm a guess of it, so an encrypted store
+names it by an HMAC instead. The mark identifies the key under which blobs were named when the body was written: names
+are made with the current key, and looked up under all keys (decision 0046). Everything before the nonce is
+authenticated together with the place: thread, kind of body, and number or name. A body that is moved elsewhere
+therefore fails to decrypt.
 
 Each thread has a key of its own, derived from the given one. Nonces are random, and so need to be unique only among
 the bodies of one thread.
@@ -40,9 +42,11 @@ from graphrt.errors._codes.stores import (
 )
 
 _MAGIC: Final = b"\xd7gE1"
+"""Begins each sealed body, which distinguishes it from a plain one."""
 _NONCE: Final = 12
 _TAG: Final = 16
 _MARK: Final = 4
+"""Lengths of these parts in bytes."""
 _FIT: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
 _FEWEST: Final = 10
 """Least number of distinct bytes in a key. 32 random bytes have fewer less than once in 10 ** 15 keys."""
@@ -85,25 +89,39 @@ class Keyring:
         return f"<Keyring of {names(self.ids)}, current {self._current!r}>"
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, which would write keys to a file or another process."""
         raise TypeError("keys are never pickled; open the store anew where it is needed")
 
     def _chosen(self, key: str) -> str:
+        """Return *key*, the id of the current key, after checking that it was given.
+
+        Raises:
+            InputError: It was not (`bad-key`).
+        """
         if key in self._keys:
             return key
         raise UNKNOWN_CURRENT_KEY(key=key, ids=self.ids)
 
     def _thread_cipher(self, key: str, thread: str) -> Any:
+        """Return the cipher for bodies of *thread* under the key with the id *key*. Called through a cache."""
         return self._cipher(_derive(self._keys[key], f"bodies of {thread}"))
 
     def seal(self, body: bytes, thread: str, kind: str, place: object) -> bytes:
-        """Encrypt *body* for the place given by *thread*, *kind* and *place*."""
+        """Encrypt *body* with the current key, for a place.
+
+        Args:
+            body: The plain bytes.
+            thread: Id of the thread, or name of the schedule, that the body belongs to.
+            kind: Kind of the body, such as `record` or `blob`.
+            place: Its number, key or name among the bodies of this kind; converted to str.
+        """
         header = _header(self._current, self._mark)
         nonce = os.urandom(_NONCE)
         sealed: bytes = self._threads(self._current, thread).encrypt(nonce, body, _bound(header, thread, kind, place))
         return b"".join((header, nonce, sealed))
 
     def open(self, sealed: bytes, thread: str, kind: str, place: object) -> bytes:
-        """Decrypt the body that was sealed for this place.
+        """Decrypt the body that was sealed for this place: `seal` had the same *thread*, *kind* and *place*.
 
         Raises:
             StoreError: *sealed* is not encrypted (`downgrade-refused`), a key that it needs was not given
@@ -113,7 +131,7 @@ class Keyring:
         # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
         if not sealed.startswith(_MAGIC):
             raise NOT_ENCRYPTED(thread=thread, where=where)
-        at = len(_MAGIC) + 1
+        at = len(_MAGIC) + 1  # the id of the key is from here to `end`
         end = at + sealed[at - 1] if len(sealed) >= at else at
         if len(sealed) < end + _MARK + _NONCE + _TAG:
             raise _damaged(where, thread)
@@ -122,6 +140,7 @@ class Keyring:
             raise KEY_NOT_GIVEN(key=key[:64], ids=self.ids, thread=thread, where=where)
         header, body = sealed[: end + _MARK], sealed[end + _MARK :]
         invalid = import_module("cryptography.exceptions").InvalidTag
+        # A wrong tag is reported below, outside of the `except` block: InvalidTag has no text to show as context.
         try:
             opened: bytes = self._threads(key, thread).decrypt(
                 body[:_NONCE], body[_NONCE:], _bound(header, thread, kind, place)
@@ -146,7 +165,7 @@ class Keyring:
 
 
 def refuse_sealed(body: Any, thread: str) -> None:
-    """Check that *body*, which was read without keys, is not encrypted.
+    """Check that *body*, which was read without keys, is not encrypted. An export would lack the blobs of the thread.
 
     Raises:
         StoreError: It is encrypted (`missing-key`).
@@ -156,6 +175,11 @@ def refuse_sealed(body: Any, thread: str) -> None:
 
 
 def _check(keys: Mapping[str, bytes]) -> None:
+    """Check that there are *keys*, and that each has a valid id and 32 bytes that look random.
+
+    Raises:
+        InputError: One is not acceptable (`bad-key`).
+    """
     if not keys:
         raise NO_KEY()
     for key, secret in keys.items():
@@ -173,11 +197,12 @@ def _check(keys: Mapping[str, bytes]) -> None:
 
 
 def _is_id(value: Any) -> bool:
+    """Return whether *value* can be the id of a key: it is stored in each body, after one byte with its length."""
     return isinstance(value, str) and _FIT(value) is not None
 
 
 def _derive(key: bytes, purpose: str) -> bytes:
-    """Derive a key for one purpose from *key*.
+    """Derive a key for one *purpose* from *key*: for blob names, for their mark, or for the bodies of one thread.
 
     This is the expand step of HKDF for one block (RFC 5869, section 2.3). The extract step is not needed, because
     *key* is uniformly random and has the length of the digest.
@@ -186,21 +211,28 @@ def _derive(key: bytes, purpose: str) -> bytes:
 
 
 def _header(key: str, mark: bytes) -> bytes:
+    """Return the beginning of a sealed body, up to the nonce."""
     return b"".join((_MAGIC, bytes([len(key)]), key.encode("ascii"), mark))
 
 
 def _bound(header: bytes, thread: str, kind: str, place: object) -> bytes:
-    """Return the data that is authenticated with a body."""
+    """Return the data that is authenticated with a body: its place, and the beginning of the sealed body."""
     return b"".join((_sized(thread), _sized(kind), _sized(str(place)), header))
 
 
 def _sized(text: str) -> bytes:
+    """Return *text* as UTF-8 after its length."""
     # The length comes first, so that two parts cannot be split in another way and give the same bytes.
     data = text.encode("utf-8", "surrogatepass")
     return len(data).to_bytes(4, "big") + data
 
 
 def _aes() -> Any:
+    """Return the class `AESGCM` of the package cryptography.
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
     try:
         return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
     except ImportError as error:
@@ -210,4 +242,5 @@ def _aes() -> Any:
 
 
 def _damaged(where: str, thread: str) -> StoreError:
+    """Return the error for a body that is too short, was changed, or was moved to another place."""
     return ENCRYPTED_BODY_DAMAGED(thread=thread, where=where)

@@ -1,4 +1,9 @@
-"""The methods of `MemoryStore` that search threads by their labels, and list open questions: all threads are looked at."""
+"""The methods of `MemoryStore` that search threads by their labels, and list open questions.
+
+A `MemoryStore` has no index: it checks all of its threads. Labels are the title, tags and tenant by which a thread is
+found. The inbox is the list of the open questions of all threads, the oldest first. A *token* is a position in it, as a
+text that a caller passes back for the next page.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,14 @@ NO_LABELS: Final = Labels()
 
 
 class Searching(ABC):
-    """The base class of `MemoryStore` with the methods of `Findable`."""
+    """The base class of `MemoryStore` with the methods of the protocol `Findable` in `labels`."""
 
     @abstractmethod
     def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
-        """Return number, head and open questions of all threads with entries, in order of creation."""
+        """Return number, head and open questions of all threads with entries, in order of creation.
+
+        The number grows with each thread of the store; the head is a summary.
+        """
         ...
 
     @abstractmethod
@@ -35,21 +43,40 @@ class Searching(ABC):
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
     ) -> list[Head]:
-        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
-        most = _refusals.page_size(limit)
+        """Return the heads of the threads that *wanted* lets pass, in order of creation.
+
+        Args:
+            wanted: Which threads.
+            after: Only threads that come after this one, for paging. It need not pass itself.
+            newest_first: Whether the thread that was created last comes first.
+            limit: Maximum number of heads. None: no limit.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        """
+        most = _refusals.page_size(limit)  # -1 without a limit
         heads = [head for _, head, _ in self._listed()]
         if newest_first:
             heads.reverse()
         if after is not None:
-            self._standing(check_id(after))
+            self._standing(check_id(after))  # raises if it does not exist
             names = [head.thread for head in heads]
-            # A thread without entries is not listed, and comes before no other one that is.
+            # A thread without entries is not listed, so it has no place in the order: the result is empty.
             heads = heads[names.index(after) + 1 :] if after in names else []
         found = [head for head in heads if wanted.fits(head)]
         return found if most < 0 else found[:most]
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
-        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        """Return the open questions that *wanted* lets pass, the oldest first.
+
+        Args:
+            wanted: Which questions.
+            after: The token of a question: only those that come after it. It need not be open any more.
+            limit: Maximum number of questions. None: no limit.
+
+        Raises:
+            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`bad-limit`).
+        """
         most = _refusals.page_size(limit)
         last = None if after is None else from_token(after)
         found = [
@@ -63,6 +90,6 @@ class Searching(ABC):
         return asked if most < 0 else asked[:most]
 
     def questions(self, thread: str) -> list[Question]:
-        """Return the open questions of *thread*. See `Findable.questions`."""
+        """Return the open questions of *thread*, in the order of the inbox."""
         _, found = self._standing(check_id(thread))
         return sorted(found, key=lambda question: (question.asked_at, question.place))

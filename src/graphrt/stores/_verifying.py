@@ -1,6 +1,8 @@
 """Verification of a whole store: every thread in turn, then rows that belong to no thread. The same for all stores.
 
-This module defines the report and the order of the checks. What the bytes of a thread must be is decided in `_journal`.
+This module defines the report and the order of the checks. What the bytes of a thread must be is decided in `_journal`:
+each commit stores its entries as a record, records are linked by hashes, large values are stored apart as blobs, and a
+*replay* folds the entries again and compares the result with what was stored.
 
 A store may have two private methods that report more than the protocol can. Only this module and `encrypted` call them.
 `_survey()` yields the ids of all threads and findings about the store itself. `_blob_names(thread)` returns the names
@@ -23,7 +25,7 @@ _TRIES: Final = 5
 """How often a thread is read at most, if it is being written meanwhile."""
 
 Further = Callable[[Store, str], None]
-"""A further check of one thread, such as a replay; raises what it finds wrong."""
+"""A further check of the thread with this id, such as a replay; raises what it finds wrong."""
 
 
 class Finding(NamedTuple):
@@ -90,7 +92,11 @@ def verify(store: Store, further: Further | None = None) -> Verification:
 
 
 def _surveyed(store: Store) -> Iterator[str | Finding]:
-    """Yield the ids of the threads, and findings about the store itself."""
+    """Yield the ids of the threads, and findings about the store itself.
+
+    Raises:
+        StoreError: The store cannot be accessed now.
+    """
     survey = getattr(store, "_survey", None)
     try:
         yield from listed(store) if survey is None else survey()
@@ -100,7 +106,7 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
 
 
 def listed(store: Store) -> Iterator[str]:
-    """Yield the ids of all threads, in order of creation."""
+    """Yield the ids of all threads with entries, in order of creation, through the protocol alone."""
     after: str | None = None
     while True:
         heads = store.heads(after=after, limit=_PAGE)
@@ -136,21 +142,29 @@ def _standing(store: Store, thread: str) -> Any:
 
 
 def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]]:
+    """Read *thread* once, and return the number of its entries and the findings.
+
+    Raises:
+        InputError: There is no such thread (`unknown-thread`).
+        StoreError: The store cannot be accessed now.
+    """
     # An upward import, allowed by name in pyproject.toml: only the journal knows what bodies must be (decision 0045).
     from graphrt._journal.verifying import Check
 
     check = Check(store, thread)
     findings: list[Finding] = []
     try:
-        findings += [Finding(thread, "damage", *told) for told in check.problems()]
+        findings += [Finding(thread, "damage", *problem) for problem in check.problems()]
         if further is not None and not findings:
             further(store, thread)
     except InputError as error:
         if error.code == "unknown-thread":
             raise
+        # Others come from the further check.
         findings.append(Finding(thread, "damage", "replay", error.what))
     except GraphrtError as error:
         _world(error)
+        # Nothing was loaded yet; a record cannot be decoded; or the further check failed.
         code = "head" if check.head is None else "record" if isinstance(error, StoreError) else "replay"
         findings.append(Finding(thread, "damage", code, error.what, error.seq))
     except Exception as error:  # noqa: BLE001 - arbitrary bytes may raise anything
@@ -165,8 +179,8 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
 
 
 def _world(error: GraphrtError) -> None:
-    """Raise *error* again if it is about access to the store, and not about stored data."""
-    from graphrt._journal.verifying import WORLD
+    """Raise *error* again if it is about access to the store (closed, locked, unreachable), not about stored data."""
+    from graphrt._journal.verifying import WORLD  # the codes of such errors
 
     if error.code in WORLD:
         raise error

@@ -2,7 +2,19 @@
 
 This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
-seals, titles and tags, ids of letters, name, graph and time of a schedule, and of an open question everything but what it asks.
+seals, titles and tags, ids of letters, name, graph and time of a schedule, and of an open question everything but what
+it asks. Methods that have no body to encrypt call the same method of the inner store.
+
+- A *claim* is the right to write a thread. Its number is its *epoch*. It is *void* once it was released or its lease of
+  `lease_s` seconds, which commits and `renew` restart, has run out.
+- A *record* has the journal entries of one commit; entries are numbered. A *snapshot* is the state after an entry,
+  *staged* bodies are outcomes of tasks whose superstep is not committed yet, *blobs* are large values by name, *meta*
+  are facts about the thread as a whole, and a *head* is its summary for listings.
+- A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
+- *Live items* are what a run shows between commits. A *follower* reads them in batches; the number of a batch is its
+  *place*. A *schedule* starts threads at set times, and has a new `version` with each definition.
+- `at`, `now` and other times are in seconds since the epoch. Listings begin after the thread or place `after` and have
+  at most `limit` results, None for all. `upto` is the number of an entry.
 """
 
 from __future__ import annotations
@@ -48,11 +60,8 @@ class EncryptedStore(StoreVerbs):
     chained journals are for that.
 
     Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. Their names are listed
-    in further blobs, one for each commit with new blobs, so that a copy finds them.
-
-    A copy is encrypted anew under its own id. Blobs are written first, and one transaction then makes the thread
-    visible, so that no reader sees half of it. Snapshots of older states follow. If any of this fails, the copy is
-    removed again.
+    in further blobs, one for each commit with new blobs, so that a copy finds them. A copy is encrypted anew under its
+    own id. It becomes visible in one transaction, and is removed again if it cannot be completed.
 
     Args:
         store: A durable store. It is closed together with this one.
@@ -76,22 +85,23 @@ class EncryptedStore(StoreVerbs):
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)
         self._lists: Final[dict[tuple[str, int], BlobNames]] = {}
-        """Blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to them."""
+        """Lists of blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to
+        them, so they stay in memory."""
         # In the child of a fork, the lists belong to the parent's claims, and another thread may have held the lock.
         self._forks: Final = Emptied(self._lists)
         self._lock: Final = FreshLock()
 
     @property
     def _wrapped(self) -> Store:
+        """The inner store, whose optional methods decide which ones this store has."""
         return self._store
 
     def __repr__(self) -> str:
         return f"<EncryptedStore over {self._store!r}, keys {', '.join(self._keys.ids)}>"
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, which would write the keys to a file or another process."""
         raise TypeError("an EncryptedStore is never pickled: its keys stay where they are")
-
-    # ------------------------------------------------------------------------------------ passed to the inner store
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
@@ -133,8 +143,6 @@ class EncryptedStore(StoreVerbs):
         """Delete those of *threads* that have no owner. See `StoreVerbs.delete_many`."""
         return delete_many(self._store, threads, updated_before=updated_before)
 
-    # ---------------------------------------------------------------------------------------------------- encrypted
-
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
         thread = claim.thread
@@ -142,7 +150,7 @@ class EncryptedStore(StoreVerbs):
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
         sealed = self._sealed(commit, thread)
-        if commit.blobs:
+        if commit.blobs:  # their names must be listed too
             self._names(claim).commit(self._store, claim, sealed, commit.blobs)
         else:
             self._store.commit(claim, sealed)
@@ -150,7 +158,7 @@ class EncryptedStore(StoreVerbs):
             self._lists.pop((thread, claim.epoch), None)
 
     def _sealed(self, commit: Commit, thread: str) -> Commit:
-        """Return *commit* with all of its bodies encrypted."""
+        """Return *commit* with all of its bodies encrypted, each for its place; letters for their receivers."""
         snapshot, meta = commit.snapshot, commit.meta
         seal = self._keys.seal
         return commit._replace(
@@ -167,6 +175,7 @@ class EncryptedStore(StoreVerbs):
         )
 
     def _sealed_record(self, thread: str, record: Record) -> Record:
+        """Return *record* with its body encrypted. Its seal, hashes by which changes are found, stays plain."""
         seq, count, body, plain = record
         return Record(seq, count, self._keys.seal(body, thread, "record", (seq, count)), plain)
 
@@ -188,6 +197,7 @@ class EncryptedStore(StoreVerbs):
         return (self._record(thread, record) for record in found)
 
     def _record(self, thread: str, record: Record) -> Record:
+        """Return the stored *record* with its body decrypted."""
         seq, count, body, plain = record
         return Record(seq, count, self._keys.open(body, thread, "record", (seq, count)), plain)
 
@@ -220,10 +230,11 @@ class EncryptedStore(StoreVerbs):
         return [self._question(thread, one) for one in finder(self._store, "questions").questions(thread)]
 
     def _question(self, thread: str, question: Question) -> Question:
+        """Return the stored *question* of *thread* with its body, which says what it asks, decrypted."""
         return question._replace(body=self._keys.open(question.body, thread, "question", question.place))
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         _refusals.check_letter(thread, id, body, durable=True)
         return postable(self._store).post(thread, id, self._keys.seal(body, thread, "mail", id))
 
@@ -249,7 +260,7 @@ class EncryptedStore(StoreVerbs):
         return postable(self._store).due(now=now, graphs=graphs, prefix=prefix, after=after, limit=limit)
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        """Note interest in *thread* for *for_s* seconds; return the place of its newest batch."""
         return relaying(self._store).follow_live(thread, for_s=for_s)
 
     def followed(self, threads: Iterable[str]) -> list[str]:
@@ -257,25 +268,25 @@ class EncryptedStore(StoreVerbs):
         return relaying(self._store).followed(threads)
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items. See `Relaying.relay`."""
+        """Keep a batch of live items, delete those up to the place *forget*, return its place."""
         return relaying(self._store).relay(thread, id, self._keys.seal(body, thread, "live", id), forget=forget)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return batches of live items. See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after the place *after*."""
         found = relaying(self._store).relayed(thread, after=after, limit=limit)
         return [one._replace(body=self._keys.open(one.body, thread, "live", one.id)) for one in found]
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete batches of live items. See `Relaying.forget_live`."""
+        """Delete all batches of *threads*."""
         relaying(self._store).forget_live(threads)
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        """Keep *schedule*; return False if the store has another version than *replaces*."""
         sealed = self._keys.seal(schedule.body, schedule.name, "schedule", schedule.version)
         return schedulable(self._store).put_schedule(schedule._replace(body=sealed), replaces=replaces)
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        """Move a schedule from *due_at* to *to*; return False if version or time differ."""
         return schedulable(self._store).move_schedule(name, version, due_at=due_at, to=to)
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
@@ -284,7 +295,7 @@ class EncryptedStore(StoreVerbs):
         return [one._replace(body=self._keys.open(one.body, one.name, "schedule", one.version)) for one in found]
 
     def delete_schedule(self, name: str) -> bool:
-        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        """Delete the schedule; return False if there was none."""
         return schedulable(self._store).delete_schedule(name)
 
     def copy(self, thread: str, to: str, *, at: float) -> None:
@@ -292,6 +303,7 @@ class EncryptedStore(StoreVerbs):
         # The inner store's own `copy` would not do: bodies are bound to the id of their thread.
 
         def blobs() -> list[str]:
+            """Return the names of the thread's blobs. `copy_thread` calls it after it has read the entries."""
             names = BlobNames(self._keys, thread)
             names.read(self._store)
             return sorted(names.known)
@@ -299,7 +311,7 @@ class EncryptedStore(StoreVerbs):
         copy_thread(self, thread, to, at=at, blobs=blobs)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         if keep_blobs is None:
             return self._store.prune(claim, upto)
         # The pages of the list of names are blobs too, which the caller does not know of.
@@ -315,7 +327,7 @@ class EncryptedStore(StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        """Replace *records*, delete snapshots after *snapshots_after* and blobs but *keep_blobs*, write *commit*."""
         thread = claim.thread
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
@@ -338,25 +350,29 @@ class EncryptedStore(StoreVerbs):
         finally:
             self._lists.pop((thread, claim.epoch), None)  # read again before the next commit with blobs
 
-    # The private methods of the inner store, if it has them: see `SqliteStore` and `_verifying`.
+    # Private methods that only some stores have; without them, `bool` does nothing and returns False.
 
     def _make_room(self) -> bool:
+        """Let the inner store give up space that it reserves for deletions on a full disk; return whether it did."""
         make: Any = getattr(self._store, "_make_room", bool)
         return bool(make())
 
     def _tidy(self) -> None:
+        """Let the inner store reserve that space again, and remove what a crash during a deletion left."""
         tidy: Any = getattr(self._store, "_tidy", bool)
         tidy()
 
     def _scrub(self) -> list[str]:
+        """Let the inner store overwrite what it has freed; return sentences about what is left."""
         return scrub(self._store)
 
     def _survey(self) -> Iterator[str | Finding]:
+        """Yield ids of all threads and findings about the store itself, for `verify`."""
         inner = getattr(self._store, "_survey", None)
         return listed(self._store) if inner is None else inner()
 
     def _blob_names(self, thread: str) -> list[str]:
-        """Return the names of the stored blobs in plain, and stored names that no key explains as they are."""
+        """Return the plain names of the stored blobs, for `verify`; one that no key explains stays as it is stored."""
         inner = getattr(self._store, "_blob_names", None)
         if inner is None:
             return []
@@ -372,10 +388,9 @@ class EncryptedStore(StoreVerbs):
         return [*found, *there]
 
     def _names(self, claim: Claim) -> BlobNames:
+        """Return the list of blob names of the claimed thread, which is read at its first use."""
         with self._lock:
             return self._lists.setdefault((claim.thread, claim.epoch), BlobNames(self._keys, claim.thread))
-
-    # ----------------------------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
         """Close the inner store. May be called again."""

@@ -1,7 +1,8 @@
 """Validation of thread ids, and the tenant that is part of an id.
 
-A store that all tenants share has the thread `order-7` of the tenant `acme` as `acme~order-7`; the tenant's own store
-(`tenants`) knows it as `order-7` (decision 0151).
+A *tenant* is a customer whose threads are kept apart from those of others in a store that they share. The shared store
+has the thread `order-7` of the tenant `acme` as `acme~order-7`. The tenant's own store (`TenantStore`), which wraps the
+shared one and has no other threads, knows it as `order-7` (decision 0151).
 
 Only the form of an id is checked here. Whether a thread with that id exists is for the stores to say.
 """
@@ -20,13 +21,16 @@ LONGEST: Final = 200
 """Maximum length of an id, in characters."""
 
 BETWEEN: Final = "~"
-"""Stands between tenant and thread. No id of a thread has it otherwise."""
+"""Separates tenant and thread. An id contains it for no other purpose."""
 _TENANT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}").fullmatch
+# An id, after the name of a tenant if it has one.
 _FIT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}~)?[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
-# The form of an interrupt's id, which is easily passed in place of the thread's. `_fix` then names the thread.
+# The form of the id of an open question (an interrupt), `thread/superstep.index:node#key`. Callers easily pass it in
+# place of the thread's id; `_fix` then names the thread.
 _OF_INTERRUPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*/[0-9]+\.[0-9]+:[^#]*#.*").fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
 _SHOWN: Final = 80
+"""Characters of an invalid id that an error message shows."""
 
 
 def check_id(value: Any) -> str:
@@ -42,7 +46,7 @@ def check_id(value: Any) -> str:
 
 
 def check_bare_id(value: Any) -> str:
-    """Return *value* if it is a valid thread id without a tenant.
+    """Return *value* if it is a valid thread id without a tenant. A tenant's store checks the ids of new threads so.
 
     Raises:
         InputError: It is not, or names a tenant (`bad-thread`).
@@ -66,7 +70,7 @@ def check_tenant(value: Any) -> str:
 
 
 def tenant_of(thread: str) -> str | None:
-    """Return the tenant whose thread has this id; None if it is nobody's."""
+    """Return the tenant whose thread has this id; None if it has no tenant."""
     tenant, found, _ = thread.partition(BETWEEN)
     return tenant if found else None
 
@@ -77,36 +81,47 @@ def bare_id(thread: str) -> str:
 
 
 def beside(thread: str, bare: str) -> str:
-    """Return the id of another thread of the tenant of *thread*, in the store that knows that one by this id."""
+    """Return the id of the thread *bare* of the same tenant as *thread*, in the store that has *thread* under that id.
+
+    A thread names its parent and its child threads by their ids without a tenant, so that the names hold in the
+    tenant's store and in the shared one.
+
+    Args:
+        thread: Id of the thread that is known, with or without a tenant.
+        bare: Id of the other thread, without a tenant.
+    """
     tenant, between, _ = thread.rpartition(BETWEEN)
     return f"{tenant}{between}{bare}"
 
 
 def shared_id(store: Any, thread: str) -> str:
-    """Return the id under which *thread* of *store* is known to everybody: with its tenant, if it is a tenant's store.
+    """Return the id of *thread* of *store* that is unique over all tenants: with its tenant, if it is a tenant's store.
 
-    Whatever leaves the store by the id of a thread (keys of effects, logs) must use it: two tenants may have equal ids.
+    What leaves the store under the id of a thread (idempotency keys, audit logs) must use it: two tenants may have
+    threads with equal ids.
     """
     tenant = getattr(store, "tenant", None)
     return thread if tenant is None else f"{tenant}{BETWEEN}{thread}"
 
 
 def local_id_of(store: Any, shared: str) -> str:
-    """Return the id that *store* has for the thread that everybody knows as *shared*."""
+    """Return the id that *store* has for the thread whose id over all tenants is *shared*; undoes `shared_id`."""
     tenant = getattr(store, "tenant", None)
     return shared if tenant is None else shared.removeprefix(f"{tenant}{BETWEEN}")
 
 
 def _fix(value: Any) -> str | None:
+    """Return advice for an error about *value*, which is not a valid id; None if its kind is not recognised."""
     if type(value) is str and _OF_INTERRUPT(value):
         return f"That is the id of an interrupt: its thread is {value.split('/')[0]!r}, and the id is a key of the answers."
-    thread: object = getattr(value, "thread", None)
+    thread: object = getattr(value, "thread", None)  # a result, a snapshot or another object about a thread
     if type(thread) is str:
         return f"Pass its thread: {thread!r}."
     return None
 
 
 def _what(value: Any) -> str:
+    """Return a sentence for an error that says why *value* is not a valid id."""
     if type(value) is not str:
         return f"A thread's id must be a str, not {type(value).__name__}."
     if not value:

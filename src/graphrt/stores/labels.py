@@ -2,7 +2,8 @@
 
 Both are projections of a thread's journal. The journal's writer hands them to the store in `Commit.labels` and
 `Commit.questions`, so that one transaction writes an entry and what follows from it. A store that has the methods of
-`Findable` can be asked for threads by their labels, and for the open questions of all threads.
+`Findable` can be asked for threads by their labels, and for the open questions of all threads, the *inbox*. Some stores
+wrap another one, to encrypt it or to map its ids: their attribute `_wrapped` is the inner store.
 
 Only the values and the protocol belong here; who computes them is in `_journal.open_questions`.
 """
@@ -36,7 +37,7 @@ class ThreadFilter(NamedTuple):
     """The last commit is older than this, in seconds since the epoch."""
 
     def fits(self, head: Head) -> bool:
-        """Return whether the thread of *head* is to be listed."""
+        """Return whether the thread of *head* is to be listed. Stores without SQL filter with this."""
         return (
             (self.status is None or head.status == self.status)
             and (self.graph is None or head.graph == self.graph)
@@ -62,7 +63,7 @@ class QuestionFilter(NamedTuple):
     """Kinds that are not listed. A *kind* that is asked for is."""
 
     def fits(self, head: Head, question: Question) -> bool:
-        """Return whether *question* of the thread of *head* is to be listed."""
+        """Return whether *question* of the thread of *head* is to be listed. Stores without SQL filter with this."""
         return (
             (question.kind not in self.without if self.kind is None else question.kind == self.kind)
             and (self.tenant is None or head.tenant == self.tenant)
@@ -84,7 +85,7 @@ class Asked(NamedTuple):
 class Findable(Protocol):
     """The methods of a store that finds threads by labels, and open questions over all threads.
 
-    They are no part of `Store`: a store without them keeps threads that have no labels.
+    They are not part of `Store`: a store without them keeps threads that have no labels.
     """
 
     def find(
@@ -112,7 +113,7 @@ class Findable(Protocol):
             limit: Maximum number of questions. None: no limit.
 
         Raises:
-            InputError: *after* is no token (`bad-token`), or *limit* is not a number (`bad-limit`).
+            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`bad-limit`).
         """
         ...
 
@@ -130,7 +131,7 @@ FINDS = ("find", "inbox", "questions")
 
 
 def folded(text: str) -> str:
-    """Return *text* in the form in which titles are compared, without upper and lower case."""
+    """Return *text* in the form in which titles are compared, without differences of upper and lower case."""
     return text.casefold()
 
 
@@ -141,7 +142,7 @@ def finds(store: Any) -> bool:
 
 
 def finder(store: Any, method: str) -> Findable:
-    """Return *store*, which is about to be called by *method*.
+    """Return *store* as a `Findable`, for a caller that is about to call its method *method*.
 
     Raises:
         InputError: It has no such method (`store-lacks`).
@@ -152,6 +153,7 @@ def finder(store: Any, method: str) -> Findable:
     return found
 
 
+# What a store without the method cannot do, for the error.
 _DOING: Final = {
     "find": "keep titles and tags, or find threads by them",
     "inbox": "list the open questions of all threads",

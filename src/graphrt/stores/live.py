@@ -3,7 +3,8 @@
 What a run shows while its superstep is open (tokens, values of `ctx.emit`, tasks that begin and end) is not journalled.
 A follower in another process notes its interest in the store. Only then the driver hands items over, in batches, which
 followers read as they read entries. Batches are no part of a thread: they are lost with a crash, are in no copy, export
-or backup, and are deleted after `KEPT_S` seconds.
+or backup, and are deleted after `KEPT_S` seconds. Some stores wrap another one, to encrypt it or to map its ids: their
+attribute `_wrapped` is the inner store.
 
 Only the values and the protocol belong here; what a batch says is in `_runs.live_items`.
 """
@@ -18,9 +19,10 @@ from graphrt.errors._codes.labels import STORE_RELAYS_NOTHING
 __all__ = ["KEPT_S", "Batch", "Relaying"]
 
 KEPT_S: Final = 30.0
-"""Seconds after which a store may delete a batch. Whoever reads less often misses items."""
+"""Seconds after which a store may delete a batch. A follower that reads less often misses items."""
 LONGEST_INTEREST_S: Final = 60.0
-"""Seconds for which a follower may note its interest at most: one that died costs the driver nothing for long."""
+"""Longest time, in seconds, for which a follower may note its interest: the driver soon stops collecting for one that
+died."""
 
 
 class Batch(NamedTuple):
@@ -31,6 +33,7 @@ class Batch(NamedTuple):
     id: str
     """Chosen by the driver, and new for each batch."""
     body: bytes
+    """The items, in the form that the driver chose."""
 
 
 class Relaying(Protocol):
@@ -88,7 +91,7 @@ def relays(store: Any) -> bool:
 
 
 def relaying(store: Any) -> Relaying:
-    """Return *store*, which is about to be asked for live items.
+    """Return *store* as a `Relaying`, for a caller that is about to use its live items.
 
     Raises:
         InputError: It has no methods for that (`store-lacks`).

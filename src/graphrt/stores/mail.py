@@ -1,8 +1,9 @@
 """Mail of threads, and the threads that are due, as stores keep them beside the journal (R22).
 
-A process that does not own a thread may post a letter to it. A letter waits until a commit of the thread's owner names
-it in `Commit.taken`, which deletes it in the same transaction. A store that has the methods of `Postable` also answers
-which threads are due, in one query.
+A process that does not own a thread may post a letter to it, such as an answer or a request to cancel. A letter waits
+until a commit of the thread's owner names it in `Commit.taken`, which deletes it in the same transaction. A store that
+has the methods of `Postable` also lists the threads that are due, which a worker may drive now, in one query. Some
+stores wrap another one, to encrypt it or to map its ids: their attribute `_wrapped` is the inner store.
 
 Only the values and the protocol belong here; what letters say is in `_journal.letters`.
 """
@@ -19,7 +20,7 @@ from graphrt.stores.protocol import Head, Payload
 __all__ = ["REMEMBERED", "Letter", "Postable"]
 
 REMEMBERED: Final = 1_000
-"""How many letters of a thread that were taken last a store remembers at least, by their ids."""
+"""Number of letters, those that were taken last, whose ids a store remembers at least for each thread."""
 WAITING: Final[tuple[Status, ...]] = ("running", "interrupted", "completed")
 """Statuses in which mail makes a thread due. A failed or cancelled thread needs a person first."""
 
@@ -42,7 +43,7 @@ class Postable(Protocol):
     """
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. No claim is needed, and a claim does not matter.
+        """Keep a letter to *thread* until a commit takes it. The sender needs no claim, and another's does not matter.
 
         A second letter with the same *id* is not kept, whatever it says. Ids of letters that were taken are remembered
         too, at least those of the last `REMEMBERED` letters. So a call may be repeated if its outcome is not known.
@@ -113,7 +114,7 @@ def posts(store: Any) -> bool:
 
 
 def postable(store: Any) -> Postable:
-    """Return *store*, which is about to be asked for mail.
+    """Return *store* as a `Postable`, for a caller that is about to use its mail or its list of due threads.
 
     Raises:
         InputError: It has no methods for that (`store-lacks`).

@@ -2,6 +2,14 @@
 
 Leases do not run out here: an owner in the same process cannot die alone. A claim holds until it is released or the
 store is closed. Nothing in this module reads a clock or a file.
+
+- A *claim* is the right to write a thread. Its number is its *epoch*. It is *void* once it was released.
+- A *record* has the journal entries of one commit; entries are numbered by `seq`. A *snapshot* is the state after an
+  entry, *staged* bodies are outcomes of tasks whose superstep is not committed yet, *blobs* are large values by name,
+  *meta* are facts about the thread as a whole, and a *head* is its summary for listings.
+- A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
+- `at` and other times are in seconds since the epoch. Listings begin after the thread `after` and have at most `limit`
+  results, None for all. `upto` is the number of an entry.
 """
 
 from __future__ import annotations
@@ -71,7 +79,9 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         self._threads: dict[str, KeptThread] = {}
         self._guard = _Guard(self._threads)
         self._table = ScheduleTable()
+        """Schedules, which start threads at set times; used by the base class `Scheduling`."""
         self._board = LiveBoard()
+        """Items that runs show between commits; used by the base class `Relaying`."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -195,7 +205,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 raise _refusals.unknown_thread(thread)
             if to in self._threads:
                 raise _refusals.thread_exists(to)
-            other = KeptThread(to, at)
+            other = KeptThread(to, at)  # without mail: letters are for the thread that they were posted to
             for name in ("seq", "first", "status", "graph", "meta", "labels"):
                 setattr(other, name, getattr(kept, name))
             other.records = kept.records.copy()
@@ -206,14 +216,14 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._threads[to] = other
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
         with self._guard.lock:
             self._open()
             kept = self._owned(claim)
             if all(saved.seq != upto for saved in kept.snapshots):
                 raise _refusals.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
-            gone = bisect_right(kept.records, upto, key=_SEQ)
+            gone = bisect_right(kept.records, upto, key=_SEQ)  # number of records to delete
             before = kept.first
             if gone:
                 kept.first = kept.records[gone - 1].seq + 1
@@ -232,7 +242,11 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        """Erase values, and write *commit*, all in one transaction. See `Erasable.erase`.
+
+        Stored records are replaced by *records* of the same numbers, without the values. Snapshots of entries after
+        *snapshots_after*, and all blobs but *keep_blobs*, are deleted.
+        """
         wanted = _refusals.replaced(records, claim.thread, durable=False)
         keep = set(keep_blobs)
         with self._guard.lock:
@@ -241,6 +255,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)
+            # Positions of the stored records. All are checked before the first one is replaced.
             places = {record.seq: at for at, record in enumerate(kept.records)}
             for record in wanted.values():
                 at = places.get(record.seq)
@@ -254,10 +269,16 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._write(kept, commit, seq)
 
     def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
-        """Write *commit*, with its letters to other threads, after all checks."""
+        """Write *commit*, with its letters to other threads, after all other checks.
+
+        Args:
+            kept: The thread.
+            commit: What is written.
+            seq: Number of the thread's last entry after it.
+        """
         if commit.posts:
             _refusals.check_posts(commit, kept.id, durable=False)
-        posts = tuple(commit.posts)
+        posts = tuple(commit.posts)  # read before anything changes, in case the iterable raises
         kept.write(commit, seq)
         for thread, id_, body in posts:
             other = self._threads.get(thread)
@@ -267,18 +288,20 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._free(kept)
 
     def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
+        """Return number, head and open questions of all threads with entries, for searching, in order of creation."""
         with self._guard.lock:
             # A dict keeps the order of insertion, which is the order of creation.
             threads = [kept for kept in self._open().values() if kept.seq]
             return [(kept.number, kept.head(), tuple(kept.questions.values())) for kept in threads]
 
     def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
+        """Return head and open questions of *thread*, for searching."""
         with self._guard.lock:
             kept = self._get(thread)
             return kept.head(), tuple(kept.questions.values())
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         _refusals.check_letter(check_id(thread), id, body, durable=False)
         with self._guard.lock:
             kept = self._get(thread)
@@ -299,6 +322,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
     def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
+        """Return number, head and open questions of all threads with entries, and whether letters wait, for `due`."""
         with self._guard.lock:
             return [
                 (kept.number, kept.head(), tuple(kept.questions.values()), kept.has_mail)
@@ -307,11 +331,13 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             ]
 
     def _rank_of(self, thread: str) -> tuple[int, int]:
+        """Return the place of *thread* in the order of `due`: the highest priority first, then order of creation."""
         with self._guard.lock:
             kept = self._get(thread)
             return -kept.head().priority, kept.number
 
     def _blob_names(self, thread: str) -> list[str]:
+        """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
         with self._guard.lock:
             return list(self._get(thread).blobs)
 
@@ -322,17 +348,33 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._threads.clear()
 
     def _open(self) -> dict[str, KeptThread]:
+        """Return the threads by id, if the store is not closed.
+
+        Raises:
+            StoreError: It is closed (`store-closed`).
+        """
         if self._closed:
             raise _refusals.closed("This memory store")
         return self._threads
 
     def _get(self, thread: str) -> KeptThread:
+        """Return *thread*.
+
+        Raises:
+            InputError: There is no such thread (`unknown-thread`), or the id is not valid.
+            StoreError: The store is closed.
+        """
         kept = self._open().get(check_id(thread))
         if kept is None:
             raise _refusals.unknown_thread(thread)
         return kept
 
     def _owned(self, claim: Claim) -> KeptThread:
+        """Return the thread that *claim* holds.
+
+        Raises:
+            ConflictError: The claim is void (`lost-lease`).
+        """
         kept = self._threads.get(claim.thread)
         if kept is None or kept.claim is not claim:
             state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
@@ -340,4 +382,5 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         return kept
 
     def _free(self, kept: KeptThread) -> None:
+        """End the claim on *kept*, and delete the thread if it has no entries."""
         kept.free(self._threads)

@@ -1,13 +1,13 @@
 """The store protocol: storage of bytes by thread, with atomic commits and a single writer for each thread.
 
-A thread has records, which are numbered and only appended. Besides these it has snapshots, staged bodies, blobs, one
-meta and one head. A writer claims the thread, and every commit names the claim's epoch and the entry that it follows.
-Both are checked inside the transaction, so that a writer that lost its claim stores nothing (R12).
+A thread has records, which are numbered and only appended: its journal. Besides these it has snapshots (stored states),
+staged bodies (outcomes of tasks whose superstep is not committed yet), blobs (large values), one meta (facts about the
+thread as a whole, such as its graph) and one head. A writer claims the thread, and every commit names the claim's epoch
+and the entry that it follows. Both are checked inside the transaction: a writer that lost its claim stores nothing.
 
 A store knows nothing of events, states or graphs: only the journal knows what the bytes mean (decision 0019). Any
-class with the methods of `Store` is a store; `graphrt.testing.conformance` tests whether it keeps the promises.
-
-Only the protocol and its values belong here.
+class with the methods of `Store` is a store; `graphrt.testing.conformance` tests whether it keeps the promises. Only
+the protocol and its values belong here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import typing_extensions as te
 from graphrt.events.status import Status
 
 __all__ = ["Claim", "Commit", "Erasable", "Head", "Labels", "Loaded", "Question", "Record", "Saved", "Status", "Store"]
-
 
 Payload: TypeAlias = Any
 """`bytes` if the store is durable. A store that is not durable accepts any object, keeps a reference to it, and returns
@@ -38,7 +37,7 @@ class Record(NamedTuple):
     body: Payload
     """The entries, in the form that the journal chose."""
     seal: bytes = b""
-    """Chain header and salts; empty if the journal is not chained."""
+    """Hash of the previous seal, by which changes are found, and salts; empty if the journal is not chained."""
 
 
 class Saved(NamedTuple):
@@ -70,11 +69,11 @@ class Head(NamedTuple):
     first: int = 1
     """Number of the oldest entry that is still stored; greater than 1 after a prune."""
     tenant: str | None = None
-    """The tenant whose thread it is; None if it is nobody's."""
+    """The tenant whose thread it is; None without one."""
     title: str | None = None
     tags: frozenset[str] = frozenset()
     priority: int = 0
-    """Threads that are due are driven in the order of it, the highest first."""
+    """Of the threads that have work to do, workers drive those with the highest number first."""
 
 
 class Labels(NamedTuple):
@@ -144,15 +143,15 @@ class Commit(NamedTuple):
     release: bool = False
     """Release the claim in the same transaction."""
     labels: Labels | None = None
-    """New labels of the thread. None leaves them unchanged. Stores that are not `Findable` pass them over."""
+    """New labels of the thread. None leaves them unchanged. Stores that are not `Findable` ignore them."""
     questions: Sequence[Question] | None = None
     """All open questions of the thread, in place of those that are listed. None leaves them unchanged. Of one that is
     listed already, `asked_at` stays as it is."""
     taken: Sequence[int] = ()
-    """Places of letters to delete, of a store that is `Postable`. Places without a letter are passed over."""
+    """Places of letters to delete, of a store that is `Postable`. Places without a letter are ignored."""
     posts: Sequence[tuple[str, str, Payload]] = ()
     """0..n letters to other threads, as (thread, id, body), of a store that is `Postable`; see its `post`. Letters to
-    threads that do not exist, or have no entries, are passed over."""
+    threads that do not exist, or have no entries, are dropped."""
 
 
 class Loaded(NamedTuple):
@@ -174,8 +173,9 @@ class Loaded(NamedTuple):
 class Store(Protocol):
     """Storage of threads. Several worker threads may call it at once. If it blocks, no event loop's thread calls it.
 
-    All methods but `close` raise `StoreError` if the disk, the network or the database fails, and the error says what
-    is stored. A call that failed leaves nothing half done, and the next call works once the cause is gone.
+    As a context manager, sync or async, it closes at the end. All methods but `close` raise `StoreError` if the disk,
+    the network or the database fails; the error says what is stored. A failed call leaves nothing half done, and the
+    next call works once the cause is gone.
 
     | Code | Cause |
     |---|---|
@@ -225,9 +225,8 @@ class Store(Protocol):
 
         Raises:
             ConflictError: The claim is void (`lost-lease`), or the last entry is not `commit.expected` (`conflict`).
-                Nothing was written.
             InputError: The parts of *commit* do not fit together, or a durable store got a payload that is not `bytes`
-                (`bad-commit`). Nothing was written.
+                (`bad-commit`). Nothing was written after either error.
         """
         ...
 
@@ -385,10 +384,11 @@ METHODS: Final = (
 """Methods that an object must have to be accepted as a store."""
 SCHEDULING: Final = ("put_schedule", "move_schedule", "schedules", "delete_schedule")
 OPERATIONS: Final = (*METHODS, "erase", "post", "mail", "mailed", "due", *SCHEDULING)
+"""Methods that the test store `FlakyStore` can make fail, optional ones included."""
 
 
 def erasable(store: Store) -> Erasable:
-    """Return *store*, which is about to erase values.
+    """Return *store* as an `Erasable`, for a caller that is about to erase values.
 
     Raises:
         InputError: It has no method for that (`store-lacks`).

@@ -1,8 +1,9 @@
 """Schedules, as stores keep them beside the threads that they start (R23).
 
-A schedule is a row with the time at which it is due next. Whoever starts its thread moves it to the time after that, in
-one compare-and-set, so that the clock of no worker decides twice. A store that has the methods of `Schedulable` keeps
-schedules. What the body says is in `_runs.schedules`.
+A schedule is a row with the time at which it is due next. The worker that starts its thread moves it to the time
+after that, in one compare-and-set, so that several workers do not move it twice. A store that has the methods of
+`Schedulable` keeps schedules. What the body says is in `_runs.schedules`. Some stores wrap another one, to encrypt it
+or to map its ids: their attribute `_wrapped` is the inner store.
 
 Only the values and the protocol belong here.
 """
@@ -25,7 +26,7 @@ class Scheduled(NamedTuple):
     graph: str
     """Name of the graph that its threads run."""
     version: str
-    """Made anew with each definition, so that a schedule that was replaced is moved by nobody who knows the old one."""
+    """Made anew with each definition, so that a worker that knows an older definition cannot move the schedule."""
     due_at: float
     """When it is due next, in seconds since the epoch."""
     body: Payload
@@ -51,7 +52,7 @@ class Schedulable(Protocol):
         """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*.
 
         Returns:
-            Whether it was moved by this call.
+            Whether it was moved by this call. Of several workers, one gets True.
         """
         ...
 
@@ -78,7 +79,7 @@ def keeps_schedules(store: Any) -> bool:
 
 
 def schedulable(store: Any) -> Schedulable:
-    """Return *store*, which is about to be asked for schedules.
+    """Return *store* as a `Schedulable`, for a caller that is about to use its schedules.
 
     Raises:
         InputError: It has no methods for that (`store-lacks`).

@@ -1,10 +1,19 @@
 """TenantStore: the threads of one tenant in a store that several tenants share.
 
-A tenant's thread `order-7` is the thread `acme~order-7` of the shared store. Every call maps ids on the way in, and
-heads, claims and errors on the way out. So another tenant's thread is not hidden by a check that could be forgotten: no
-id that can be given names it, and it is unknown here as any other thread that does not exist (decision 0151).
+A *tenant* is a customer whose threads are kept apart from those of others. A tenant's thread `order-7` is the thread
+`acme~order-7` of the shared store. Every call maps ids on the way in, and heads, claims and errors on the way out. No
+check that could be forgotten hides the threads of others: no id that can be given names one (decision 0151).
 
-Only this mapping belongs here. The form of ids is in `ids`.
+Only this mapping belongs here. The form of ids is in `ids`. Terms and arguments of the store protocol:
+
+- A *claim* is the right to write a thread. Its number is its *epoch*. It is *void* once it was released or its lease of
+  `lease_s` seconds, which commits and `renew` restart, has run out.
+- A *record* has the journal entries of one commit; entries are numbered. A *head* is the summary of a thread.
+- A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
+- *Live items* are what a run shows between commits. A *follower* reads them in batches; the number of a batch is its
+  *place*. A *schedule* starts threads at set times, and has a new `version` with each definition.
+- `at`, `now` and other times are in seconds since the epoch. Listings begin after the thread or place `after` and have
+  at most `limit` results, None for all. `upto` is the number of an entry.
 """
 
 from __future__ import annotations
@@ -72,12 +81,11 @@ class TenantStore(StoreVerbs):
 
     @property
     def _wrapped(self) -> Store:
+        """The shared store, whose optional methods decide which ones this store has."""
         return self._store
 
     def __repr__(self) -> str:
         return f"<TenantStore of {self.tenant!r} over {self._store!r}>"
-
-    # ------------------------------------------------------------------------------------------------------ mapping
 
     def shared_id(self, thread: str) -> str:
         """Return the id that the thread has in the shared store.
@@ -86,19 +94,16 @@ class TenantStore(StoreVerbs):
             InputError: *thread* is not a valid id (`bad-thread`); one that names a tenant is not.
         """
         check_id(thread)
-        if BETWEEN in thread:  # another tenant's, perhaps: the answer is the same as for one that nobody has
+        if BETWEEN in thread:  # it may be another tenant's: the error is that of a thread that does not exist
             raise _refusals.unknown_thread(thread)
         return self._prefix + thread
 
     def _new_id(self, thread: str) -> str:
-        """Return the id that a new thread, or a schedule, gets in the shared store.
-
-        Raises:
-            InputError: *thread* is not a valid id, or names a tenant (`bad-thread`).
-        """
+        """Return the id of a new thread or schedule in the shared store; refuse an invalid one (`bad-thread`)."""
         return self._prefix + check_bare_id(thread)
 
     def _own(self, head: Head) -> Head:
+        """Return *head* of the shared store with the id that the tenant knows."""
         return head._replace(thread=head.thread.removeprefix(self._prefix))
 
     def _mapped(self, call: Callable[[], T]) -> T:
@@ -112,18 +117,18 @@ class TenantStore(StoreVerbs):
             raise
 
     def _rename(self, error: GraphrtError) -> None:
-        told = error.__dict__
-        for name, value in told.items():
+        """Replace the shared store's ids in *error*, in place, by those that the tenant knows."""
+        texts = error.__dict__
+        for name, value in texts.items():
             if isinstance(value, str):
-                told[name] = value.replace(self._prefix, "")
+                texts[name] = value.replace(self._prefix, "")
         error.args = tuple(arg.replace(self._prefix, "") if isinstance(arg, str) else arg for arg in error.args)
 
     def _inner(self, claim: Claim) -> Claim:
+        """Return the claim of the shared store behind *claim*; refuse one that another store object gave."""
         if not isinstance(claim, _Claim):
             raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
         return claim.inner
-
-    # ------------------------------------------------------------------------------------------------------- owning
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
@@ -160,7 +165,7 @@ class TenantStore(StoreVerbs):
         return commit._replace(posts=[(self.shared_id(to), id_, body) for to, id_, body in commit.posts])
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         inner = self._inner(claim)
         return self._mapped(lambda: self._store.prune(inner, upto, keep_blobs=keep_blobs))
 
@@ -173,7 +178,7 @@ class TenantStore(StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*. See `Store.erase`."""
+        """Replace *records*, delete snapshots after *snapshots_after* and blobs but *keep_blobs*, write *commit*."""
         inner, shared = self._inner(claim), self._shared(commit)
         self._mapped(
             lambda: erasable(self._store).erase(
@@ -182,8 +187,6 @@ class TenantStore(StoreVerbs):
         )
         if commit.release:
             self._held.pop(id(claim), None)
-
-    # ------------------------------------------------------------------------------------------------------ reading
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -227,6 +230,7 @@ class TenantStore(StoreVerbs):
         return self._read(found)
 
     def _read(self, found: Iterator[Record]) -> Iterator[Record]:
+        """Yield the records of *found*. Later pages are read here, outside of `_mapped`, so errors are mapped here."""
         try:
             yield from found
         except GraphrtError as error:
@@ -238,8 +242,6 @@ class TenantStore(StoreVerbs):
         shared = self.shared_id(thread)
         return self._mapped(lambda: self._store.blobs(shared, names))
 
-    # ------------------------------------------------------------------------------------------------------ finding
-
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
     ) -> list[Head]:
@@ -249,6 +251,7 @@ class TenantStore(StoreVerbs):
         prefix = None if wanted.prefix is None else self._prefix + wanted.prefix
         mine = wanted._replace(tenant=self.tenant, prefix=prefix)
         found = self._mapped(lambda: store.find(mine, after=last, newest_first=newest_first, limit=limit))
+        # A filter for another tenant finds nothing. The shared store was asked all the same, and checked the arguments.
         return [self._own(head) for head in found] if wanted.tenant in (None, self.tenant) else []
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
@@ -265,10 +268,8 @@ class TenantStore(StoreVerbs):
         shared = self.shared_id(thread)
         return self._mapped(lambda: store.questions(shared))
 
-    # --------------------------------------------------------------------------------------------------------- mail
-
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         store, shared = postable(self._store), self.shared_id(thread)
         return self._mapped(lambda: store.post(shared, id, body))
 
@@ -297,10 +298,8 @@ class TenantStore(StoreVerbs):
         found = self._mapped(lambda: store.due(now=now, graphs=graphs, prefix=mine, after=last, limit=limit))
         return [self._own(head) for head in found]
 
-    # --------------------------------------------------------------------------------------------------- live items
-
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        """Note interest in *thread* for *for_s* seconds; return the place of its newest batch."""
         store, shared = relaying(self._store), self.shared_id(thread)
         return self._mapped(lambda: store.follow_live(shared, for_s=for_s))
 
@@ -310,29 +309,27 @@ class TenantStore(StoreVerbs):
         return [thread.removeprefix(self._prefix) for thread in self._mapped(lambda: store.followed(shared))]
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items. See `Relaying.relay`."""
+        """Keep a batch of live items, delete those up to the place *forget*, return its place."""
         store, shared = relaying(self._store), self.shared_id(thread)
         return self._mapped(lambda: store.relay(shared, id, body, forget=forget))
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return batches of live items. See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after the place *after*."""
         store, shared = relaying(self._store), self.shared_id(thread)
         return self._mapped(lambda: store.relayed(shared, after=after, limit=limit))
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete batches of live items. See `Relaying.forget_live`."""
+        """Delete all batches of *threads*."""
         store, shared = relaying(self._store), [self.shared_id(thread) for thread in threads]
         self._mapped(lambda: store.forget_live(shared))
 
-    # ---------------------------------------------------------------------------------------------------- schedules
-
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        """Keep *schedule*, under a name of the tenant's own. See `Schedulable.put_schedule`."""
+        """Keep *schedule*; return False if the tenant has another version than *replaces*."""
         store, shared = schedulable(self._store), schedule._replace(name=self._new_id(schedule.name))
         return self._mapped(lambda: store.put_schedule(shared, replaces=replaces))
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        """Move a schedule from *due_at* to *to*; return False if version or time differ."""
         store, shared = schedulable(self._store), self.shared_id(name)
         return self._mapped(lambda: store.move_schedule(shared, version, due_at=due_at, to=to))
 
@@ -343,11 +340,9 @@ class TenantStore(StoreVerbs):
         return [one._replace(name=one.name.removeprefix(self._prefix)) for one in mine]
 
     def delete_schedule(self, name: str) -> bool:
-        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        """Delete the schedule; return False if there was none."""
         store, shared = schedulable(self._store), self.shared_id(name)
         return self._mapped(lambda: store.delete_schedule(shared))
-
-    # ------------------------------------------------------------------------------------------------ whole threads
 
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
@@ -365,23 +360,27 @@ class TenantStore(StoreVerbs):
         shared, other = self.shared_id(thread), self._new_id(to)
         self._mapped(lambda: self._store.copy(shared, other, at=at))
 
+    # Private methods that only some stores have; without them, `bool` does nothing and returns False.
+
     def _make_room(self) -> bool:
+        """Let the shared store give up space that it reserves for deletions on a full disk; return whether it did."""
         make: Any = getattr(self._store, "_make_room", bool)
         return bool(make())
 
     def _tidy(self) -> None:
+        """Let the shared store reserve that space again, and remove what a crash during a deletion left."""
         tidy: Any = getattr(self._store, "_tidy", bool)
         tidy()
 
     def _scrub(self) -> list[str]:
+        """Let the shared store overwrite what it has freed; return sentences about what is left."""
         return self._mapped(lambda: scrub(self._store))
 
     def _blob_names(self, thread: str) -> list[str]:
+        """Return the names of the thread's blobs, for `verify`; none if the shared store cannot list them."""
         names: Any = getattr(self._store, "_blob_names", None)
         shared = self.shared_id(thread)
         return [] if names is None else self._mapped(lambda: names(shared))
-
-    # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:
         """Release all claims that this object gave, and close the shared store if it is this object's alone."""

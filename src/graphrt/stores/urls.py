@@ -44,8 +44,8 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
         tenant: The tenant whose threads it has, and no others; see `TenantStore`. None has all threads.
 
     Raises:
-        InputError: *url* does not name a store (`unknown-store`), or *tenant* is no name (`bad-tenant`). A password in
-            the URL is never shown.
+        InputError: *url* does not name a store (`unknown-store`), or *tenant* is not a name (`bad-tenant`). A password
+            in the URL is never shown.
         StoreError: The store cannot be opened.
     """
     if tenant is not None:
@@ -53,7 +53,7 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
 
         check_tenant(tenant)
         own = TenantStore(open_store(url), tenant)
-        own.closes_shared = True
+        own.closes_shared = True  # no other object uses the store that was opened here
         return own
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
         raise URL_NOT_TEXT(given=url, examples=_EXAMPLES)
@@ -79,6 +79,12 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
 
 
 def _sqlite(rest: str) -> Store:
+    """Open a SQLite store; *rest* is the URL after `sqlite:`.
+
+    Raises:
+        InputError: It names no file, or has an unknown or invalid option (`unknown-store`).
+        StoreError: The file cannot be opened.
+    """
     from urllib.parse import parse_qsl, unquote
 
     from graphrt.stores.sqlite import SqliteStore
@@ -99,6 +105,11 @@ def _sqlite(rest: str) -> Store:
 
 
 def _third_party(scheme: str, url: str) -> Store:
+    """Open a store through the entry point of an installed package for *scheme*.
+
+    Raises:
+        InputError: No package provides the scheme, or what it returns is not a store (`unknown-store`).
+    """
     from importlib.metadata import entry_points
 
     found = entry_points(group=GROUP)

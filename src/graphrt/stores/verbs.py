@@ -2,6 +2,8 @@
 
 They use the store protocol only. The stores that come with graphrt have them; another store gets them by inheriting
 `StoreVerbs`. This module has the public methods and their async twins, the work is done in `_verifying` and `_moving`.
+
+Private methods that a store may have besides the protocol are looked up by name, because stores of users lack them.
 """
 
 from __future__ import annotations
@@ -28,14 +30,20 @@ T = TypeVar("T")
 
 
 def delete_many(store: Store, threads: Iterable[str], *, updated_before: float | None) -> list[str]:
-    """Delete threads of any store. See `StoreVerbs.delete_many`."""
-    if isinstance(store, StoreVerbs):
+    """Delete those of *threads* that have no owner, and return their ids; for any store, also one without `StoreVerbs`.
+
+    Args:
+        store: The store.
+        threads: Ids of the threads.
+        updated_before: Delete only threads that were last written before this time, in seconds since the epoch.
+    """
+    if isinstance(store, StoreVerbs):  # its own method may delete them in one transaction
         return store.delete_many(threads, updated_before=updated_before)
     return one_by_one(store, threads, updated_before)
 
 
 def one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
-    """Delete the threads one after another, through the protocol alone. See `StoreVerbs.delete_many`."""
+    """Do what `delete_many` does, one thread after another, through the protocol alone."""
     gone: list[str] = []
     # All ids are checked before the first thread is deleted.
     for thread in [check_id(thread) for thread in threads]:
@@ -47,6 +55,11 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
 
 
 def _is_old(store: Store, thread: str, updated_before: float) -> bool:
+    """Return whether *thread* was last written before *updated_before*, and no mail makes it due.
+
+    Mail (letters of other processes) was accepted later than anything was written. In the statuses of `WAITING` it
+    makes the thread due: a worker is to take it.
+    """
     head = store.head(thread)
     waits = head.status in WAITING and posts(store) and bool(postable(store).mailed([thread]))
     return head.updated_at < updated_before and not waits
@@ -55,7 +68,8 @@ def _is_old(store: Store, thread: str, updated_before: float) -> bool:
 def scrub(store: Store) -> list[str]:
     """Let *store* overwrite what it has freed, and return sentences about the bytes that are left, if there are any.
 
-    A store may have a private method `_scrub` for that. Stores in memory have nothing to overwrite.
+    Called after an erasure of values. A store may have a private method `_scrub` for that. Stores in memory have
+    nothing to overwrite.
     """
     own: Callable[[], list[str]] | None = getattr(store, "_scrub", None)
     if own is not None:
@@ -72,6 +86,7 @@ class StoreVerbs:
     __slots__ = ()
 
     def _as_store(self) -> Store:
+        """Return this object as a `Store`: the class that inherits the operations is one, and this class is not."""
         store: Any = self
         found: Store = store
         return found
@@ -164,19 +179,23 @@ class StoreVerbs:
         return one_by_one(self._as_store(), threads, updated_before)
 
     def __enter__(self) -> te.Self:
+        """Return the store, which is open already."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Close the store."""
         self._as_store().close()
 
     async def __aenter__(self) -> te.Self:
+        """Return the store, which is open already."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Close the store, on a worker thread if that may block the event loop."""
         store = self._as_store()
         if store.blocking:
             await self._aside(store.close)  # SQLite waits for a checkpoint, PostgreSQL for its server

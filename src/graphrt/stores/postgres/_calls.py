@@ -1,7 +1,7 @@
 """Calls to a PostgreSQL server, with retries after a lost connection or an aborted transaction.
 
 This module decides when to try again, and for how long. The callers pass work that is idempotent, so that repeating it
-does no harm.
+does no harm. A `Link` is a pool of connections, each lent to one call at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Calls:
 
     @staticmethod
     def token() -> int:
-        """Return a random number that marks one change of a row.
+        """Return a random number that marks one change of a thread's row.
 
         After a lost connection, the number in the row shows whether this change was the last one.
         """
@@ -39,7 +39,8 @@ class Calls:
         """Return the result of *work*, which is repeated after a transient error.
 
         Args:
-            work: Called with a connection, and with whether an earlier call may have done the work already.
+            work: Called with a connection, and with whether an earlier call may have done the work already: whether a
+                connection was lost before.
             doing: What is tried, for an error, as in "load thread 't'".
             kept: A sentence for an error that says what is stored.
             unknown: The same if the connection was lost, so that the outcome is unknown.
@@ -49,7 +50,7 @@ class Calls:
         """
         wait: ReconnectWait | None = None
         failure: StoreError | None = None
-        lost = entered = False
+        lost = entered = False  # whether a connection was lost; whether this round got one
         tries = 0
         while True:
             try:
@@ -58,17 +59,18 @@ class Calls:
                     try:
                         return work(connection, lost)
                     except driver().Error as error:
-                        gone = _errors.is_lost(error, connection)
+                        gone = _errors.is_lost(error, connection)  # else the server has answered: the outcome is known
                         lost = lost or gone
                         failure = self._link.failure(error, doing=doing, kept=unknown if lost else kept)
                         if gone:
                             connection.close()  # so that the pool does not lend it again
                         elif error.sqlstate not in _errors.AGAIN:
                             raise failure from error
-            except StoreError as error:
-                # Wait for a server that answered before or is starting. One that never answered is reported at once.
+            except StoreError as error:  # of `lend`, or the failure that was raised above
+                # Wait for a server that answered before or is starting. One that never answered is reported at once:
+                # the address may be wrong.
                 passing = lost or self._link.met or _errors.is_starting(error)
-                error.known = error.known or (unknown if lost else kept)
+                error.known = error.known or (unknown if lost else kept)  # what is stored, for the error text
                 if entered or not passing or error.code != "store-unavailable":
                     raise
                 failure = failure or error
@@ -79,11 +81,17 @@ class Calls:
                 raise failure
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:
-        """Run one statement, with results in binary format."""
+        """Run one statement of `_statements` with its parameters *values*; results are in binary format.
+
+        Callers that need no retry have a connection already.
+        """
         return connection.execute(self._link.named(text), values, binary=True)
 
     def ask(self, doing: str, text: str, values: Any = None) -> Cursor:
-        """Run one statement that only reads. All of its rows have arrived when this returns."""
+        """Run one statement that only reads, with retries. All of its rows have arrived when this returns.
+
+        *doing* says for an error what is tried, as in `call`.
+        """
         return self.call(lambda connection, _: self.run(connection, text, values), doing)
 
 

@@ -7,7 +7,10 @@ backend's pid in the server's list may take the thread at once.
 A pooler that lends sessions, such as PgBouncer, hides which backend belongs to which process. Then no pid is stored,
 and others wait until the lease has run out. Leases are measured by the database's clock.
 
-Commits are in `_commit`.
+A *claim* is the right to write a thread. Its number among the claims of the thread is its *epoch*. The *token* in a
+thread's row is the random number of its last change, by which a call that is repeated after a lost connection
+recognises its own change. A thread without entries exists only as long as its claim. Texts of statements have `{s}` in
+place of the schema's name, which `Link.named` puts in. Commits are in `_commit`.
 """
 
 from __future__ import annotations
@@ -61,7 +64,10 @@ class PostgresClaim(Claim):
 
 
 class Owner:
-    """The owner of a store object's claims, as other processes see it: a connection and its backend."""
+    """The owner of a store object's claims, as other processes see it: a connection and its backend.
+
+    In a row of a thread, the pid and start time of the backend *name* the owner.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link: Final = link
@@ -77,7 +83,7 @@ class Owner:
 
     def after_fork_in_child(self) -> None:
         """Start without claims and without a connection; the parent keeps its own."""
-        leave(self._connection)
+        leave(self._connection)  # closing it here would end the parent's session
         self._begin()
 
     def _begin(self) -> None:
@@ -86,7 +92,7 @@ class Owner:
         self._identity: tuple[int | None, int | None] = (None, None)
         """Pid and start time of the backend that represents this owner now; see `identity`."""
         self._named: tuple[int | None, int | None] = (None, None)
-        """The same, as stored with our claims in the database."""
+        """The same, as stored with our claims in the database; differs after a reconnect."""
         self._lock = threading.Lock()
         self.claims: dict[int, PostgresClaim] = {}
         """Claims that callers got and have not released, by the number of their thread."""
@@ -98,20 +104,23 @@ class Owner:
     def identity(self) -> tuple[int | None, int | None]:
         """Return pid and start time (microseconds since the epoch) of our backend; two Nones behind a pooler.
 
+        A new claim stores them.
+
         Raises:
             StoreError: The server cannot be reached.
         """
         with self._lock:
             if self._connection is None:
                 self._open()
-            if not self.claims:
+            if not self.claims:  # the claim that follows is the only one
                 self._named = self._identity
             return self._identity
 
     def moved(self) -> tuple[int | None, int | None] | None:
         """Return the identity that our claims must name from now on, or None if they name the right one.
 
-        It differs if our backend was lost. A new connection is then opened here, if possible.
+        It differs if our backend was lost. A new connection is then opened here, if possible. Called before commits and
+        renewals of leases, which then store the new identity.
         """
         with self._lock:
             if self._connection is not None and not alive(self._connection):
@@ -129,6 +138,11 @@ class Owner:
             self._named = identity
 
     def _open(self) -> None:
+        """Open the connection, and read the identity of its backend. Called under the lock.
+
+        Raises:
+            StoreError: The server cannot be reached.
+        """
         from socket import gethostname
 
         connection = self._link.open()
@@ -139,6 +153,7 @@ class Owner:
         self._connection = connection
 
     def close(self) -> None:
+        """Close the connection. Its backend ends, and with it all claims that name it."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -152,7 +167,7 @@ class Taking:
         link: Names the schema in statements.
         owner: The owner of the new claim.
         thread: The thread's id.
-        token: A new random number, which marks the change of the thread's row as this call's.
+        token: A new random number, which marks the change of the thread's row as made by this call.
         create: Create the thread if it does not exist.
         lease_s: Seconds of the lease.
         at: Creation time of a new thread, in seconds since the epoch.
@@ -166,6 +181,7 @@ class Taking:
         self._thread = thread
         self._create = create
         tenant = tenant_of(thread)
+        # The statement that creates the thread; a tenant, which is part of the id, gets a row of labels too.
         self._new = _statements.CLAIM_NEW if tenant is None else _statements.CLAIM_NEW_OF_TENANT
         self._values: dict[str, Any] = {
             "tenant": tenant,
@@ -176,7 +192,7 @@ class Taking:
             "epoch": 1,
         }
         self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
-        """Tokens of claims that count as this call's own: its token, and those of calls whose outcome is unknown. The
+        """Tokens of claims that count as made by this call: its own, and those of calls whose outcome is unknown. The
         latter are removed from the owner, so that no two calls return the same claim."""
 
     def run(self, connection: Connection) -> PostgresClaim | None:
@@ -189,14 +205,15 @@ class Taking:
         self._values |= {"pid": pid, "start": start, "holder": self._owner.text}
         give_up = time.monotonic() + _LINGER_S
         while True:
-            # The usual case is one statement: the thread was released, or is new. Otherwise lock its row and look.
+            # The usual case is one statement: the thread was released, or is new. Otherwise lock its row, and check who
+            # holds it.
             row = self._ask(connection, _statements.CLAIM)
             if row is None and self._create:
                 row = self._ask(connection, self._new)
             if row is not None:
                 return self._claim(row)
             with connection.transaction():
-                found = connection.execute(self._link.named(_statements.LOCK), [self._thread]).fetchone()
+                found = connection.execute(self._link.named(_statements.LOCK), [self._thread]).fetchone()  # its number
                 row, holder = self._look(connection, found[0]) if found else (None, "")
             if row is not None:
                 return self._claim(row)
@@ -204,34 +221,43 @@ class Taking:
                 if not self._create:
                     return None
                 continue  # the thread was deleted a moment ago
+            # The server needs a moment to end the backend of a process that has just died.
             if time.monotonic() > give_up:
                 raise _refusals.held(self._thread, holder)
             time.sleep(_LOOK_S)
 
     def _look(self, connection: Connection, no: int) -> tuple[tuple[Any, ...] | None, str]:
-        """Take the thread if its claim is void; otherwise return None and who holds it. Its row is locked.
+        """Take the thread with the number *no*, whose row is locked, if its claim is void.
 
-        Both are empty if the thread does not exist, because its owner died before the first entry.
+        Returns:
+            The row of the new claim and an empty text, or None and who holds the thread. None and an empty text if the
+            thread does not exist any more, because its owner died before the first entry.
         """
-        # The server caches its list of backends for the duration of a transaction.
+        # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
         connection.execute(_statements.LOOK_AGAIN.encode())
         row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
         assert row is not None  # noqa: S101 - its row is locked
         seq, epoch, token, owned, holder, since, left_s = Seen._make(row)
-        if token in self.ours:
+        if token in self.ours:  # claimed by this call, before its connection was lost
             return connection.execute(self._link.named(_statements.CLAIMED), [no], binary=True).fetchone(), ""
         if owned:
             return None, told(holder, since, left_s)
         if seq:
             return self._ask(connection, _statements.CLAIM_LOCKED, no=no), ""
-        # The owner died before the first entry: the thread counts as never created.
+        # The owner died before the first entry: the thread counts as never created. Epochs of its id go on counting.
         connection.execute(self._link.named(_statements.FORGET), {"no": no})
         return (self._ask(connection, self._new, epoch=epoch + 1) if self._create else None), ""
 
     def _ask(self, connection: Connection, text: str, **values: Any) -> tuple[Any, ...] | None:
+        """Run the statement *text* with the values of this call and further *values*; return its row, if any."""
         return connection.execute(self._link.named(text), {**self._values, **values}, binary=True).fetchone()
 
     def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
+        """Return the claim made of *row*, which a statement that claims has returned, and add it to the owner's.
+
+        The row has the thread's number, then the columns of its head from `seq` to `updated_at`, then `first`, title,
+        tags and rank.
+        """
         no, *stands, first, title, tags, rank = row
         head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
@@ -242,7 +268,7 @@ class Taking:
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
     """Release the thread if *claim* is valid, and delete it if it has no entries."""
     values = [claim.no, claim.epoch]
-    if connection.execute(link.named(_statements.RELEASE), values).rowcount:
+    if connection.execute(link.named(_statements.RELEASE), values).rowcount:  # one row if the thread has entries
         return
     # Two statements: under READ COMMITTED, the second one sees all that was committed before the lock was granted.
     with connection.transaction():
@@ -273,7 +299,10 @@ def seen(calls: Calls, connection: Connection, no: int) -> Seen | None:
 
 
 def told(holder: str, since: float, left_s: float) -> str:
-    """Return for an error message who holds a thread, since when, and how long the lease still runs."""
+    """Return for an error message who holds a thread, since when, and how long the lease still runs.
+
+    The arguments are the fields `holder`, `since` and `left_s` of `Seen`.
+    """
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(since))
     return f"held by {holder} since {moment} UTC; its lease has {left_s:.0f} seconds left"
 

@@ -3,8 +3,12 @@
 The texts of the statements are in `_statements`.
 
 When the connection is lost, the commit may be stored, not stored, or still on its way to the server. A repetition
-first raises the fence in the thread's row, which shuts out a statement that is still under way. It then knows by the
-token in the row, or by the last record, whether the commit was stored before that.
+first raises the *fence*, a number in the thread's row that a commit must find there, which shuts out a statement that
+is still under way. It then knows by the *token* in the row, the random number of its last change, or by the last
+record, whether the commit was stored before that.
+
+A commit consists of *changes* of the thread's row, such as its status, and of *parts*: rows of other tables, such as
+records (the journal entries of one commit). A *claim* is the right to write; its number in the thread is its *epoch*.
 """
 
 from __future__ import annotations
@@ -67,11 +71,12 @@ class Writing:
             free(self._link, connection, self.claim)
 
     def write(self, connection: Connection) -> None:
-        """Write the commit, without looking whether it is stored already.
+        """Write the commit, without checking whether it is stored already. An erasure calls it in its transaction.
 
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
         """
+        # `_refuse` raises, except where only the fence differs; then the second round succeeds.
         while not self._write(connection):
             self._refuse(connection)
 
@@ -86,13 +91,16 @@ class Writing:
         with connection.transaction():
             if not self._take(connection, []):
                 return False
-            for part in self._parts:
+            for part in self._parts:  # the transaction holds the lock on the thread's row
                 text = self._link.named(_statements.next_text(part.name))
                 connection.execute(text, [self.claim.no, *part.values])
         return True
 
     def _take(self, connection: Connection, parts: list[_statements.Part]) -> bool:
-        """Update the thread's row and write *parts*. Returns False if the row does not meet the conditions."""
+        """Update the thread's row and write *parts*. Returns False if the row does not meet the conditions.
+
+        The conditions are those of a valid claim: its epoch, a lease that runs, the expected last entry, the fence.
+        """
         claim = self.claim
         changes, values = self._changes
         shape = (*changes, *(part.name for part in parts))
@@ -116,6 +124,8 @@ class Writing:
         if row is None:
             return False  # the claim is void
         token, self.claim.fence, _, body = row
+        # A caller that repeats a commit of unknown outcome makes a new `Writing`, with another token. The last record
+        # is then recognised by its body.
         return bool(token == self._token or (last is not None and body == last.body))
 
     def _refuse(self, connection: Connection) -> None:

@@ -28,7 +28,7 @@ _SETTINGS: Final = (
     b" pg_backend_pid()"
 )
 _SAFE: Final = ({"on", "remote_apply"}, {"on"}, {"on"})
-"""Values of these settings with which a confirmed commit is durable, in the same order."""
+"""Values of the first three settings with which a confirmed commit is durable, in the same order."""
 _DEFAULTS: Final = {
     "application_name": "graphrt",
     "keepalives_idle": "30",  # with the system's defaults, a vanished server is noticed only after hours
@@ -39,14 +39,14 @@ _DEFAULTS: Final = {
 """Options of libpq that are set unless the URL sets them."""
 _IDLE_S: Final = 10.0
 """Seconds that a process may pause inside a transaction. All of ours are a few statements in a row, so one that pauses
-for longer hangs, or its machine is gone, and its row locks would stop whoever takes its threads."""
+for longer hangs, or its machine is gone. Its row locks would stop the processes that take over its threads."""
 _SESSION: Final = (
     b"SELECT set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),"
     # So that the server notices a vanished client too, and not after two hours as by default.
     b" set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
     b" set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '60000', false)"
 )
-"""Settings of each session. They are none of the options above, which a pooler would refuse."""
+"""Settings of each session. They are set by a statement, because a pooler would refuse them as options of libpq."""
 _OLDEST: Final = 130000
 """Oldest supported version of the server, as libpq reports it: 13."""
 _LEFT: Final[list[Any]] = []
@@ -73,14 +73,19 @@ class Link:
         self._busy_timeout_s: Final = busy_timeout_s
         self._closed = False
         self._named: Final[dict[str, bytes]] = {}
+        """Results of `named`."""
         self._begin()
         watch_forks(self)
 
     def _begin(self) -> None:
+        """Set the state of a pool without connections: at the start, and again in the child of a fork."""
         self._idle: list[Connection] = []
+        """Open connections that are not lent, the one that was used last at the end."""
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(self._size)
+        """Counts the connections that may still be lent."""
         self._ready = False
+        """Whether the tables were made or checked, and so whether the server has answered."""
 
     def before_fork(self) -> None:
         """Do nothing: connections that are lent stay with their worker threads in the parent."""
@@ -118,7 +123,7 @@ class Link:
 
     @property
     def met(self) -> bool:
-        """Whether the server has answered before, in this process."""
+        """Whether the server has answered before, in this process. If so, calls wait for it to come back."""
         return self._ready
 
     def open(self) -> Connection:
@@ -145,6 +150,11 @@ class Link:
         raise failure  # outside the except block, so that psycopg's error, which may quote the URL, is not its context
 
     def _checked(self, connection: Connection) -> Connection:
+        """Return the new *connection* after checking and configuring its session; close it if that fails.
+
+        Raises:
+            StoreError: The server failed, is too old, or may lose commits that it confirmed.
+        """
         try:
             connection.isolation_level = driver().IsolationLevel.READ_COMMITTED
             *settings, pid = connection.execute(_SETTINGS).fetchall()[0]
@@ -164,6 +174,11 @@ class Link:
         return connection
 
     def _refuse_unsafe(self, connection: Connection, settings: list[str]) -> None:
+        """Check the version of the server, and its *settings*, in the order of `_SAFE`.
+
+        Raises:
+            StoreError: It is too old, or its settings may lose confirmed commits, unless the URL accepts that.
+        """
         names = ("synchronous_commit", "fsync", "full_page_writes")
         weak = [
             f"{name} is {value}" for name, value, safe in zip(names, settings, _SAFE, strict=True) if value not in safe
@@ -174,6 +189,11 @@ class Link:
             raise POSTGRES_TOO_OLD(version=connection.info.server_version // 10000, where=self.address.place)
 
     def _prepare(self, connection: Connection) -> None:
+        """Create or migrate the tables, with the first connection that is lent.
+
+        Raises:
+            StoreError: That failed, or the tables are not those of a store or newer.
+        """
         try:
             _schema.prepare(connection, self.address.schema, self.named)
         except driver().Error as error:
@@ -188,11 +208,15 @@ class Link:
         return named
 
     def failure(self, error: Any, *, doing: str, kept: str = "") -> StoreError:
-        """Return the `StoreError` for *error*; see `store_error` in `_errors`."""
+        """Return the `StoreError` for *error*, a psycopg error, without the password of the URL.
+
+        *doing* says what was tried, and *kept*, a sentence, what is stored now.
+        """
         place = self.address.place
         return _errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
 
     def _take(self) -> Connection | None:
+        """Return an idle connection that still works, and close those that do not; None if there is none."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -201,6 +225,7 @@ class Link:
             connection.close()
 
     def _give_back(self, connection: Connection) -> None:
+        """Make *connection* idle, or close it: if it is broken, inside a transaction, or the pool was closed."""
         idle = driver().pq.TransactionStatus.IDLE
         if connection.closed or connection.info.transaction_status != idle:
             connection.close()
@@ -222,6 +247,7 @@ class Link:
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called."""
         return self._closed
 
 
@@ -242,6 +268,7 @@ def alive(connection: Connection) -> bool:
 
 
 def _readable(socket: int) -> bool:
+    """Return whether something can be read from the file descriptor *socket* now."""
     # poll: select cannot handle descriptors above 1,023. Windows has no poll.
     if hasattr(select, "poll"):
         poll = select.poll()
@@ -251,5 +278,5 @@ def _readable(socket: int) -> bool:
 
 
 def leave(connections: Any) -> None:
-    """Leave *connections*, a connection or a list of them, to the parent process."""
+    """Leave *connections*, a connection, a list of them or None, to the parent process. Called in the forked child."""
     _LEFT.append(connections)

@@ -18,33 +18,58 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Cursor(Protocol):
-    """The result of a statement."""
+    """The result of a statement. The methods behave as those of psycopg's class."""
 
     @property
-    def rowcount(self) -> int: ...
+    def rowcount(self) -> int:
+        """Number of rows that the statement returned or changed."""
+        ...
+
     def fetchone(self) -> Row | None: ...
     def fetchall(self) -> list[Row]: ...
     def __iter__(self) -> Iterator[Row]: ...
 
 
 class Connection(Protocol):
-    """A session with the server, in autocommit mode."""
+    """A session with the server, in autocommit mode. The members behave as those of psycopg's class."""
 
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether `close` was called, or the connection was found lost."""
+        ...
+
     @property
-    def info(self) -> Any: ...
+    def info(self) -> Any:
+        """Facts about the session: version of the server, pid of its process, status of the transaction."""
+        ...
+
     @property
-    def pgconn(self) -> Any: ...
+    def pgconn(self) -> Any:
+        """The connection of libpq below this one, with its socket."""
+        ...
 
     isolation_level: Any
     prepare_threshold: int | None
+    """Number of times that a statement runs before it is prepared on the server; None never prepares."""
 
-    def execute(
-        self, query: bytes, params: Any = None, *, prepare: bool | None = None, binary: bool = False
-    ) -> Cursor: ...
-    def transaction(self) -> AbstractContextManager[Any]: ...
-    def close(self) -> None: ...
+    def execute(self, query: bytes, params: Any = None, *, prepare: bool | None = None, binary: bool = False) -> Cursor:
+        """Run one statement.
+
+        Args:
+            query: The SQL, with `%s` or `%(name)s` for parameters.
+            params: A sequence or mapping of values.
+            prepare: Whether to prepare it on the server: True at once, None as `prepare_threshold` says.
+            binary: Whether results come in binary format, which is faster for bytes.
+        """
+        ...
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Return a `with` block in one transaction, which is rolled back after an exception."""
+        ...
+
+    def close(self) -> None:
+        """End the session."""
+        ...
 
 
 @cache

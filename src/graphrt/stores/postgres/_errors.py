@@ -1,4 +1,4 @@
-"""Translation of PostgreSQL's errors, by SQLSTATE, into `StoreError`.
+"""Translation of PostgreSQL's errors into `StoreError`, by SQLSTATE: the server's code of five characters.
 
 Only the mapping and its texts. When to try again is decided in `_calls`; the caller says what is stored.
 """
@@ -36,11 +36,12 @@ _CODES: Final = {
     "XX001": "store-damaged",  # data_corrupted
     "XX002": "store-damaged",  # index_corrupted
 }
-"""Our codes by SQLSTATE. Every other SQLSTATE, and none, is `store-unavailable`."""
+"""graphrt's codes by SQLSTATE. Every other SQLSTATE, and an error without one, is `store-unavailable`."""
 _DECLARED: Final = {
     declared.code: declared
     for declared in (POSTGRES_READ_ONLY, POSTGRES_FULL, POSTGRES_BUSY, POSTGRES_DAMAGED, POSTGRES_UNAVAILABLE)
 }
+"""The error of each code, which makes the text."""
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
 """SQLSTATEs with which the server ends a session. The outcome of the statement under way is then unknown."""
 _STARTING: Final = ("database system is starting up", "in recovery mode", "not yet accepting connections")
@@ -51,7 +52,7 @@ AGAIN: Final = frozenset({"40001", "40P01"})
 
 
 def is_lost(error: Any, connection: Any) -> bool:
-    """Return whether *error* lost the connection, so that the outcome of the statement is unknown."""
+    """Return whether *error*, of psycopg, lost *connection*, so that the outcome of its statement is unknown."""
     state = error.sqlstate  # class 08 are connection exceptions
     return connection.closed or state in LOST or (state or "").startswith("08")
 
@@ -68,6 +69,7 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
     """
     state: str | None = error.sqlstate
     code = _CODES.get(state or "", POSTGRES_UNAVAILABLE.code)
+    # The server's message alone; the text of an error from the client may have several lines.
     said = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
     said = "; ".join(line.strip() for line in said.splitlines() if line.strip())
     return _DECLARED[code](

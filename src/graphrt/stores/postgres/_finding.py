@@ -1,4 +1,10 @@
-"""The methods of `PostgresStore` that search threads by their labels, and list open questions, with their SQL."""
+"""The methods of `PostgresStore` that search threads by their labels, and list open questions, with their SQL.
+
+Labels are the title, tags and tenant by which a thread is found. The inbox is the list of the open questions of all
+threads, the oldest first; a *token* is a position in it, as a text that a caller passes back for the next page. `no` is
+the number of a thread, in order of creation. Statements have `{s}` in place of the schema's name. Texts of callers that
+may have characters that PostgreSQL's text refuses are stored as bytes (`to_bytes`).
+"""
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
 
@@ -21,7 +27,11 @@ _QUESTIONS: Final = f"SELECT {_QUESTION} FROM {{s}}.question WHERE no = %s ORDER
 
 
 def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[Any]]:
-    """Return the statement that lists threads, which takes a position and a limit at its end, and its parameters."""
+    """Return the statement that lists threads, and the parameters of its conditions.
+
+    At its end the statement takes two more parameters: the number of the thread after which the page begins, and the
+    limit.
+    """
     text, values = _statements.HEADS, list[Any]()
     # starts_with and not LIKE: wildcards in a prefix are ordinary characters.
     for condition, value in (
@@ -37,14 +47,18 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
         if value is not None:
             text += condition
             values.append(value)
-    # Of the two equal numbers, the one that is indexed together with the tenant gives the order.
+    # Both columns have the thread's number. For a tenant, the order comes from the one that is indexed with the tenant.
     leading = "label.no" if wanted.tenant is not None else "thread.no"
     sign, order = ("<", " DESC") if newest_first else (">", "")
     return f"{text} AND {leading} {sign} %s ORDER BY {leading}{order} LIMIT %s", values
 
 
 def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
-    """Return the statement that lists open questions, which takes a position and a limit at its end."""
+    """Return the statement that lists open questions, and the parameters of its conditions.
+
+    At its end the statement takes four more parameters: time, number of the thread and place of the question after
+    which the page begins, and the limit.
+    """
     texts, values = list[str](), list[Any]()
     for condition, value in (
         ("q.tenant = %s", wanted.tenant),
@@ -61,6 +75,7 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
             texts.append(condition)
             values.append(value)
     columns = ", ".join(f"q.{name}" for name in _QUESTION.split(", "))
+    # The limit is applied before the joins, so that only the threads of the page are read.
     page = (
         "SELECT q.* FROM {s}.question q"
         f" WHERE {' AND '.join([*texts, '(q.asked_at, q.no, q.place) > (%s, %s, %s)'])}"
@@ -75,21 +90,28 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
 
 
 class Searching(ABC):
-    """The base class of `PostgresStore` with the methods of `Findable`."""
+    """The base class of `PostgresStore` with the methods of the protocol `Findable` in `stores.labels`."""
 
     _calls: Calls
 
     @abstractmethod
     def _head(self, thread: str) -> tuple[Head, int]:
-        """Return head and number of *thread*."""
+        """Return the head, which is the summary, and the number of *thread*.
+
+        Raises:
+            InputError: There is no such thread.
+        """
         ...
 
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
     ) -> list[Head]:
-        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
-        most = _refusals.page_size(limit)
-        last = 2**62 if newest_first else 0
+        """Return the heads of the threads that *wanted* lets pass, in order of creation.
+
+        A page begins after the thread *after* and has at most *limit* heads; None is no limit.
+        """
+        most = _refusals.page_size(limit)  # -1 without a limit
+        last = 2**62 if newest_first else 0  # numbers that come before all threads in the order
         if after is not None:
             last = self._head(check_id(after))[1]
         if not _fit(wanted.status, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags):
@@ -99,7 +121,10 @@ class Searching(ABC):
         return [_statements.to_head(row[0], row[1:]) for row in rows]
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
-        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        """Return the open questions that *wanted* lets pass, the oldest first.
+
+        A page begins after the question with the token *after* and has at most *limit* questions; None is no limit.
+        """
         most = _refusals.page_size(limit)
         last = Position(float("-inf"), 0, "") if after is None else from_token(after)
         if not _fit(wanted.kind, wanted.tenant, *wanted.tags):
@@ -114,16 +139,20 @@ class Searching(ABC):
         return found
 
     def questions(self, thread: str) -> list[Question]:
-        """Return the open questions of *thread*. See `Findable.questions`."""
+        """Return the open questions of *thread*, in the order of the inbox."""
         rows = self._calls.ask(f"list questions of thread {thread!r}", _QUESTIONS, [self._head(thread)[1]]).fetchall()
         return [_question(row) for row in rows]
 
 
 def _question(row: Any) -> Question:
+    """Return the question made of *row*, which has the columns of `_QUESTION`."""
     asked_at, expires_at, stale, kind, place, graph, node, body = row
     return Question(to_text(place), kind, to_text(node), to_text(graph), asked_at, expires_at, stale, body)
 
 
 def _fit(*texts: str | None) -> bool:
-    """Return whether the server accepts *texts* as parameters. No row can match one that it would refuse."""
+    """Return whether the server accepts *texts* as parameters of the type text.
+
+    No row can match one that it would refuse, so the result of the search is then empty.
+    """
     return all(text is None or (_refusals.encodes(text) and "\0" not in text) for text in texts)

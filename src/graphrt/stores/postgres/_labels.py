@@ -1,6 +1,8 @@
 """The SQL of a PostgreSQL store that writes labels and open questions, and the parts of a commit that do so.
 
-The texts are joined to those of `_statements`; what searches by these rows is in `_finding`.
+Labels are the title, tags and tenant by which a thread is found. A commit is one statement: a first part updates the
+thread's row and gives it the name `it`, and further parts, such as these, insert rows that depend on it. The texts are
+joined to those of `_statements`; what searches by these rows is in `_finding`.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -31,7 +33,8 @@ LABEL_PARTS: Final = {
         " body = excluded.body"
     ),
 }
-"""Statements that read the thread's row as `it`, like those of `_statements`."""
+"""Statements that read the thread's row as `it`, like those of `_statements`. `unlist` deletes the questions that are
+not open any more, and `list` inserts or updates the others."""
 
 COPY_LABELS: Final = (
     "l AS (INSERT INTO {s}.label (no, tenant, title, folded, tags)"
@@ -44,12 +47,17 @@ COPY_LABELS: Final = (
 
 
 def label_parts(commit: Commit, thread: str) -> list[tuple[str, list[Any], int]]:
-    """Return what *commit* writes of labels and questions: keys of `LABEL_PARTS`, parameters, and bytes of bodies."""
+    """Return what *commit* to *thread* writes of labels and questions.
+
+    Returns:
+        0..3 tuples: key of `LABEL_PARTS`, parameters in the order of its text, bytes of the bodies among them.
+    """
     parts: list[tuple[str, list[Any], int]] = []
     if commit.labels is not None:
         row = label_row(thread, commit.labels)
-        told = [None] * 3 if row is None else [row.tenant, row.title, row.folded]
-        parts.append(("labels", [*told, sorted(commit.labels.tags)], 0))
+        # Also written if there is nothing to keep: it may replace labels of before.
+        columns = [None] * 3 if row is None else [row.tenant, row.title, row.folded]
+        parts.append(("labels", [*columns, sorted(commit.labels.tags)], 0))
     if commit.questions is not None:
         parts.append(("unlist", [[to_bytes(one.place) for one in commit.questions]], 0))
     if commit.questions:
@@ -66,6 +74,6 @@ def label_parts(commit: Commit, thread: str) -> list[tuple[str, list[Any], int]]
             )
             for one in commit.questions
         ]
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        parts.append(("list", [tenant_of(thread), *columns], sum(len(one.body) for one in commit.questions)))
+        listed = [list(column) for column in zip(*rows, strict=True)]  # `unnest` takes one array for each column
+        parts.append(("list", [tenant_of(thread), *listed], sum(len(one.body) for one in commit.questions)))
     return parts

@@ -1,7 +1,11 @@
 """Live items on their way between processes, in two unlogged tables: the methods of `PostgresStore`, and their SQL.
 
-Unlogged tables write no WAL, and a transaction that writes only to them does not wait for the disk. They are empty after
-a crash of the server, and on a replica.
+Live items are what a run shows while its superstep is open, such as tokens of a model. A reader in another process, a
+*follower*, notes its interest in a thread. Only then the process that drives the thread hands items over, in batches.
+The number of a batch is its *place*.
+
+Unlogged tables write no WAL, and a transaction that writes only to them does not wait for the disk. They are empty
+after a crash of the server, and on a replica.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -42,7 +46,7 @@ class Relaying:
     _calls: Calls
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        """Note interest in *thread* for *for_s* seconds; return the place of its newest batch."""
         values = {"thread": check_id(thread), "for_s": min(for_s, LONGEST_INTEREST_S)}
         return int(self._written(_FOLLOW, values, f"follow thread {thread!r}").fetchall()[0][0])
 
@@ -52,19 +56,20 @@ class Relaying:
         return [found for (found,) in self._calls.ask("look for followers", _FOLLOWED, [wanted])] if wanted else []
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items. See `Relaying.relay`."""
+        """Keep a batch of live items, delete those up to the place *forget*, return its place."""
         # After a lost connection the batch may be there twice. Followers pass over numbers that they have had.
         values = {"thread": check_id(thread), "id": to_bytes(id), "body": body, "forget": forget}
         return int(self._written(_RELAY, values, f"show live items of thread {thread!r}").fetchall()[0][0])
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return batches of live items. See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after the place *after*."""
         rows = self._calls.ask(f"read live items of thread {thread!r}", _RELAYED, [check_id(thread), after, limit])
         return [Batch(place, to_text(name), body) for place, name, body in rows]
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete batches of live items. See `Relaying.forget_live`."""
+        """Delete all batches of *threads*."""
         self._written(_FORGET, [[*threads]], "forget live items")
 
     def _written(self, text: str, values: Any, doing: str) -> Cursor:
+        """Run a statement that writes, with retries; *doing* says for an error what is tried."""
         return self._calls.call(lambda connection, _: self._calls.run(connection, text, values), doing)

@@ -1,6 +1,9 @@
 """Mail and due threads in a PostgreSQL schema: the methods of `PostgresStore`, and their SQL.
 
-The statements that take letters are in `_mail_parts`.
+A *letter* is mail of a process that does not own the thread. It waits until a commit of the owner *takes* it; its row
+then stays without a body, so that its id is remembered. A thread is *due* if a worker may drive it now: its run was
+left unfinished, letters wait for it, or one of its questions expires. `no` is the number of a thread in order of
+creation, and `rank` is minus its priority. The statements that take letters are in `_mail_parts`.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -36,8 +39,9 @@ _MAILED: Final = (
 def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
     """Return the statement that lists due threads, and the parameters of its filters.
 
-    It has the parameters `now`, `rank`, `after` and `most` besides. The running threads are limited, because there may
-    be many; they are filtered as in the whole statement.
+    It needs the parameters `now`, `rank` and `after` (rank and number of the last thread of the page before) and `most`
+    besides. It collects the numbers of three kinds of due threads, and then reads their heads. The limit applies to the
+    running threads already, because there may be many.
     """
     fits, values = (
         f"thread.seq > 0 AND (rank, thread.no) > (%(rank)s, %(after)s) AND NOT {_statements.LIVES}",
@@ -58,31 +62,37 @@ def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dic
         f" AND status IN ({waiting}) AND {fits}"
         f" UNION SELECT thread.no FROM {{s}}.question q JOIN {{s}}.thread USING (no) WHERE q.expires_at <= %(now)s"
         f" AND status = 'interrupted' AND {fits})"
+        # `FROM` is "thread LEFT JOIN label ...": its first table is joined with `d` by `USING (no)`.
         f" SELECT {_statements.HEAD_COLUMNS} FROM d JOIN {_statements.FROM.replace(' LEFT', ' USING (no) LEFT', 1)}"
         " ORDER BY rank, thread.no LIMIT %(most)s"
     ), values
 
 
 class Posting(ABC):
-    """The base class of `PostgresStore` with the methods of `Postable`."""
+    """The base class of `PostgresStore` with the methods of the protocol `Postable` in `stores.mail`."""
 
     _calls: Calls
 
     @abstractmethod
     def _head(self, thread: str) -> tuple[Head, int]:
-        """Return head and number of *thread*."""
+        """Return the head, which is the summary, and the number of *thread*.
+
+        Raises:
+            InputError: There is no such thread.
+        """
         ...
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         _refusals.check_letter(check_id(thread), id, body, durable=True)
         name = to_bytes(id)
 
         def work(connection: Connection, again: bool) -> bool | None:  # noqa: FBT001 - Calls.call says so
+            """Insert the letter. Returns None if there is no such thread; *again* after a lost connection."""
             if self._calls.run(connection, _POST, [name, body, thread]).rowcount:
                 return True
             row = self._calls.run(connection, _FIND, [thread, name]).fetchone()
-            if row is None:
+            if row is None:  # no letter with this id: there is no such thread, or it has no entries
                 return None
             return again and row[0] == body  # it may be the one that was sent before the connection was lost
 
@@ -97,12 +107,12 @@ class Posting(ABC):
         return kept
 
     def mail(self, thread: str) -> list[Letter]:
-        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        """Return the letters of *thread* that were not taken yet, in order."""
         rows = self._calls.ask(f"read mail of thread {thread!r}", _MAIL, [self._head(thread)[1]]).fetchall()
         return [Letter(place, to_text(name), body) for place, name, body in rows]
 
     def mailed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        """Return those of *threads* that have letters, in any order."""
         wanted = [*threads]
         return [found for (found,) in self._calls.ask("look for mail", _MAILED, [wanted])] if wanted else []
 
@@ -115,9 +125,22 @@ class Posting(ABC):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
-        most = _refusals.page_size(limit)
-        rank, last = -(2**31), 0
+        """Return the heads of the threads that are due and have no living owner, those of the highest priority first.
+
+        Threads of equal priority are in order of creation.
+
+        Args:
+            now: Seconds since the epoch.
+            graphs: Only threads of the graphs with these names. None: of any graph.
+            prefix: Only threads whose id begins with this text.
+            after: Only threads that come after this one in the order, for paging. It need not be due.
+            limit: Maximum number of heads. None: no limit.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        """
+        most = _refusals.page_size(limit)  # -1 without a limit
+        rank, last = -(2**31), 0  # before all threads: the smallest number of the column's type
         if after is not None:
             head, last = self._head(check_id(after))
             rank = -head.priority

@@ -1,5 +1,8 @@
 """The SQL of a PostgreSQL store for the parts of a commit that take and post letters, joined to that of `_statements`.
 
+A *letter* is mail to a thread, posted by a process that does not own it. A commit *takes* letters of its own thread,
+which deletes them, and posts letters to others. It is one statement, whose parts read the thread's row as `it`.
+
 A commit posts letters to threads that others may be committing to, and that may post to its own thread meanwhile. Two
 such commits do not wait for each other: a commit updates no key column of its thread's row, so it holds a lock of the
 strength NO KEY UPDATE, which the lock KEY SHARE of a letter's sender does not conflict with. Rows are locked, and
@@ -22,7 +25,7 @@ _WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
 DUE_BY_MAIL: Final = (
     f"(status IN ({_WAITING}) AND EXISTS (SELECT FROM {{s}}.mail m WHERE m.no = thread.no AND m.body IS NOT NULL))"
 )
-"""Whether letters wait for a thread, and make it due."""
+"""Condition: letters wait for a thread, and make it due: a worker may drive it. In other statuses a person must act."""
 MAIL_PARTS: Final = {
     # A letter that was taken stays without its body: its id is remembered.
     "take": (
@@ -47,7 +50,10 @@ MAIL_PARTS: Final = {
 
 
 def mail_parts(commit: Commit, large: int) -> Iterator[tuple[str, list[Any], int]]:
-    """Yield what *commit* does with letters as (name, parameters, bytes of the bodies), each of at most *large* bytes."""
+    """Yield what *commit* does with letters, as (key of `MAIL_PARTS`, parameters, bytes of the bodies).
+
+    Posts are split into parts of at most *large* bytes, or of one letter, because the server limits a statement.
+    """
     if commit.taken:
         yield "take", [[*commit.taken]], 0
         yield "forget", [[*commit.taken]], 0
@@ -65,5 +71,5 @@ def mail_parts(commit: Commit, large: int) -> Iterator[tuple[str, list[Any], int
 
 
 def _columns() -> list[list[Any]]:
-    """Return no values of threads, ids and bodies."""
+    """Return three empty columns, for the threads, ids and bodies of letters: the arrays that `unnest` takes."""
     return [[], [], []]

@@ -1,4 +1,9 @@
-"""Schedules in a PostgreSQL schema: the methods of `PostgresStore`, and their SQL."""
+"""Schedules in a PostgreSQL schema: the methods of `PostgresStore`, and their SQL.
+
+A schedule starts threads of one graph at set times. A worker that starts its thread moves it to the next time. Several
+workers may try at once, so a change names what it expects, and only one of them succeeds. `version` is new with each
+definition of a schedule. Times are in seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +31,30 @@ _LIST: Final = (
 
 
 class Scheduling:
-    """The base class of `PostgresStore` with the methods of `Schedulable`."""
+    """The base class of `PostgresStore` with the methods of the protocol `Schedulable` in `stores.schedules`."""
 
     _calls: Calls
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        """Keep *schedule*; return False if the store has another version than *replaces*."""
         name, graph, version, due_at, body = schedule
         if replaces is None:
             return self._changed(_INSERT, [name, to_bytes(graph), version, due_at, body], schedule.name)
         return self._changed(_REPLACE, [to_bytes(graph), version, due_at, body, name, replaces], schedule.name)
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        """Move a schedule from *due_at* to *to*; return False if version or time differ."""
         return self._changed(_MOVE, [to, name, version, due_at], name)
 
     def delete_schedule(self, name: str) -> bool:
-        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        """Delete the schedule; return False if there was none."""
         return self._changed(_DELETE, [name], name)
 
     def _changed(self, text: str, values: list[Any], name: str) -> bool:
+        """Run the statement *text*, which changes the schedule *name*; return whether it changed a row."""
+
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001 - Calls.call says so
+            """Run the statement once; the second argument, whether this is a repetition, makes no difference."""
             return self._calls.run(connection, text, values).rowcount > 0
 
         # Repeated after a lost connection it may find its own change, and then says that another process was faster.
@@ -54,7 +62,7 @@ class Scheduling:
         return self._calls.call(work, f"write schedule {name!r}", unknown="List the schedules to see whether it was.")
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        """Return the schedules in the order of their names: those of *graph*, and those that are due by *due_by*."""
         values = {"graph": None if graph is None else to_bytes(graph), "due_by": due_by}
         rows = self._calls.ask("list schedules", _LIST, values).fetchall()
         return [Scheduled(name, to_text(own), version, due_at, body) for name, own, version, due_at, body in rows]

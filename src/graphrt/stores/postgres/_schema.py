@@ -11,6 +11,13 @@
     live_follower, live_batch   live items on their way between processes (`_live`); since version 5
     thread     since version 6 with its rank: minus its priority, so that what is to be driven first has the lowest
 
+Versions: a schema has the version of the newest migration that ran, and version n needs all migrations up to the n-th.
+`named` puts the quoted name of the schema in place of `{s}` in a statement.
+
+A *record* has the journal entries of one commit. *Staged* bodies are outcomes of tasks whose superstep is not committed
+yet. A *snapshot* is the state after an entry, a *blob* a large value, *meta* facts about the thread as a whole, and a
+*letter* mail of a process that does not own the thread.
+
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
 callers are stored as bytea where they may have characters that PostgreSQL's text does not accept, such as NUL.
@@ -78,6 +85,7 @@ CREATE TABLE {s}.meta (no bigint PRIMARY KEY, body bytea NOT NULL);
 
 
 def _first(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 1, the tables of threads."""
     connection.execute(named(_TABLES))
 
 
@@ -111,6 +119,7 @@ CREATE INDEX question_tenant ON {s}.question (tenant, asked_at, no, place, kind,
 
 
 def _second(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 2, with labels and open questions. Those of older threads are written with their next commit."""
     connection.execute(named(_LABELS))
 
 
@@ -131,6 +140,7 @@ CREATE INDEX question_expires ON {s}.question (expires_at, no) WHERE expires_at 
 
 
 def _third(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 3, with mail, and indexes for the threads that a worker may drive."""
     connection.execute(named(_MAIL))
 
 
@@ -146,6 +156,7 @@ CREATE TABLE {s}.schedule (
 
 
 def _fourth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 4, with schedules."""
     connection.execute(named(_SCHEDULES))
 
 
@@ -164,6 +175,7 @@ CREATE INDEX live_batch_at ON {s}.live_batch (at);
 
 
 def _fifth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 5, with live items. The tables are unlogged: their content is lost in a crash of the server."""
     connection.execute(named(_LIVE))
 
 
@@ -175,6 +187,7 @@ CREATE INDEX thread_running ON {s}.thread (rank, no) WHERE status = 'running';
 
 
 def _sixth(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 6, with the rank of threads; running threads are now indexed in the order of it."""
     connection.execute(named(_RANKS))
 
 
@@ -184,6 +197,7 @@ CREATE INDEX question_kind ON {s}.question (kind, graph, asked_at, no, place);
 
 
 def _seventh(connection: Connection, named: Callable[[str], bytes]) -> None:
+    """Make version 7, with an index for listings of questions of one kind and graph, such as the tasks of a queue."""
     connection.execute(named(_KINDS))
 
 
@@ -216,7 +230,7 @@ def prepare(
     with connection.transaction():
         # A lock of the transaction, not of the session: behind a pooler, a session outlives the process that uses it.
         connection.execute(b"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"graphrt {schema}"])
-        version = _version(connection, schema, named, len(migrations))
+        version = _version(connection, schema, named, len(migrations))  # again: another process may have been faster
         if version is None:
             _refuse_foreign(connection, schema)
             if not connection.execute(b"SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
@@ -231,7 +245,7 @@ def prepare(
 
 
 def _version(connection: Connection, schema: str, named: Callable[[str], bytes], newest: int) -> int | None:
-    """Return the version of the tables, or None if there are none.
+    """Return the version of the tables in *schema*, or None if there are none; *newest* is the one that is known.
 
     Raises:
         StoreError: The version is newer than *newest*, or the table `schema_version` is not graphrt's.
@@ -243,6 +257,7 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
     ).fetchone()
     if not found or not found[0]:
         return None
+    # Another application may have a table of that name: its columns are checked before it is read.
     shape = {
         name
         for (name,) in connection.execute(
@@ -265,7 +280,7 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
 
 
 def _refuse_foreign(connection: Connection, schema: str) -> None:
-    """Check that the schema has no tables of another application with the names of ours.
+    """Check that *schema*, which has no version, has no tables with the names of ours: those of another application.
 
     Raises:
         StoreError: It has one.
@@ -282,4 +297,5 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
 
 
 def _foreign(schema: str, table: str) -> StoreError:
+    """Return the error for a *table* that belongs to another application (`store-damaged`)."""
     return FOREIGN_TABLE(schema=schema, table=table)

@@ -2,6 +2,11 @@
 
 This module has the texts and the order of their parameters, and makes values of rows. It runs nothing.
 
+A *claim* is the right to write a thread; its number is its *epoch*. `token` is the random number of a row's last
+change, and `fence` a number that a commit must find in the row. `rank` is minus the priority. Staged bodies (outcomes
+of tasks whose superstep is open) belong to a `generation` of their thread: raising it makes older ones invalid at once.
+A *record* has the journal entries of one commit: `seq` is the number of the last one, `count` their number.
+
 A statement that changes a thread locks the thread's row first, so that the writers of a thread wait for each other.
 Under READ COMMITTED, the conditions on the row are evaluated again once the lock is granted. No stronger isolation
 level is therefore needed.
@@ -39,8 +44,6 @@ IDENTITY: Final = (
     "SELECT pg_backend_pid(), (extract(epoch FROM backend_start) * 1000000)::bigint"
     " FROM pg_stat_get_activity(pg_backend_pid())"
 )
-
-# ------------------------------------------------------------------------------------------------------- ownership
 
 # `clock_timestamp()` and not `now()`: the latter stands still from the start of a transaction. A claim that is released
 # gets the lease end 'epoch' (1970), so that `lease_until` alone shows a released claim, too.
@@ -124,8 +127,6 @@ FENCE: Final = (
     " (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
 )
 
-# ---------------------------------------------------------------------------------------------------------- commit
-
 _TAKE: Final = (
     "UPDATE {s}.thread SET seq = %s, updated_at = %s, token = %s, CHANGES"
     " WHERE no = %s AND epoch = %s AND seq = %s AND fence = %s AND lease_until > clock_timestamp()"
@@ -175,7 +176,7 @@ class Part(NamedTuple):
     values: list[Any]
     """Parameters, in the order of the text."""
     size: int
-    """Bytes of the bodies."""
+    """Bytes of the bodies among them."""
 
 
 LARGE: Final = 32 * 2**20
@@ -184,7 +185,7 @@ most 1 GB, and holds several copies of a statement in memory."""
 
 
 def commit_text(parts: Iterable[str]) -> str:
-    """Return the statement that updates the thread's row and writes *parts*.
+    """Return the statement that updates the thread's row and writes *parts*: keys of `_CHANGES` and `_PARTS`, in order.
 
     It returns one row, or none if the thread's row does not meet the conditions. Nothing is written then.
     """
@@ -194,11 +195,12 @@ def commit_text(parts: Iterable[str]) -> str:
 
 
 def next_text(part: str) -> str:
-    """Return a further statement of a transaction in which the thread's row is locked already."""
+    """Return a further statement for *part*, in a transaction in which the thread's row is locked already."""
     return _text(_TAKEN, [part])
 
 
 def _text(take: str, parts: Iterable[str]) -> str:
+    """Return the statement that begins with *take*, which returns the thread's row, and writes *parts*."""
     # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing.
     steps = [f"it AS ({take})"]
     steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
@@ -206,7 +208,10 @@ def _text(take: str, parts: Iterable[str]) -> str:
 
 
 def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[list[str], list[Any]]:
-    """Return the keys of `_CHANGES` that *commit* needs, and their parameters in the same order."""
+    """Return the keys of `_CHANGES` that *commit* needs, and their parameters in the same order.
+
+    *release* says whether it ends the claim; otherwise it renews the lease by *lease_s* seconds.
+    """
     changes: list[str] = []
     values: list[Any] = []
     if commit.status is not None:
@@ -229,7 +234,10 @@ def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[li
 
 
 def commit_parts(commit: Commit, thread: str) -> list[Part]:
-    """Return what *commit* to *thread* writes besides the thread's row, each part small enough for a statement if possible."""
+    """Return what *commit* to *thread* writes besides the thread's row.
+
+    Each part is small enough for one statement, unless a single body is larger.
+    """
     parts: list[Part] = []
     records = commit.records
     if len(records) == 1:
@@ -239,9 +247,8 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
         for some in _bundles(records):
             columns = [list(column) for column in zip(*some, strict=True)]
             parts.append(Part("records", columns, sum(len(record.body) for record in some)))
-    parts += _pages(
-        "stage", dict(commit.stage)
-    )  # a dict, because ON CONFLICT cannot touch a row twice: a key that is staged twice keeps its first place
+    # A dict, because ON CONFLICT cannot touch a row twice: a key that is staged twice keeps its first place.
+    parts += _pages("stage", dict(commit.stage))
     if commit.snapshot is not None:
         parts.append(Part("snapshot", [*commit.snapshot], len(commit.snapshot.body)))
     parts += _pages("blobs", commit.blobs)
@@ -268,7 +275,7 @@ def _bundles(records: Iterable[Record]) -> list[list[Record]]:
 
 
 def _pages(name: str, bodies: Mapping[str, bytes]) -> list[Part]:
-    """Return *bodies* in order, in parts of at most `LARGE` bytes, or of one body."""
+    """Return *bodies* in order, in parts with the name *name* of at most `LARGE` bytes, or of one body."""
     parts: list[Part] = []
     for key, body in bodies.items():
         if not parts or parts[-1].size + len(body) > LARGE:
@@ -279,8 +286,6 @@ def _pages(name: str, bodies: Mapping[str, bytes]) -> list[Part]:
         parts[-1] = parts[-1]._replace(size=parts[-1].size + len(body))
     return parts
 
-
-# --------------------------------------------------------------------------------------------------------- reading
 
 _UPTO: Final = (
     " AND r.seq - r.count < %(upto)s AND r.seq <= coalesce((SELECT e.seq FROM {s}.record e"
@@ -350,11 +355,9 @@ PRUNE: Final = (
 )
 SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
 
-# ---------------------------------------------------------------------------------------------------------- values
-
 
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
-    """Return the head made of *row*.
+    """Return the head, the summary of *thread*, made of *row*.
 
     Its columns are seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags and rank.
     """
@@ -375,6 +378,7 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
     records: list[Record] = []
     staged: list[tuple[str, bytes]] = []
     rows.sort(key=lambda row: row[-1])
+    # `middle` has the columns that only the head needs.
     for kind, seq, count, key, body, *middle, seal, place in rows:
         match kind:
             case "r":
@@ -387,7 +391,7 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
                 meta = body
             case "l":
                 labels = (key, load_tags(body.decode()))
-            case _:
+            case _:  # "h"; its labels, two Nones here, come from the row "l"
                 head = to_head(thread, (seq, count, key, body, *middle, None, None, place))
     if head is not None and labels is not None:
         head = head._replace(title=labels[0], tags=labels[1])

@@ -1,7 +1,12 @@
 """The methods of `PostgresStore`, each written so that it can be repeated after its connection was lost.
 
-Statements are in `_statements`, tables in `_schema`, connections in `_connection`, retries in `_calls`, claims in
-`_claims`, commits in `_commit`, and error codes in `_errors`. psycopg is imported when a store is created.
+- A *claim* is the right to write a thread. Its number is its *epoch*, `no` that of the thread. It is *void* once it was
+  released or its lease, which commits and `renew` restart for `lease_s` seconds, has run out.
+- The server's process (*backend*) of one idle connection represents the owner of claims: others see by its pid, stored
+  with the claims, that the owner is alive. The *token* of a row is a random number of its last change.
+- A *record* has the entries of one commit, *blobs* are large values, and times are in seconds since the epoch. A page
+  of a listing begins after the thread `after`. `upto` is the number of an entry.
+- `Calls.call` calls a function `work` with a connection, and with whether an earlier call may have done the work.
 """
 
 from __future__ import annotations
@@ -80,8 +85,6 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     def __repr__(self) -> str:
         return f"<PostgresStore of {self._link.address.place}{', closed' if self._link.closed else ''}>"
 
-    # ----------------------------------------------------------------------------------------------------- owning
-
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
@@ -115,17 +118,17 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
             return
         self._calls.call(
-            lambda connection, _: _claims.free(self._link, connection, claim),
-            f"release thread {claim.thread!r}",
+            lambda connection, _: _claims.free(self._link, connection, claim), f"release thread {claim.thread!r}"
         )
         self._forget(claim)
 
     def _forget(self, claim: PostgresClaim) -> None:
+        """Remove a claim that was released from those of the owner."""
         if self._owner.claims.get(claim.no) is claim:
             del self._owner.claims[claim.no]
 
     def _stay_alive(self) -> None:
-        """After a reconnect, store the new backend's pid with our claims: by it, other processes see that we live."""
+        """After a reconnect, store the new backend's pid with our claims; other processes check it."""
         if not self._owner.claims:
             return
         identity = self._owner.moved()
@@ -139,8 +142,6 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             )
             self._owner.has_moved(identity)
 
-    # -------------------------------------------------------------------------------------------------- committing
-
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing; it is durable when this returns. See `Store.commit`."""
         thread = claim.thread
@@ -151,25 +152,24 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         try:
             self._calls.call(writing.run, f"commit to thread {thread!r}", kept=nothing, unknown=unknown)
         except StoreError as error:
-            writing.claim.unsure = error.known == unknown
+            writing.claim.unsure = error.known == unknown  # whether the next commit must look for this one first
             raise
         writing.claim.unsure = False
         if commit.release:
             self._forget(writing.claim)
 
     def _own(self, claim: Claim) -> PostgresClaim:
+        """Return *claim*; refuse one of another store object, or of the parent in a forked child (`lost-lease`)."""
         if isinstance(claim, PostgresClaim) and claim.is_of(self._owner):
             return claim
         raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store, or to another process")
-
-    # ----------------------------------------------------------------------------------------------------- reading
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
         return self._head(thread)[0]
 
     def _head(self, thread: str) -> tuple[Head, int]:
-        """Return the head and the thread's number."""
+        """Return the head and the number of *thread*; refuse one without entries and owner as unknown."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
         head = None if row is None else _statements.to_head(thread, row[1:12])
@@ -191,11 +191,10 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         most = _refusals.page_size(limit)
         text = _statements.HEADS
         values: list[Any] = []
-        # starts_with and not LIKE: wildcards in a prefix are ordinary characters.
         for condition, value in (
             (" AND status = %s", status),
             (" AND thread.graph = %s", None if graph is None else to_bytes(graph)),
-            (" AND starts_with(id, %s)", prefix),
+            (" AND starts_with(id, %s)", prefix),  # not LIKE: wildcards in a prefix are ordinary characters
             (" AND updated_at < %s", updated_before),
             (" AND thread.no > %s", None if after is None else self._head(after)[1]),
         ):
@@ -224,6 +223,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         return self._records(thread, self._head(thread)[1], after, upto)
 
     def _records(self, thread: str, no: int, after: int, upto: int | None) -> Iterator[Record]:
+        """Yield the records of `records`; *no* was looked up there, so that an unknown thread raises at once."""
         while True:
             page = self._calls.ask(f"read records of thread {thread!r}", _statements.PAGE, [no, after]).fetchall()
             for record in map(Record._make, page):
@@ -241,8 +241,6 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
         return {to_text(name): body for name, body in rows}
 
-    # ------------------------------------------------------------------------------------------------ whole threads
-
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
@@ -259,7 +257,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 if seen is not None and seen.lives:
                     raise _refusals.held(thread, _claims.told(seen.holder, seen.since, seen.left_s))
                 self._calls.run(connection, _statements.FORGET, {"no": row[0]})
-                return seen is not None and seen.seq > 0
+                return seen is not None and seen.seq > 0  # one without entries counts as never created
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise _refusals.unknown_thread(thread)
@@ -313,7 +311,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             raise _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         claim = self._own(claim)
         thread = claim.thread
         keep = None if keep_blobs is None else [to_bytes(name) for name in keep_blobs]
@@ -345,7 +343,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`."""
+        """Replace *records*, delete snapshots after *snapshots_after* and blobs but *keep_blobs*, write *commit*."""
         own, thread = self._own(claim), claim.thread
         writing = Writing(self._link, commit, own, self._calls.token())
         erasing = Erasing(self._calls, own, writing, records, snapshots_after, keep_blobs)
@@ -364,9 +362,11 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._forget(own)
 
     def _scrub(self) -> list[str]:
+        """Free the space of erased values; return sentences about what is left of them."""
         return vacuum(self._calls)
 
     def _survey(self) -> Iterator[str | Finding]:
+        """Yield the ids of all threads, and findings about rows without a thread, for `verify`."""
         after: str | None = None
         while heads := self.heads(after=after, limit=500):
             yield from (head.thread for head in heads)
@@ -375,10 +375,9 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 
     def _blob_names(self, thread: str) -> list[str]:
+        """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
         rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
         return [to_text(name) for (name,) in rows]
-
-    # ----------------------------------------------------------------------------------------------------- closing
 
     def close(self) -> None:
         """Release all claims and close the connections. May be called again."""
@@ -395,6 +394,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             self._link.close()
 
     def _free_all(self, connection: Connection, ours: list[PostgresClaim]) -> None:
+        """Release all claims when the store is closed. Releasing one twice does no harm."""
         for claim in ours:
             _claims.free(self._link, connection, claim)
             self._forget(claim)

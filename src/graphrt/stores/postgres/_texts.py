@@ -5,6 +5,7 @@ from __future__ import annotations
 
 def to_bytes(text: str) -> bytes:
     """Encode a caller's text for storage. Any str is accepted, also with NUL, which PostgreSQL's type text refuses."""
+    # A lone surrogate, which strict UTF-8 refuses, is encoded too.
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Parsing of a PostgreSQL store's URL into our own options and those of libpq.
+"""Parsing of a PostgreSQL store's URL into graphrt's own options and those of libpq, the C library of PostgreSQL.
 
 Nothing is connected here. The password is kept separately, so that it can be removed from error texts.
 """
@@ -25,8 +25,6 @@ _OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeo
 _FITS: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _EXAMPLE: Final = "postgresql://user:password@host:5432/database?schema=graphrt"
-
-
 # Hosts with optional ports, separated by commas as libpq accepts them; an IPv6 address is in brackets.
 _HOSTS: Final = re.compile(r"(?:(?:\[[^\[\]@/]*\]|[^:@/\[\],]*)(?::[0-9]*)?(?:,|$))*").fullmatch
 
@@ -50,7 +48,7 @@ class Address(NamedTuple):
 
 
 def read(url: str) -> Address:
-    """Parse *url*.
+    """Parse *url*. No error shows it, because it may have a password.
 
     Raises:
         InputError: *url* or one of its options is not valid (`unknown-store`), or the name of the schema is not
@@ -88,7 +86,7 @@ def read(url: str) -> Address:
 
 
 def _refuse_unknown(given: Iterable[str]) -> None:
-    """Check that all options are known to the installed libpq.
+    """Check that all options *given*, which are not graphrt's own, are known to the installed libpq.
 
     Raises:
         InputError: One of them is not (`unknown-store`).
@@ -101,12 +99,22 @@ def _refuse_unknown(given: Iterable[str]) -> None:
 
 
 def _switch(text: str) -> bool:
+    """Return the value of the option `unsafe`.
+
+    Raises:
+        InputError: *text* is neither true nor false (`unknown-store`).
+    """
     if text.lower() not in _SWITCH:
         raise UNSAFE_NOT_A_SWITCH(given=text[:80])
     return _SWITCH[text.lower()]
 
 
 def _number(name: str, text: str) -> float:
+    """Return the value of the option *name*.
+
+    Raises:
+        InputError: *text* is not a number, or not one that is allowed.
+    """
     try:
         return positive(name, float(text))
     except ValueError:
@@ -115,6 +123,8 @@ def _number(name: str, text: str) -> float:
 
 def positive(name: str, value: Any) -> float:
     """Return *value*, the option *name*, if it is a number above 0 and below a million.
+
+    It is checked here for values of the URL and for arguments of `PostgresStore`.
 
     Raises:
         InputError: It is not.

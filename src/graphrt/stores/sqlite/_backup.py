@@ -1,6 +1,7 @@
 """Backup of a SQLite store's file while it is in use.
 
-The copy is of one moment and has no owners. Where the new file may appear, and how, is decided in `_archive`.
+The copy is of one moment and has no owners. Where the new file may appear, and how, is decided in `_archive`: its
+`write_new` makes a temporary file, which gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -28,20 +29,27 @@ def backup(file: Database, path: str | PathLike[str]) -> str:
 
 
 def _copy(file: Database, made: str) -> None:
+    """Copy *file* to *made*, the path of an empty temporary file.
+
+    Raises:
+        StoreError: The file cannot be read, or the copy cannot be written.
+    """
     try:
-        target = files.connect(made, 0.0)
+        target = files.connect(made, 0.0)  # waits for no lock: no other process uses the temporary file
         try:
+            # A second connection, so that other threads of this process can use the store meanwhile.
             with file.aside() as source:
                 source.backup(target)  # in one step, not by pages: a write between two steps would restart it
-            # Without a write-ahead log the copy is a single file. Owners are removed, so that all threads are free.
+            # With a rollback journal in place of a write-ahead log, the copy is a single file.
             target.execute("PRAGMA journal_mode = DELETE")
             target.execute("BEGIN IMMEDIATE")
+            # Owners are removed, so that all threads are free. A thread without entries exists only for its owner.
             target.execute("UPDATE thread SET lease = NULL, owner = NULL")
             target.execute("DELETE FROM thread WHERE seq = 0")
             target.execute("COMMIT")
         finally:
             target.close()
     except Exception as error:
-        if not of_sqlite(error):
+        if not of_sqlite(error):  # a `StoreError`, for instance because the store is closed
             raise
         raise explain(error, file.path, "there is no copy of it") from error

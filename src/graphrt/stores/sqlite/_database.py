@@ -1,7 +1,12 @@
 """One connection to a SQLite file and its transactions, which are all or nothing wherever they fail.
 
 Locks, transactions, reconnection and forks belong here. What a transaction reads or writes is passed in by the store.
-Worker threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`).
+Worker threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`). A
+*thread* in names such as `Write.thread` is a stored one, by its id; a *claim* is the right of one owner to write it.
+
+The file has a write-ahead log (WAL) or a rollback journal. A *checkpoint* copies the log into the database, so that the
+log can restart at its beginning; `Log` runs them in the background. Errors come from SQLite (`of_sqlite`) or are
+graphrt's own; `explain` turns the former into the latter, with the sentence from `kept` about what is stored.
 """
 
 from __future__ import annotations
@@ -34,17 +39,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 _READY, _BEGIN, _WORK, _END = range(4)
-"""Phases of a transaction. How an error is handled depends on the phase in which it occurred."""
+"""Phases of a write: getting the connection, BEGIN, the callers' work, COMMIT. An error is handled by its phase."""
 _SIZE = attrgetter("size")
 
 
 class Database:
     """A file and at most one connection to it, used by one worker thread at a time.
 
-    SQLite connections must not be carried across a fork. The connection is closed right before a fork, and each of the
-    two processes opens its own when it needs one.
+    SQLite connections must not be carried across a fork: right before one, the connection is closed, and afterwards
+    both processes open their own when they need one.
     """
 
     def __init__(self, path: str, *, busy_timeout_s: float, pragmas: Pragmas | None, log_limit_bytes: int) -> None:
@@ -79,8 +83,9 @@ class Database:
         self._group: Group[Write] = Group()
         self._log = Log(path, log_limit_bytes)
         watch_forks(self)
+        # For a store that is dropped without `close`. A process that ends closes its files anyway.
         finalize(self, _close_all, self._kept).atexit = False
-        self.connection()
+        self.connection()  # so that a file that cannot be used is found out now
 
     def connection(self) -> Connection:
         """Return the connection, and open it if necessary. The caller holds the lock.
@@ -119,7 +124,7 @@ class Database:
                 db = files.connect(self.path, self._busy_timeout_s)
                 try:
                     db.execute("BEGIN")
-                    db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+                    db.execute("SELECT count(*) FROM sqlite_master").fetchall()  # BEGIN alone takes no lock
                 except BaseException:
                     db.close()
                     raise
@@ -151,6 +156,7 @@ class Database:
                 self.drop()
 
     def _read_once(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of *work* in one transaction. `read` calls it again if another process has a lock."""
         db = self.connection()
         try:
             db.execute("BEGIN")
@@ -177,8 +183,8 @@ class Database:
         Args:
             work: Called in a transaction, in any worker thread. It may be called again if the transaction was rolled
                 back.
-            landed: Returns whether the writes of *work* are stored, or None if nothing can tell. Called in a transaction
-                on a new connection if the COMMIT failed and its outcome is unknown.
+            landed: Returns whether the writes of *work* are stored, or None if nothing can tell. Called in a
+                transaction on a new connection if the COMMIT failed and its outcome is unknown.
             kept: Returns, for an error, what is stored if nothing was written.
             thread: Id of the thread that is written, for an error.
             then: Called with the result of *work* when it is durable, before the next read or write.
@@ -199,7 +205,7 @@ class Database:
         return found
 
     def _write_all(self, writes: list[Write]) -> None:
-        """Do the writes of several callers: in one transaction, or each in its own if one of them fails."""
+        """Do the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
             if len(writes) == 1 or not self._write(writes):
                 for one in writes:
@@ -239,10 +245,11 @@ class Database:
                         continue
                     if len(writes) > 1:
                         return False  # some of them may fit one by one
+                # In these phases the error is that of the transaction, not of one write: all of them fail.
                 if step in (_BEGIN, _END) or self._cannot_open(step, error):
                     self._settle(writes, error, doubtful=doubtful)
                     return True
-                if not isinstance(error, Exception):
+                if not isinstance(error, Exception):  # Ctrl-C: the next leader of the group does the other writes
                     raise
                 return self._failed(writes, error)
             finally:
@@ -253,11 +260,15 @@ class Database:
 
     @staticmethod
     def _cannot_open(step: int, error: BaseException) -> bool:
-        """Return whether the file was locked while it was opened. All writes of the group then fail without waiting."""
+        """Return whether the file was locked while it was opened. All writes of the group then fail without waiting.
+
+        A log at its limit is `store-busy` too, but that error names a thread: then each write is tried by itself.
+        """
         return step == _READY and isinstance(error, StoreError) and error.code == "store-busy" and not error.thread
 
     def _is_there(self, one: Write, *, doubtful: bool) -> bool:
         """Return whether the transaction that contained *one* is stored; True also if that is not known."""
+        # What is stored must not be repeated. One write can tell, because a transaction is stored whole.
         return doubtful and self._ask(one.landed, one.found) is not False
 
     def _ready(self, writes: list[Write]) -> Connection:
@@ -267,7 +278,7 @@ class Database:
             StoreError: The store is closed, the file or its log was removed or replaced, or this user may not write the
                 file. Or the log does not match the database, or has reached its limit.
         """
-        first = writes[0]
+        first = writes[0]  # for the texts of errors; if there are several writes, each then gets its own
         if self.closing and not all(one.last for one in writes):
             raise _refusals.closed(f"The store of {self.path!r}")
         db = self._db or self.connection()
@@ -296,13 +307,7 @@ class Database:
     def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:
         """End *writes* after their transaction failed with *error* in BEGIN or COMMIT, or while the file was opened.
 
-        Args:
-            writes: The writes of the transaction.
-            error: The error.
-            doubtful: Whether they are stored is unknown, and is read from the file.
-
-        Raises:
-            BaseException: *error*, if it is an interruption.
+        If *doubtful*, whether they are stored is unknown, and is read from the file. An interruption is raised again.
         """
         for one in writes:
             if one.state == DONE:
@@ -311,10 +316,10 @@ class Database:
             if there:
                 one.end()
             elif of_sqlite(error):
-                told = one.kept()
+                kept = one.kept()
                 if there is None:
-                    told = f"whether this write on thread {one.thread!r} was stored is not known"
-                one.fail(explain(error, self.path, told, thread=one.thread), error)
+                    kept = f"whether this write on thread {one.thread!r} was stored is not known"
+                one.fail(explain(error, self.path, kept, thread=one.thread), error)
             elif isinstance(error, StoreError):  # the file could not be opened; each caller raises an error of its own
                 one.fail(copy(error), error)
         if not (of_sqlite(error) or isinstance(error, StoreError)):
@@ -325,11 +330,7 @@ class Database:
         return self._looked is not None and files.look(self.path) != self._looked
 
     def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
-        """Return a connection that may write, if this user has got the right since the file was opened.
-
-        Raises:
-            StoreError: The file still may not be written (`store-read-only`).
-        """
+        """Return a connection that may write, if this user got the right since the file was opened; else raise."""
         if files.why_read_only(self.path) is None:
             self.drop()
         db = self.connection()
@@ -346,7 +347,7 @@ class Database:
             self.drop()
 
     def _ask(self, landed: Callable[[Connection, T], bool | None], found: T) -> bool | None:
-        """Return whether a write is stored; None if the file cannot be read."""
+        """Return what *landed* says, in a transaction of its own: whether a write is stored. None if unknown."""
         try:
             return self.read(lambda db: landed(db, found))
         except StoreError:
@@ -367,7 +368,8 @@ class Database:
         self._db = self._looked = None
         _close_all(self._kept)
 
-    # Around a fork. The order of the locks is that of `aside`, and of a checkpoint, which needs `lock` at its end.
+    # Around a fork, called because of `watch_forks`: no lock may be held by a thread that the child does not have. The
+    # order of the locks is that of `aside`, and of a checkpoint, which needs `lock` at its end.
 
     def before_fork(self) -> None:
         self._aside.acquire()
@@ -388,6 +390,7 @@ class Database:
 
 
 def _close_all(connections: list[Connection]) -> None:
+    """Close and remove all *connections*. A function, because a finalizer must not refer to the `Database`."""
     while connections:
         try:
             connections.pop().close()

@@ -5,7 +5,11 @@ SQLite writes the pages that it changes into its journal first, so on a full dis
 
 A deletion that finds the disk full removes the reserve. It then deletes rows in parts, so that the journal stays
 smaller than the reserve. The freed pages stay in the database and are used by later commits. The reserve is created
-again, if there is enough free space, by a sweep and whenever the file is opened.
+again, if there is enough free space, by a sweep (a deletion of old threads) and whenever the file is opened.
+
+A thread has a number, here `no`, and one row in the table `thread`. It has `record` rows, with keys from `no * SPAN`,
+and `part`, `question` and label rows. Its own row is removed first, in one small transaction: from then on the thread
+does not exist, and the other rows are *strays*, which are harmless and may be removed at any time.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ _LEAST_BYTES: Final = 32 * 1024
 _PLENTY: Final = 8
 """A reserve takes at most one part in this many of the free space."""
 _AT_ONCE: Final = 256
-"""Rows that one transaction removes; fewer where the journal of so many does not fit."""
+"""Rows that one transaction removes; fewer if the journal of so many does not fit on the disk."""
 
 _RECORDS: Final = (
     "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?)"
@@ -45,7 +49,7 @@ _THREAD: Final = "SELECT 1 FROM thread WHERE no = ?"
 
 
 class Writer(Protocol):
-    """Writes in a transaction, as `_database.Database` does."""
+    """Writes in a transaction, as `_database.Database` does, which imports this module."""
 
     def write(
         self,
@@ -55,7 +59,14 @@ class Writer(Protocol):
         kept: Callable[[], str],
         thread: str,
     ) -> T:
-        """Do *work* in a transaction, and return its result."""
+        """Do *work* in a transaction, and return its result.
+
+        Args:
+            work: Writes on the connection; it may be called again if the transaction was rolled back.
+            landed: Called if the outcome of the COMMIT is unknown; returns whether the write is stored.
+            kept: Returns for an error what is stored if the write failed, as the end of a sentence.
+            thread: Id of the thread, for an error.
+        """
         ...
 
 
@@ -85,7 +96,7 @@ def _free_bytes(path: str) -> int:
 
 
 def _fill(handle: int, size: int) -> None:
-    # Blocks must really be allocated: a sparse file would reserve nothing.
+    """Give the new file *handle* its size in bytes. Blocks must really be allocated: a sparse file reserves nothing."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
     else:
@@ -93,7 +104,7 @@ def _fill(handle: int, size: int) -> None:
 
 
 def give_up(path: str) -> bool:
-    """Remove the reserve of the file *path*. Returns False if there is none."""
+    """Remove the reserve of the file *path*, because the disk is full. Returns False if there is none."""
     try:
         os.unlink(_name(path))  # noqa: PTH108 - as in `reserve`
     except OSError:
@@ -102,6 +113,7 @@ def give_up(path: str) -> bool:
 
 
 def _name(path: str) -> str:
+    """Return the path of the reserve of the database *path*."""
     return f"{path}-reserve"
 
 
@@ -119,11 +131,24 @@ def remove_rows(file: Writer, no: int) -> None:
 
 
 def remove_records(file: Writer, no: int, first: int) -> None:
-    """Remove, in several transactions, the records before entry *first* of the thread numbered *no*."""
+    """Remove, in several transactions, the records before entry *first* of the thread numbered *no*.
+
+    A prune on a full disk has moved the thread's beginning to *first* before, so these records are no longer read.
+    """
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, no * SPAN + first, most)).rowcount)
 
 
 def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> None:
+    """Call *remove* in one transaction after another, until it finds nothing more.
+
+    Args:
+        file: The file.
+        remove: Removes at most as many rows as its second argument says, and returns how many it removed. None: it has
+            removed everything at once.
+
+    Raises:
+        StoreError: The disk is too full even for one row at a time, or the write failed for another reason.
+    """
     most = _AT_ONCE
     while True:
         size = most
@@ -132,7 +157,7 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
                 lambda db: remove(db, size),  # noqa: B023 - called before it changes
                 landed=lambda _db, _removed: False,  # idempotent: if it was stored after all, a repetition finds less
                 kept=lambda: "what is removed in parts is not there for anybody any more",
-                thread="",
+                thread="",  # the thread is gone already, so the error names none
             )
         except StoreError as error:
             if error.code != "store-full" or most == 1:
@@ -144,9 +169,13 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
 
 
 def strays(db: Connection) -> list[int]:
-    """Return the numbers of up to 20 deleted threads that have left records or parts, in order."""
+    """Return the numbers of up to 20 deleted threads that have left records or parts, in order.
+
+    A sweep removes them, and `verify` reports them as waste. The limit bounds the time of one call.
+    """
     found: set[int] = set()
-    # One indexed lookup for each thread, instead of a scan of all rows.
+    # One indexed lookup for each thread, instead of a scan of all rows: after a thread was found, the search goes on at
+    # the first key of the next number. Keys of records are `no * SPAN + entry`, those of parts begin with `no` itself.
     for statement, span in ((_NEXT_RECORD, SPAN), (_NEXT_PART, 1)):
         at = 0
         while len(found) < 20:

@@ -1,6 +1,9 @@
 """Translation of SQLite's result codes into the errors of a store.
 
 Only the table and its texts. When to try again is decided in `_database` and `_lock_polling`.
+
+SQLite reports a *primary* code in the lowest 8 bits (such as 10, an I/O error), and the detail in the bits above. The
+names in capitals are declared errors: a call of one with its data makes the exception.
 """
 
 from __future__ import annotations
@@ -72,7 +75,8 @@ def primary(error: BaseException) -> int:
 def _limited() -> bool:
     """Return whether this process has a limit on the size of the files that it writes (`ulimit -f`).
 
-    Whether the limit was reached cannot be checked: the write was rolled back, and the file has its old size.
+    Then a failed write is explained by the limit. Whether the limit was reached cannot be checked: the write was rolled
+    back, and the file has its old size.
     """
     try:
         import resource
@@ -82,7 +86,7 @@ def _limited() -> bool:
 
 
 def breaks(error: BaseException) -> bool:
-    """Return whether the connection that raised *error* must be opened anew."""
+    """Return whether the connection that raised *error* must be opened anew: it may have lost its file or memory."""
     return primary(error) in _BROKEN
 
 
@@ -92,7 +96,7 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     Args:
         error: One for which `of_sqlite` is true.
         path: The database.
-        kept: What is stored now, as the end of a sentence.
+        kept: What is stored now, as the end of a sentence, for instance "nothing was changed".
         data: Attributes of the error, such as `thread`.
     """
     code = primary(error)
@@ -104,7 +108,7 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
         declared = SQLITE_FILE_TOO_LARGE
-    # CANTOPEN for a file that exists: its journal cannot be created, because the folder is read-only.
+    # CANTOPEN (14) for a file that exists: its journal cannot be created, because the folder is read-only.
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         declared = SQLITE_READ_ONLY
     return declared(database=path, name=name, reason=error, kept=kept, **data)

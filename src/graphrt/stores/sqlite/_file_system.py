@@ -12,6 +12,7 @@ from time import time_ns
 from typing import Final, final
 
 _MOUNTS: Final = "/proc/self/mountinfo"
+"""Linux's table of mounted file systems, one line for each (proc(5))."""
 _NETWORKS: Final = frozenset(
     {
         "9p",
@@ -42,10 +43,14 @@ _SETTLED_COARSE_NS: Final = 3_000_000_000
 """The same for file systems with timestamps in whole seconds. FAT's have a resolution of 2 s."""
 _SECOND_NS: Final = 1_000_000_000
 _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
+"""White space and backslashes of a mount point, which mountinfo writes as octal escapes. The backslash comes last."""
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode, by which a replaced file is recognised; None if there is no file."""
+    """Return device and inode, by which a replaced file is recognised; None if there is no file.
+
+    Stores call it when they open a file, and before commits: a commit to a file that was removed would be lost.
+    """
     try:
         found = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
     except OSError:
@@ -55,14 +60,19 @@ def identity(path: str) -> tuple[int, int] | None:
 
 @final
 class Folder:
-    """The folder of a file, watched for files that are created, removed or renamed in it."""
+    """The folder of a database, watched for files that are created, removed or renamed in it.
+
+    Each of these changes the folder's timestamps. As long as they stay the same, so do the database, its `-wal` and its
+    `-shm`. Before a commit, `Database` asks `unchanged`. If the answer is False, it checks the three files, and then
+    calls `checked`.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = os.path.dirname(path)  # noqa: PTH120 - `os.stat` takes it as it is
         self._found: tuple[int, int, int, int] | None = None
         """Device, inode, mtime and ctime in ns at the last call of `unchanged`; None if they cannot be trusted yet."""
         self._checked: tuple[int, int, int, int] | None = None
-        """The same, as it was before the files were last checked."""
+        """`_found` as it was before the files were last checked: they are the same as long as the folder is."""
 
     def unchanged(self) -> bool:
         """Return whether no name in the folder has changed since `checked`; False also if that cannot be determined.
@@ -90,19 +100,23 @@ class Folder:
 
 
 def network(path: str) -> str | None:
-    """Return the type of the network file system that holds *path*; None if it is local or cannot be determined."""
+    """Return the type of the network file system that holds *path*; None if it is local or cannot be determined.
+
+    `_journal_modes` asks, because a write-ahead log does not work on such file systems.
+    """
     try:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return None
     found, best = "", -1
     for line in mounts:
+        # Fields before " - ": id, parent, device, root, mount point, and more. After it: type, source, options.
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) < 5 or not after:
             continue
         point = fields[4]
-        for escape, meant in _ESCAPES:  # white space and backslashes are octal escapes in mountinfo (proc(5))
+        for escape, meant in _ESCAPES:
             point = point.replace(escape, meant)
         # The longest mount point counts; of two mounts at one point, the later one hides the earlier one.
         if len(point) >= best and Path(path).is_relative_to(point):
@@ -112,6 +126,8 @@ def network(path: str) -> str | None:
 
 def nobody_has(path: str) -> bool:
     """Return whether no process has the file open; False also if that cannot be determined.
+
+    `_files` asks before it converts a file to WAL mode, which must not happen under another process.
 
     Linux grants a write lease only on a file that is not open elsewhere (fcntl(2), F_SETLEASE). Do not call this for a
     file that this process has or had open. The file is opened and closed here, and closing any descriptor of a file

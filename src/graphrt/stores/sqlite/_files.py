@@ -6,6 +6,13 @@ A file that this user may not write is opened read-only, and no file is created 
 `-wal` or `-shm` file there, which users who may write could not use. If such a file is in WAL mode and no process has
 it open, it is opened as immutable, that is without locks. Readers must then check after each read that the file did not
 change (`Looked`).
+
+*WAL mode*: the file has a write-ahead log beside it (`-wal`), with an index of the log in shared memory (`-shm`). The
+other mode is a rollback journal. The names `logged` and `_logging` mean WAL mode, not log messages.
+
+One fact about POSIX shapes this module: if a process closes any descriptor of a file, it loses all its locks on that
+file, also those that SQLite holds through another descriptor. So the file is never opened and closed outside SQLite
+while this process may have it open.
 """
 
 from __future__ import annotations
@@ -54,10 +61,11 @@ def resolve(path: Any) -> str:
     Raises:
         InputError: *path* is not the path of a file (`bad-path`).
     """
+    # A path whose `__fspath__` returns bytes is refused, like any other value that is not text.
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
         raise SQLITE_NEEDS_PATH(given=text)
-    if text == ":memory:":
+    if text == ":memory:":  # SQLite's name for a database in memory, which each connection has for itself
         raise SQLITE_IN_MEMORY()
     return os.path.realpath(text)
 
@@ -65,9 +73,12 @@ def resolve(path: Any) -> str:
 def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
     """Return a connection without implicit transactions, which any worker thread may use.
 
+    The only call of `sqlite3.connect` in the package.
+
     Args:
         path: The file.
-        timeout_s: Seconds that SQLite itself waits for a lock.
+        timeout_s: Seconds that SQLite itself waits for a lock. Usually 0: callers poll by `with_polling`, which is
+            fairer between processes.
         how: Query parameters of a SQLite URI, such as `mode=ro`; None: open by path.
     """
     import sqlite3
@@ -89,7 +100,7 @@ class Opened(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """State of a file that is read without locks. If it is another one after a read, the read does not count."""
+    """State of a file that is read without locks. If it has changed after a read, the read is repeated."""
 
     file: tuple[int, int]
     """Device and inode."""
@@ -105,6 +116,11 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     """Open the store's file. It is created if it is missing, and migrated if an older graphrt made it.
 
     A file that may not be written is opened read-only.
+
+    Args:
+        path: The file, as `resolve` returns it.
+        busy_timeout_s: Seconds to wait for other processes that have the file locked.
+        pragmas: Journal mode and durability for tests and measurements; None: the safe ones.
 
     Raises:
         StoreError: The file cannot be opened, is not a store's, or cannot be written safely; it was not changed. Or it
@@ -132,8 +148,8 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
         if read_only is None:
             logged = with_polling(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
             file = place.identity(path)
-            if file is not None:
-                _logging[file] = logged
+            if file is not None:  # None: the file was removed meanwhile
+                _logging[file] = logged  # `set_up` may have changed the mode
         else:
             with_polling(lambda: _set_up_looking(db, path, read_only), busy_timeout_s)
     except BaseException as error:
@@ -145,7 +161,10 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
 
 
 def why_read_only(path: str) -> str | None:
-    """Return what this user may not write, the file or its folder, as the subject of a sentence; None if neither."""
+    """Return what this user may not write, the file or its folder, as the subject of a sentence; None if neither.
+
+    `open_file` asks this. A store that is read-only asks again before each write, since permissions may change.
+    """
     if not os.access(path, os.W_OK):
         return "the file"
     if not os.access(Path(path).parent, os.W_OK):
@@ -154,22 +173,32 @@ def why_read_only(path: str) -> str | None:
 
 
 def look(path: str) -> Looked | None:
-    """Return the state of the file; None if there is no file."""
+    """Return the state of the file; None if there is no file.
+
+    `Database` compares it after each read with the state at the opening, and opens the file anew if they differ.
+    """
     try:
-        found = os.stat(path)  # noqa: PTH116 - as in `identity`
+        found = os.stat(path)  # noqa: PTH116 - called for each read without locks, and a Path costs more than the call
     except OSError:
         return None
     return Looked((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns, Path(f"{path}-shm").exists())
 
 
 def _is_left(path: str) -> bool:
-    """Return whether the file is in WAL mode, but no process has it open and its log is empty."""
+    """Return whether the file is in WAL mode, but no process has it open and its log is empty.
+
+    SQLite creates the `-shm` file when a process opens such a file, and removes it when the last one closes it. Without
+    it, a read-only user cannot use locks, and the file alone has all commits. So it can be opened as immutable.
+    """
     log = Path(f"{path}-wal")
     return _logs(path) and not Path(f"{path}-shm").exists() and (not log.exists() or log.stat().st_size == 0)
 
 
 _logging: Final[dict[tuple[int, int], bool]] = {}
-"""Whether a file is in WAL mode, by device and inode. Has all files that this process has opened or examined."""
+"""Whether a file is in WAL mode, by device and inode. Has all files that this process has opened or examined.
+
+It answers without opening the file, which would drop SQLite's locks.
+"""
 
 
 def _logs(path: str) -> bool:
@@ -191,8 +220,10 @@ def _logs(path: str) -> bool:
 def _is_alone(path: str) -> bool:
     """Return whether the file has a rollback journal and no process has it open. The caller holds `_opening`.
 
-    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. The file
-    is therefore entered in `_logging` first, and the answer for a file that is already there is False.
+    Only such a file is converted to WAL mode: another process may run graphrt 0.1, which would use the log unsafely.
+
+    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. Each file
+    is therefore examined only once: `_logs` enters it in `_logging`, and for a file that is there the answer is False.
     """
     file = place.identity(path)
     if file is None or file in _logging:
@@ -201,6 +232,7 @@ def _is_alone(path: str) -> bool:
 
 
 _opening: Final = FreshLock()
+"""Held while a file is examined and a connection to it is opened. It is free in the child of a fork."""
 
 
 def gone(path: str) -> StoreError:
@@ -226,7 +258,7 @@ def _make(path: str) -> None:
     if not folder.is_dir():
         raise SQLITE_FOLDER_MISSING(database=path, folder=str(folder))
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # SQLite would use the umask's permissions
     except FileExistsError:  # another process was faster
         pass
     except PermissionError as error:
@@ -236,7 +268,11 @@ def _make(path: str) -> None:
 
 
 def _check(path: str, found: os.stat_result) -> None:
-    """Check that what is at *path* can be a database, and that this user may read it."""
+    """Check that what is at *path* can be a database, and that this user may read it. *found* is its `stat`.
+
+    Raises:
+        StoreError: It is a folder or another special file, is too short, or may not be read.
+    """
     if stat.S_ISDIR(found.st_mode):
         raise SQLITE_IS_A_DIRECTORY(database=path)
     if not stat.S_ISREG(found.st_mode):
@@ -248,6 +284,11 @@ def _check(path: str, found: os.stat_result) -> None:
 
 
 def _set_up_looking(db: Connection, path: str, what: str) -> None:
+    """Set up a connection that only reads. *what* is from `why_read_only`, for the error.
+
+    Raises:
+        StoreError: The file is not a store's, or has to be created or migrated.
+    """
     modes.distrust(db)
     db.execute("PRAGMA query_only = ON")
     if not schema.check(schema.state(db), path):  # blank or of an older version: it would have to be written first
@@ -255,5 +296,12 @@ def _set_up_looking(db: Connection, path: str, what: str) -> None:
 
 
 def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
-    """Return the error for a write to a file that this user may not write; *what* is from `why_read_only`."""
+    """Return the error for a write to a file that this user may not write.
+
+    Args:
+        path: The file.
+        what: From `why_read_only`.
+        kept: What is stored now, as the end of a sentence; empty if that goes without saying.
+        data: Attributes of the error, such as `thread`.
+    """
     return SQLITE_FILE_READ_ONLY(database=path, what_is=what, kept=kept and f"; {kept}", **data)

@@ -1,6 +1,11 @@
 """The methods of `SqliteStore` that search threads by their labels, and list open questions, with their SQL.
 
-The rows that they search are written by `_labels`.
+The rows that they search are written by `_labels`. A thread has a number, `no`, in the order of creation. Its labels
+are a title, tags and a tenant, the customer whose thread it is. The *inbox* is the list of the open questions of all
+threads, the oldest first. A question is asked by a paused thread; `place` is its id within the thread.
+
+Lists are read page by page. The caller of `find` continues after a thread id, that of `inbox` after a token, which is
+the position of a question as text. Texts that are not valid UTF-8 match nothing: SQLite would raise for them.
 """
 
 from __future__ import annotations
@@ -24,23 +29,30 @@ if TYPE_CHECKING:
 
 _QUESTIONS: Final = f"SELECT {QUESTION} FROM question WHERE no = ? ORDER BY asked_at, place"  # noqa: S608
 _RARE: Final = 2_000
-"""Threads with a tag, or questions of a kind, up to which the inbox begins with them, and not with the oldest question."""
+"""Most threads with a tag, or questions of a kind, for which the inbox reads all of these rows and sorts them. If there
+are more, it reads questions in order of time and leaves out what does not fit, until the page is full."""
+# They count up to the limit that is given, so that a frequent tag or kind costs no more than a rare one.
 _COUNT_TAG: Final = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE name = ? LIMIT ?)"
 _COUNT_KIND: Final = "SELECT count(*) FROM (SELECT 1 FROM question INDEXED BY question_kind WHERE kind = ? LIMIT ?)"
 
 
 def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[Any]]:
-    """Return the statement that lists threads without paging, and its parameters. It ends before `AND`."""
-    texts, values = ["seq > 0"], list[Any]()
+    """Return the statement that lists threads, and the parameters of its filters.
+
+    Two parameters follow them: the number of the thread after which the page begins, and the most rows of it.
+    """
+    texts, values = ["seq > 0"], list[Any]()  # a thread without entries is not listed
 
     def also(text: str, *given: Any) -> None:
+        """Add a condition and its parameters."""
         texts.append(text)
         values.extend(given)
 
     if wanted.tenant is not None:
         also("label.tenant = ?", wanted.tenant)
     tags = sorted(wanted.tags)
-    # The first tag leads: its rows are in the order of creation. An INNER JOIN on purpose, which SQLite may reorder.
+    # With a tenant or title, only threads with a row in `label` fit: an INNER JOIN lets SQLite begin with that table.
+    # With tags, CROSS JOIN makes it begin with the rows of the first tag, which are in the order of creation.
     source = reading.FROM if wanted.tenant is None and wanted.title is None else reading.FROM.replace("LEFT ", "")
     if tags:
         source = "tag CROSS JOIN thread ON thread.no = tag.no LEFT JOIN label ON label.no = tag.no"
@@ -59,7 +71,7 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
         also("updated_at >= ?", wanted.updated_after)
     if wanted.updated_before is not None:
         also("updated_at < ?", wanted.updated_before)
-    # The number that leads is the one of the index that the rows are read from in order.
+    # The page is bounded and sorted by the number in the table that SQLite begins with, whose index has it in order.
     leading = "tag.no" if tags else "label.no" if wanted.tenant is not None else "thread.no"
     text = f"SELECT {reading.COLUMNS} FROM {source} WHERE {' AND '.join(texts)}"  # noqa: S608 - own names
     return (
@@ -71,14 +83,18 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
 def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = False) -> tuple[str, list[Any]]:
     """Return the statement that lists open questions after a position, and the parameters of the filters.
 
+    Four parameters follow these: the position (time of the question, number of its thread, place) and the most rows.
+    A row has the eight columns of `QUESTION`, and then the columns of the thread.
+
     Args:
         wanted: The filters.
-        rare: A tag of few threads, which the statement begins with; None begins with the oldest question.
-        by_kind: Whether it begins with the questions of the kind: of few questions, or together with a graph.
+        rare: A tag of few threads, which the statement begins with. None: it begins with the oldest question.
+        by_kind: Whether it begins with the questions of the kind that is wanted; see `_leads`. Only without *rare*.
     """
     texts, values = list[str](), list[Any]()
 
     def also(text: str, *given: Any) -> None:
+        """Add a condition and its parameters."""
         texts.append(text)
         values.extend(given)
 
@@ -93,7 +109,9 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = Fals
         if tag == rare:
             also("q.no IN (SELECT no FROM tag WHERE name = ?)", tag)
         else:
+            # The plus sign keeps SQLite from looking up questions by their thread, in place of the order of the inbox.
             also("EXISTS (SELECT 1 FROM tag WHERE name = ? AND no = +q.no)", tag)
+    # Each index has the questions in the order of the inbox: all, those of a tenant, or those of a kind and graph.
     first = "kind" if by_kind else "asked" if wanted.tenant is None else "tenant"
     index = "" if rare is not None else f"INDEXED BY question_{first}"
     columns = ", ".join(f"q.{name.strip()}" for name in QUESTION.split(","))
@@ -112,7 +130,7 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = Fals
 
 
 def question_of(thread: str, row: Sequence[Any]) -> Question:
-    """Return the question of the columns *row*.
+    """Return the question of *thread* in the columns *row*, which are those of `QUESTION`, after checking their types.
 
     Raises:
         StoreError: One of them has a wrong type.
@@ -132,15 +150,16 @@ def question_of(thread: str, row: Sequence[Any]) -> Question:
             found=repr(row)[:60],
             thread=thread,
             seq=None,
-            fix="Call reindex() on the runtime of its graph.",
+            fix="Call reindex() on the runtime of its graph.",  # questions can be computed again from the journal
         )
     return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)
 
 
 def _leads(db: Connection, wanted: QuestionFilter) -> bool:
-    """Return whether the questions of a kind are found by it, and not by the order of all questions.
+    """Return whether the inbox is read by the index of kinds, and not in the order of all questions.
 
-    Those of a kind and a graph are in order in the index. Those of a kind alone are sorted, so they must be few.
+    That index begins with kind and graph, so the questions of both are in order there. Those of a kind alone have to be
+    sorted, so they must be few. With a tenant, the index of tenants is used.
     """
     if wanted.kind is None or wanted.tenant is not None:
         return False
@@ -148,19 +167,30 @@ def _leads(db: Connection, wanted: QuestionFilter) -> bool:
 
 
 class Searching(Holding):
-    """The base class of `SqliteStore` with the methods of `Findable`."""
+    """The base class of `SqliteStore` with the methods of the protocol `Findable`, which `Runtime.threads` also calls.
+
+    Inherited from `Holding`: `_there` finds the row of a thread id, or raises `InputError`; `_lives` says whether a
+    living owner holds the thread of a row.
+    """
 
     def find(
         self, wanted: ThreadFilter, *, after: str | None = None, newest_first: bool = False, limit: int | None = None
     ) -> list[Head]:
-        """Return the heads of the threads that *wanted* lets pass. See `Findable.find`."""
+        """Return the heads (summaries) of the threads that *wanted* lets pass, in order of creation.
+
+        Args:
+            wanted: The filters.
+            after: Id of the thread after which the page begins; None begins with the first.
+            newest_first: Whether the order is reversed.
+            limit: Most heads of the page; None for all.
+        """
         most = _refusals.page_size(limit)
         texts = (wanted.status, wanted.graph, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags)
         fits = all(text is None or _refusals.encodes(text) for text in texts)
         text, values = find_text(wanted, newest_first=newest_first)
 
         def work(db: Connection) -> list[Head]:
-            last = 2**62 if newest_first else 0
+            last = 2**62 if newest_first else 0  # beyond every number of a thread
             if after is not None:
                 last = self._there(db, check_id(after))[0].no
             found = db.execute(text, (*values, last, most)).fetchall() if fits else []
@@ -170,7 +200,13 @@ class Searching(Holding):
         return self._file.read(work)
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
-        """Return the open questions that *wanted* lets pass, the oldest first. See `Findable.inbox`."""
+        """Return the open questions that *wanted* lets pass, the oldest first.
+
+        Args:
+            wanted: The filters.
+            after: Token of the question after which the page begins; None begins with the oldest.
+            limit: Most questions of the page; None for all.
+        """
         most = _refusals.page_size(limit)
         last = Position(float("-inf"), 0, "") if after is None else from_token(after)
         texts = (wanted.kind, wanted.tenant, wanted.graph, wanted.node, *wanted.tags)
@@ -180,14 +216,14 @@ class Searching(Holding):
             if not fits:
                 return []
             counts = {tag: db.execute(_COUNT_TAG, (tag, _RARE + 1)).fetchall()[0][0] for tag in wanted.tags}
-            rare = min(counts, key=counts.__getitem__, default=None)
+            rare = min(counts, key=counts.__getitem__, default=None)  # the tag of the fewest threads
             if rare is not None and counts[rare] > _RARE:
                 rare = None
             text, values = inbox_text(wanted, rare=rare, by_kind=rare is None and _leads(db, wanted))
             found: list[Asked] = []
-            for told in db.execute(text, (*values, *last, most)).fetchall():
-                row = reading.row_of(told[8:])
-                question = question_of(row.id, told[:8])
+            for columns in db.execute(text, (*values, *last, most)).fetchall():
+                row = reading.row_of(columns[8:])
+                question = question_of(row.id, columns[:8])
                 token = to_token(Position(question.asked_at, row.no, question.place))
                 found.append(Asked(head(row, owned=self._lives(row)), question, token))
             return found
@@ -195,7 +231,7 @@ class Searching(Holding):
         return self._file.read(work)
 
     def questions(self, thread: str) -> list[Question]:
-        """Return the open questions of *thread*. See `Findable.questions`."""
+        """Return the open questions of *thread*, the oldest first."""
         check_id(thread)
 
         def work(db: Connection) -> list[Question]:

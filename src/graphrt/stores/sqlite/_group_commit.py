@@ -5,8 +5,9 @@ three states, and its caller either leads or waits:
 
     WAITING ── a leader takes all that wait ──> TAKEN ── done, or failed ──> DONE
 
-The leader does the jobs that it took, wakes their callers, and makes the longest waiting caller the next leader. This
-module knows nothing of SQLite or of what a job is.
+The leader does the jobs that it took, wakes their callers, and makes the longest waiting caller the next leader. A
+*turn* is what one leader does: from taking jobs to naming the next leader. The SQLite store uses this module to write
+several commits in one transaction, but nothing here knows of SQLite or of what a job is.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class Group(Generic[J]):
                 next leader gets the jobs that are not `DONE`.
 
         Raises:
-            BaseException: This caller was interrupted. *job* was not begun, or it is done.
+            BaseException: This caller was interrupted, or *work* raised. *job* was not begun, or it is done.
         """
         try:
             with self._mutex:
-                if self._leader is None:
+                if self._leader is None:  # the resource is idle: this caller leads at once
                     self._taken = [job]
                     self._leader = job
                 else:
@@ -72,13 +73,13 @@ class Group(Generic[J]):
                     self._waiting.append(job)
             if job.wake is not None:
                 leads = False
-                while not leads:
+                while not leads:  # until the job is done by a leader, or this caller becomes the leader
                     job.wake.acquire()
                     with self._mutex:  # `_hand_on` sets the leader only after waking it, but under this lock
                         leads = self._leader is job
                     if job.state == DONE:
                         return
-                with self._mutex:
+                with self._mutex:  # a leader takes all jobs that wait, its own among them
                     self._taken, self._waiting = self._waiting, []
             try:
                 for one in self._taken:
@@ -88,9 +89,9 @@ class Group(Generic[J]):
                 with self._mutex:
                     if len(self._taken) == 1 and not self._waiting:  # no other caller to wake: the common case
                         job.state, self._taken, self._leader = DONE, [], None
-                if self._leader is job:
+                if self._leader is job:  # there are callers to wake
                     self._hand_on(job)
-        except BaseException:
+        except BaseException:  # also between two lines of the code above, so this caller may lead or wait
             self._leave(job)
             raise
 
@@ -104,7 +105,7 @@ class Group(Generic[J]):
                     continue
                 if one.state == DONE:
                     _wake(one)
-                else:
+                else:  # `work` was interrupted before it came to this job
                     one.state = WAITING
                     left.append(one)
             self._taken = left
@@ -115,7 +116,10 @@ class Group(Generic[J]):
             self._leader = heir  # the turn ends here
 
     def _leave(self, job: J) -> None:
-        """Withdraw *job* after its caller was interrupted, or wait until the leader that took it has done it."""
+        """Withdraw *job* after its caller was interrupted, or wait until the leader that took it has done it.
+
+        A job that a leader has taken cannot be withdrawn: the caller could not tell whether it was done.
+        """
         while True:
             if self._leader is job:
                 self._hand_on(job)
@@ -127,11 +131,12 @@ class Group(Generic[J]):
                         self._waiting.remove(job)
                     if self._leader is not job:
                         return
-                    continue
+                    continue  # this caller became the leader meanwhile: it must hand on
             with suppress(BaseException):  # the leader is doing it: another Ctrl-C cannot take it back either
                 job.wake.acquire()
 
 
 def _wake(one: Waits) -> None:
+    """Wake the caller of *one*, which then finds its job done, or itself the leader."""
     with suppress(RuntimeError):  # released already, by a `_hand_on` that was interrupted
         one.wake.release()

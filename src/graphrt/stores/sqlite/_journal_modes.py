@@ -8,6 +8,9 @@ warning is logged once for each file.
 
 The mode belongs to the file. A file with a rollback journal is converted only if no other process has it open, because
 that process may run graphrt 0.1, whose checkpoints are not guarded.
+
+A *checkpoint* copies the log into the database. `logged` means that the file has a write-ahead log (WAL mode); a file
+is *blank* if nothing was ever written to it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
+"""Values of `PRAGMA synchronous`, by which SQLite answers when it is asked; a larger one is safer."""
 KEPT_LOG_BYTES: Final = 16 * 2**20
 """Size to which a log file that a long reader made larger is truncated when the log restarts."""
 _NO_LOG: Final = frozenset({10, 14, 15})
@@ -43,7 +47,7 @@ class Pragmas(NamedTuple):
 
 
 def distrust(db: Connection) -> None:
-    """Set up the connection for a file that may be damaged or hostile.
+    """Set up the connection for a file that may be damaged or hostile. All connections of the store do this first.
 
     SQLite then refuses unsafe functions and virtual tables in the file's schema, checks the cells of each page that it
     reads, and does not map the file into memory.
@@ -54,6 +58,8 @@ def distrust(db: Connection) -> None:
 
 def careful(db: Connection, path: str) -> None:
     """Turn off automatic checkpoints on this connection, and make every sync reach the disk.
+
+    For all connections that may write: the store's own, and those of `_log` that run checkpoints.
 
     Raises:
         StoreError: SQLite does not grant it (`store-unsafe`).
@@ -70,7 +76,7 @@ def careful(db: Connection, path: str) -> None:
 
 
 def asked(db: Connection, pragma: str) -> int | str:
-    """Return the value of *pragma*."""
+    """Return the value that SQLite reports for *pragma*, which shows whether a setting was accepted."""
     value: int | str = db.execute(f"PRAGMA {pragma}").fetchall()[0][0]
     return value
 
@@ -82,7 +88,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
         db: A new connection to the file.
         path: The file.
         pragmas: Settings for an experiment; None: the safe ones.
-        alone: No other process has the file open.
+        alone: Whether the file had a rollback journal and no process had it open, shortly before *db* was opened.
 
     Returns:
         Whether the file is in WAL mode.
@@ -93,7 +99,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
     """
     careful(db, path)
     found = schema.state(db)
-    current = schema.check(found, path)
+    current = schema.check(found, path)  # False if the tables must be created or migrated
     if schema.is_blank(found):  # the page size cannot be changed once the file has content or is in WAL mode
         db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
     logged = _journal(db, path, pragmas, blank=schema.is_blank(found), alone=alone)
@@ -110,7 +116,10 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
 
 
 def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool, alone: bool) -> bool:
-    """Choose the journal mode and change to it. Returns whether it is WAL."""
+    """Choose the journal mode and change to it. Returns whether it is WAL. For the arguments see `set_up`.
+
+    WAL is chosen for a local file that has it already, is blank, or is open nowhere else (*alone*).
+    """
     logged = _is_logged(db)
     network = place.network(path)
     if pragmas is not None:
@@ -125,17 +134,21 @@ def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool,
     if wanted == logged:
         return logged
     if not wanted:
-        _change(db, path, "delete")
+        _change(db, path, "delete")  # SQLite's name for a rollback journal, which is deleted at the end of a commit
         return False
     if _change_to_log(db, path, blank=blank):
         return True
-    if pragmas is not None:
+    if pragmas is not None:  # an experiment must not go on with another mode than it asked for
         raise unsafe(path, "journal_mode=wal was asked for and not granted")
     return False
 
 
 def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
-    """Change the file to WAL mode. Returns False if that is not possible, and the file has a rollback journal."""
+    """Change the file to WAL mode. Returns False if that is not possible, and the file has a rollback journal.
+
+    Raises:
+        sqlite3.Error: Another process is creating the same file, or the file cannot be read or written.
+    """
     import sqlite3
 
     try:
@@ -159,7 +172,10 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
 
 
 def _change_back(db: Connection) -> None:
-    """Change the file back to a rollback journal, in exclusive mode, which works without shared memory."""
+    """Change the file back to a rollback journal, after its mode was changed to WAL and the first read failed.
+
+    In exclusive mode, SQLite needs no shared memory for that.
+    """
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = delete").fetchall()
     db.execute("PRAGMA locking_mode = NORMAL")
@@ -167,7 +183,7 @@ def _change_back(db: Connection) -> None:
 
 
 def _change(db: Connection, path: str, wanted: str) -> None:
-    """Change the journal mode to *wanted*.
+    """Change a file in WAL mode to the journal mode *wanted*: on a network file system, or for an experiment.
 
     Raises:
         StoreError: SQLite does not grant it (`store-unsafe`).
@@ -177,7 +193,7 @@ def _change(db: Connection, path: str, wanted: str) -> None:
     try:
         db.execute(f"PRAGMA journal_mode = {wanted}").fetchall()
     except sqlite3.OperationalError as error:
-        if primary(error) not in {BUSY, 6}:
+        if primary(error) not in {BUSY, 6}:  # 6 is SQLITE_LOCKED
             raise
         raise unsafe(
             path,
@@ -189,11 +205,15 @@ def _change(db: Connection, path: str, wanted: str) -> None:
 
 
 def _is_logged(db: Connection) -> bool:
+    """Return whether the file is in WAL mode now."""
     return str(asked(db, "journal_mode")).lower() == "wal"
 
 
 def _try_to_write(db: Connection) -> None:
-    """Find out now, and not at the first commit, whether the file and its folder can be written."""
+    """Find out now, and not at the first commit, whether the file and its folder can be written.
+
+    The version that is written is the one that the file has, and it is rolled back.
+    """
     db.execute("BEGIN IMMEDIATE")  # takes the lock only; the write below opens the journal
     try:
         db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
@@ -214,7 +234,7 @@ def _tell(path: str, why: str) -> None:
 
 
 def unsafe(path: str, why: str) -> StoreError:
-    """Return the error for a file whose commits could be lost."""
+    """Return the error for a file whose commits could be lost; *why* is a clause of its text."""
     import sqlite3
 
     return SQLITE_UNSAFE(database=path, why=why, version=sqlite3.sqlite_version)

@@ -1,11 +1,15 @@
-"""Live items on their way between processes, in a SQLite file of their own beside the database (see `stores.live`).
+"""Live items on their way between processes, in a SQLite file of their own beside the database.
 
-    follower   thread, and until when somebody reads its live items, in seconds since the epoch
-    batch      live items of one run, in the order in which they were handed over
+*Live items* are what a run shows while it works, such as tokens of a model. They are not part of the stored thread. A
+*follower* is a reader of them, usually in another process than the run. It notes its interest for some seconds and
+renews that. Only for threads with a follower does the run's process hand items over, in *batches*.
+
+    follower   thread, and until when a follower reads its live items, in seconds since the epoch
+    batch      live items of one run; `place` grows with each batch, `id` is chosen by the run, `at` is the time
 
 The file is not the database, so that tokens cost no fsync there and are in no backup. It is written without any sync,
-and may be deleted at any time: whoever uses it makes it anew. If it is damaged, as after a loss of power, or if another
-version made it, it is replaced.
+and may be deleted at any time: the next call makes it anew. If it is damaged, as after a loss of power, or if another
+version made it, it is replaced. A batch is deleted after `KEPT_S` seconds.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _VERSION: Final = 1
+"""Version of the tables, stored as SQLite's `user_version`; 0 in a file that has none yet."""
 _DAMAGED: Final = frozenset({1, 11, 26})
 """Primary codes after which the file is replaced: ERROR (another version's tables), CORRUPT and NOTADB."""
 _WAIT_S: Final = 2.0
@@ -50,15 +55,17 @@ _TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS batch_at ON batch(at)",
     f"PRAGMA user_version = {_VERSION}",
 )
+# `?1` is the thread, `?2` the end of this interest, `?3` the latest end that can be real. Of several followers, the end
+# that is latest stays. An end after `?3` dates from before the clock was set back, and is replaced.
 _FOLLOW: Final = (
     "INSERT INTO follower(thread, until) VALUES (?1, ?2)"
     " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN ?2 AND ?3 THEN until ELSE ?2 END"
 )
 _NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
-# The upper bound is for a clock that was set back: what was noted before counts as over.
+# The upper bound is for a clock that was set back: an interest noted before that counts as over.
 _FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS)"
 _AT_ONCE: Final = 500
-"""Threads that one statement asks for."""
+"""Threads that one statement asks for, because SQLite limits the number of parameters."""
 
 
 @final
@@ -75,7 +82,7 @@ class LiveFile:
         watch_forks(self)
 
     def follow(self, thread: str, for_s: float) -> int:
-        """Note a follower, and return the place of the newest batch."""
+        """Note a follower for *for_s* seconds, and return the place of the newest batch of *thread*; 0 without any."""
 
         def work(db: Connection) -> int:
             now = time.time()
@@ -86,7 +93,7 @@ class LiveFile:
         return self._do(work, making=True) or 0
 
     def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those that have a follower."""
+        """Return those of *threads* that have a follower; none if there is no file."""
         wanted = [*threads]
 
         def work(db: Connection) -> list[str]:
@@ -101,7 +108,7 @@ class LiveFile:
         return self._do(work) or []
 
     def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
-        """Keep a batch, and return its place."""
+        """Keep the batch *body*, and return its place. Batches of *thread* up to the place *forget* are deleted."""
 
         def work(db: Connection) -> int:
             now = time.time()
@@ -114,13 +121,16 @@ class LiveFile:
         return self._do(work, making=True) or 0
 
     def after(self, thread: str, place: int, limit: int) -> list[Batch]:
-        """Return batches in order."""
+        """Return at most *limit* batches of *thread* after the place *place*, in order; none if there is no file."""
         text = "SELECT place, id, body FROM batch WHERE thread = ? AND place > ? ORDER BY place LIMIT ?"
         rows = self._do(lambda db: db.execute(text, (thread, place, limit)).fetchall()) or []
         return [Batch(int(at), str(name), bytes(body)) for at, name, body in rows]
 
     def forget(self, threads: Iterable[str]) -> None:
-        """Delete batches of *threads*; if that fails, the whole file."""
+        """Delete batches of *threads*; if that fails, the whole file.
+
+        Called after the threads were deleted, or values of theirs were erased: those must not stay here.
+        """
         gone = [*threads]
 
         def work(db: Connection) -> None:
@@ -134,7 +144,7 @@ class LiveFile:
 
     @staticmethod
     def _tidy(db: Connection, now: float) -> None:
-        # Also what comes from the future, by a clock that was set back.
+        """Delete what is over, so that the file stays small. Rows from the future date from before a clock change."""
         db.execute("DELETE FROM batch WHERE at < ? OR at > ?", (now - KEPT_S, now + LONGEST_INTEREST_S))
         db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (now, now + LONGEST_INTEREST_S))
 
@@ -144,10 +154,14 @@ class LiveFile:
             self._closed = True
             self._drop()
 
-    # -- the connection ------------------------------------------------------------------------------------------------
-
     def _do(self, work: Callable[[Connection], T], *, making: bool = False) -> T | None:
         """Return the result of *work*, done in one transaction; None if there is no file, and it is not made.
+
+        A damaged file is removed, and *work* done once more: with a new file, or without one.
+
+        Args:
+            work: Reads or writes on a connection.
+            making: Make the file if it is missing, and take the write lock: *work* writes what a new file needs.
 
         Raises:
             StoreError: The file cannot be used.
@@ -166,6 +180,7 @@ class LiveFile:
         return None
 
     def _once(self, work: Callable[[Connection], T], *, making: bool) -> T | None:
+        """Do *work* as `_do` says, but without a second attempt."""
         db = self._opened(making=making)
         if db is None:
             return None
@@ -180,6 +195,12 @@ class LiveFile:
         return found
 
     def _opened(self, *, making: bool) -> Connection | None:
+        """Return a connection to the file that is there now; None if there is none, and it is not made.
+
+        Raises:
+            StoreError: The store is closed, or the file cannot be made.
+            sqlite3.Error: The file cannot be opened.
+        """
         if self._closed:
             raise _refusals.closed(f"The store of {self.path.removesuffix('-live')!r}")
         there = identity(self.path)
@@ -189,7 +210,7 @@ class LiveFile:
         if there is None:
             if not making:
                 return None
-            try:
+            try:  # with mode 0600, which SQLite would not give it
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             except FileExistsError:  # another process was faster
                 pass
@@ -197,7 +218,7 @@ class LiveFile:
                 raise SQLITE_CANNOT_MAKE(database=self.path, reason=error.strerror) from error
         db = files.connect(self.path, 0.0)
         try:
-            modes.distrust(db)
+            modes.distrust(db)  # settings for a file that may be damaged
             db.execute("PRAGMA synchronous = OFF")
             db.execute("PRAGMA secure_delete = ON")  # what a thread showed must not outlast it
             version = db.execute("PRAGMA user_version").fetchall()[0][0]
@@ -210,11 +231,16 @@ class LiveFile:
         return db
 
     def _make(self, db: Connection, version: Any) -> None:
+        """Create the tables in an empty file. A file of another *version* is reported as damaged, so `_do` replaces it.
+
+        Raises:
+            sqlite3.Error: The file has another version, or cannot be written.
+        """
         if version:
             import sqlite3
 
             error = sqlite3.DatabaseError(f"version {version}")
-            error.sqlite_errorcode = 1
+            error.sqlite_errorcode = 1  # SQLITE_ERROR, which is in `_DAMAGED`
             raise error
         db.execute("PRAGMA journal_mode = WAL").fetchall()  # readers and the writer do not wait for each other
         db.execute("BEGIN IMMEDIATE")
@@ -223,12 +249,13 @@ class LiveFile:
         db.execute("COMMIT")
 
     def _remove(self) -> None:
-        """Delete the file, which cannot be read; others notice by its inode."""
+        """Delete the file, which cannot be read. Other processes notice by its inode, and open the new file."""
         for ending in ("", "-wal", "-shm"):
             with suppress(OSError):
                 Path(self.path + ending).unlink()
 
     def _drop(self) -> None:
+        """Close the connection, if there is one; the next call opens another."""
         db, self._db, self._file = self._db, None, None
         if db is not None:
             with suppress(Exception):
@@ -248,26 +275,30 @@ class LiveFile:
 
 
 class Relaying:
-    """The base class of `SqliteStore` with the methods of `Relaying`."""
+    """The base class of `SqliteStore` with the methods of the protocol `stores.live.Relaying`.
+
+    The runtime calls `follow_live` and `relayed` for a follower, `followed` and `relay` for a run. `SqliteStore` itself
+    deletes the batches of threads that are deleted or erased; `forget_live` is for stores that wrap this one.
+    """
 
     _live: LiveFile
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items. See `Relaying.follow_live`."""
+        """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""
         return self._live.follow(check_id(thread), for_s)
 
     def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower. See `Relaying.followed`."""
+        """Return those of *threads* that have a follower now."""
         return self._live.followed(threads)
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items. See `Relaying.relay`."""
+        """Keep a batch of live items, and return its place. Older batches up to the place *forget* are deleted."""
         return self._live.relay(check_id(thread), id, body, forget)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return batches of live items. See `Relaying.relayed`."""
+        """Return at most *limit* batches of *thread* after the place *after*, in order."""
         return self._live.after(check_id(thread), after, limit)
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete batches of live items. See `Relaying.forget_live`."""
+        """Delete all batches of *threads*."""
         self._live.forget(threads)

@@ -2,6 +2,7 @@
 
 SQLite's busy handler sleeps up to 100 ms between two attempts. When several processes write continuously, the one that
 has just committed gets the lock again, and others wait for seconds (decision 0063; measured by `benchmarks.crowd`).
+The store therefore opens its connections with a timeout of 0, and repeats by itself what SQLite refuses with BUSY.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def with_polling(step: Callable[[], T], timeout_s: float) -> T:
     """Call *step* until it no longer raises SQLITE_BUSY, and return its result.
 
     Args:
-        step: The call.
+        step: A call that takes a lock, such as BEGIN IMMEDIATE. It has no effect if it raises SQLITE_BUSY.
         timeout_s: Seconds after the first SQLITE_BUSY after which *step* is not called again.
 
     Raises:
         sqlite3.Error: The error of the last call.
     """
-    until = pause_s = 0.0
+    until = pause_s = 0.0  # set after the first SQLITE_BUSY, so that the usual call reads no clock
     while True:
         try:
             return step()

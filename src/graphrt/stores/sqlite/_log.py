@@ -4,6 +4,13 @@ Before 3.51.3, a checkpoint can mix pages of two generations of the log if a wri
 That cannot happen while another connection of this process holds a transaction: a reader prevents writers from
 restarting the log, a writer keeps other writers out. The proof is in decision 0063. Only this module runs checkpoints,
 and SQLite's automatic ones are off.
+
+Commits are appended to the log, the file `-wal`. A checkpoint copies its pages (SQLite's *frames*) into the database.
+If it copied all of them, the next writer *restarts* the log, that is, overwrites it from the beginning. The log's index
+is shared memory, mapped from the file `-shm`. SQLite removes both files when the last connection closes.
+
+`Database` owns one `Log`. It calls `opened` after opening the file, `check` and `check_files` before a transaction, and
+`wrote` after it. In the arguments of these, `kept` returns what is stored now, as the end of an error text.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 _LOOKS: Final = 16
 """Transactions after which the size of the log file is read."""
 PAGES: int = 1_000
-"""Pages written to the log after which a checkpoint runs. Such a checkpoint takes a few milliseconds."""
+"""Pages written to the log after which a checkpoint runs. Such a checkpoint takes a few milliseconds. Tests set it."""
 _WRITTEN: Final = 4
 """Estimated pages of a small commit: those of the thread's row and of the record, and their parents."""
 _WAIT_S: Final = 1.0
@@ -87,12 +94,14 @@ class Log:
         0063)."""
 
     def opened(self) -> None:
-        """Record which files were opened. Called whenever the store opens its connection."""
+        """Record which files were opened. Called whenever the store opens its connection. The log may not exist yet."""
         self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
         self._look()
 
     def check(self, kept: Callable[[], str], thread: str) -> None:
         """Check that a commit that is written now will last, provided that the files are still those that were opened.
+
+        Called before each transaction; `check_files`, which costs more, only if a name in the folder has changed.
 
         Args:
             kept: Returns what is stored now, for an error.
@@ -120,6 +129,8 @@ class Log:
     def _relieve(self, kept: Callable[[], str], thread: str) -> None:
         """Run a checkpoint, since the log has reached its limit.
 
+        If other processes are writing or running a checkpoint, the commit passes, and the next one tries it again.
+
         Raises:
             StoreError: It failed, or a reader still prevents it from completing.
         """
@@ -140,13 +151,13 @@ class Log:
         Args:
             writes: Number of commits in the transaction.
             size: Estimated bytes of all of them together.
-            hold: A context manager that keeps the writers of this process out.
+            hold: A context manager that keeps the writers of this process out: the lock of `Database`.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
         self._written += 1
         if self._written >= _LOOKS:
             self._look()
-        if self._pages < PAGES or self._copying.locked():
+        if self._pages < PAGES or self._copying.locked():  # it is not time yet, or a checkpoint is running
             return
         # The lock is taken here and released by the new thread, so that no second checkpoint is started.
         thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
@@ -156,8 +167,8 @@ class Log:
             thread.start()
         except RuntimeError:  # no further thread can be started, or the interpreter is shutting down
             self._copy_soon(hold)
-        except BaseException:
-            if thread.ident is None:
+        except BaseException:  # Ctrl-C
+            if thread.ident is None:  # the thread was not started, so it will not release the lock
                 self._copying.release()
             raise
 
@@ -175,7 +186,7 @@ class Log:
         with self._copying:
             pass
 
-    # Around a fork.
+    # Around a fork, called by `Database`: no checkpoint may be running, because the child would not have its thread.
 
     def before_fork(self) -> None:
         self._copying.acquire()
@@ -191,12 +202,12 @@ class Log:
     def _look(self) -> bool:
         """Read the size of the log, and return whether the log is the file that was opened.
 
-        If the file grew by more than `wrote` estimated, the estimate is raised.
+        If the file grew by more than `wrote` estimated, the estimate is raised: other processes write to the log too.
         """
         self._written = 0
         try:
             found = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more than the call
-        except OSError:
+        except OSError:  # there is no log, which is right only as long as none was seen
             return self._file is None
         file = found.st_dev, found.st_ino
         if self._file is None:
@@ -207,15 +218,17 @@ class Log:
         return file == self._file
 
     def _copy_soon(self, hold: AbstractContextManager[Any]) -> None:
+        """Run a checkpoint in the background, log its failure, and release `_copying`, which the caller acquired."""
         try:
+            # Reset first: what is written meanwhile counts for the next checkpoint.
             self._pages, self._before = 0, self._size
             self._note(copy(self._path, self._main, hold))
         except Exception as error:  # the commits are safe in the log, and a later checkpoint copies them
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
-            if primary(error) != BUSY:
-                self._left = self._size
-                if not self._failing:
+            if primary(error) != BUSY:  # with BUSY, other processes were only writing
+                self._left = self._size  # so that `check` refuses commits if that goes on up to the limit
+                if not self._failing:  # one warning, until a checkpoint succeeds again
                     self._failing = True
                     _logger.warning(
                         "A checkpoint of %r failed, and is tried again with later commits. Commits are safe in its "
@@ -227,7 +240,7 @@ class Log:
             self._copying.release()
 
     def _emptied(self, wait_s: float) -> bool | None:
-        """Run a checkpoint now. The caller holds the database's lock.
+        """Run a checkpoint now, because a commit needs the room. The caller holds the database's lock.
 
         Args:
             wait_s: Seconds to wait for other processes that write.
@@ -249,7 +262,7 @@ class Log:
         return None if copied is None else copied.done >= copied.frames
 
     def _note(self, copied: Copied | None) -> None:
-        """Record the result of a checkpoint; None if another process was running one."""
+        """Record the result of a checkpoint; None if another process was running one, which tells nothing."""
         if copied is None:
             return
         self._failing = False
@@ -264,7 +277,7 @@ def copy(
     """Run a checkpoint of *path*: most of it while commits go on, and the remainder while commits wait.
 
     A read guard is a second connection with an open read transaction, a write guard one that holds the write lock.
-    While either is held, no writer can restart the log (decision 0063).
+    While either is held, no writer can restart the log, so SQLite's bug cannot occur (decision 0063).
 
     Args:
         path: The database file.
@@ -284,7 +297,7 @@ def copy(
         other = _connect(path, file)
         try:
             # Under a read guard, commits go on. The second round copies what was written during the first one, so that
-            # little is left for the write guard, under which commits wait.
+            # little is left for the write guard, under which commits wait. With *hold* None, they wait already.
             for _ in range(0 if hold is None else 2):
                 guard.execute("BEGIN")
                 try:
@@ -305,7 +318,7 @@ def copy(
 
 
 def _connect(path: str, file: tuple[int, int] | None) -> Connection:
-    """Return a connection to *path* that has opened its log.
+    """Return a connection to *path* that has opened its log. *file* is the device and inode that it must have.
 
     Raises:
         StoreError: *path* is not the file with the identity *file*.
@@ -326,14 +339,15 @@ def _connect(path: str, file: tuple[int, int] | None) -> Connection:
 
 
 def _read(db: Connection) -> None:
-    """Read something, because BEGIN alone takes no lock."""
+    """Read something, so that SQLite opens the log, and takes a lock in a transaction: BEGIN alone takes none."""
     db.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
 
 def _copy(other: Connection) -> Copied | None:
-    """Run a PASSIVE checkpoint. *Another* connection of this process must hold a transaction meanwhile.
+    """Run a PASSIVE checkpoint, which waits for no reader and no writer. Returns None if another one is running.
 
-    The other modes become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
+    It runs on *other*, while another connection of this process, the guard, holds a transaction. SQLite's other modes
+    become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
     """
     _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

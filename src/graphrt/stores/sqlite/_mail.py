@@ -1,7 +1,14 @@
 """Mail and due threads in a SQLite file: the methods of `SqliteStore`, and their SQL.
 
-A letter is a part of its thread, of the kind MAIL, under its id. When a commit takes it (`_writing`), the row stays with
-the kind TAKEN and without its body: its id is remembered. So mail needs no table of its own, and goes with its thread.
+A *letter* is a message to a thread from a process that does not own it, with an id and a body. It waits until a commit
+of the thread's owner takes it, that is, processes it. It is a row of the table `part`, of the kind MAIL, under its id;
+`place` gives the order of the letters of a thread. When a commit takes it (`_writing`), the row stays with the kind
+TAKEN and without its body: its id is remembered, so that the same letter is not accepted again. So mail needs no table
+of its own, and is deleted with its thread.
+
+A thread is *due* if a worker should drive it: it is running without a living owner, a question of it has expired, or a
+letter waits for it. `no` is a thread's number in the order of creation, `rank` is minus its priority, and a *head* is
+its summary. Threads that are due are listed by rank and number, page by page.
 """
 
 from __future__ import annotations
@@ -22,23 +29,30 @@ from graphrt.stores.sqlite._schema import MAIL
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# The kind is written into these texts, and is no parameter: only so is the partial index used.
+# The kind is written into these texts: with a parameter, SQLite would not use the partial index of mail.
 _MAIL: Final = f"SELECT place, name, body FROM part WHERE no = ? AND kind = {MAIL} ORDER BY place"  # noqa: S608
 _MAILED: Final = (
     "SELECT id FROM thread WHERE id IN (MARKS)"  # noqa: S608 - own names
     f" AND EXISTS (SELECT 1 FROM part WHERE part.no = thread.no AND kind = {MAIL})"
 )
+"""MARKS is replaced by one question mark for each id."""
 _NEXT: Final = "(rank, thread.no) > (?1, ?2)"
+"""Condition for threads after the last one of the previous page."""
 _AT_ONCE: Final = 500
-"""Threads that one statement asks for, and threads of one page of those that are due."""
+"""Threads that one statement asks for, because SQLite limits the number of parameters, and threads of one page of those
+that are due."""
 
 
 def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[Any]]:
-    """Return the statement that lists due threads whoever owns them, and the parameters of its filters.
+    """Return the statement that lists due threads, with or without an owner, and the parameters of its filters.
 
     It has the parameters `?1` to `?4` (a thread's rank and number, a time and a limit) before those of the filters. The
     running threads are limited, because there may be many; they are filtered as in the whole statement, so that a page
     is full unless it is the last one.
+
+    Args:
+        graphs: Only threads of the graphs with these names; None for any graph.
+        prefix: Only threads whose id begins with this text; None for any id.
     """
     texts, values = ["seq > 0"], list[Any]()
     if graphs is not None:
@@ -48,6 +62,7 @@ def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[An
         texts.append("substr(id, 1, length(?)) = ?")
         values += [prefix, prefix]
     fits = " AND ".join(texts)
+    # The filters stand in the statement twice, with the same parameters: numbers let both places share them.
     numbered = iter(range(5, 5 + len(values)))
     fits = "".join(f"?{next(numbered)}" if char == "?" else char for char in fits)
     waiting = ", ".join(f"'{status}'" for status in WAITING)
@@ -63,23 +78,37 @@ def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[An
 
 
 def due_by_mail(db: Connection, row: Row) -> bool:
-    """Return whether letters wait for a thread, and make it due."""
+    """Return whether letters wait for the thread of *row*, and make it due. A deletion of old threads leaves it then.
+
+    In `WAITING` are the statuses in which mail does so: a failed or cancelled thread first needs a person.
+    """
     return row.status in WAITING and db.execute(_MAIL, (row.no,)).fetchone() is not None
 
 
 class Posting(Holding):
-    """The base class of `SqliteStore` with the methods of `Postable`."""
+    """The base class of `SqliteStore` with the methods of the protocol `Postable`.
+
+    Inherited from `Holding`: `_there` finds the row of a thread id, or raises `InputError`; `_lives` says whether a
+    living owner holds the thread of a row.
+    """
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it. See `Postable.post`."""
+        """Keep a letter to *thread* until a commit takes it. Returns False if there was one with this *id* before.
+
+        Raises:
+            InputError: There is no such thread, or it has no entries, or the letter cannot be kept.
+        """
         _refusals.check_letter(check_id(thread), id, body, durable=True)
 
         def work(db: Connection) -> tuple[bool, int]:
+            """Return whether the letter is new, and the number of the thread, which is 0 if there is none."""
             found = writing.post_letter(db, thread, id, body)
             if not found[1]:
                 raise _refusals.unknown_thread(thread)
             return found
 
+        # `landed` is asked if the outcome of the COMMIT is unknown, `kept` for the text of an error. If another caller
+        # posted the same letter meanwhile, that is as good.
         return self._file.write(
             work,
             landed=lambda db, found: writing.letter_is_there(db, found[1], id),
@@ -89,7 +118,7 @@ class Posting(Holding):
         )[0]
 
     def mail(self, thread: str) -> list[Letter]:
-        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+        """Return the letters of *thread* that were not taken yet, in the order in which they were posted."""
         check_id(thread)
 
         def work(db: Connection) -> list[Letter]:
@@ -99,7 +128,7 @@ class Posting(Holding):
         return self._file.read(work)
 
     def mailed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have letters. See `Postable.mailed`."""
+        """Return those of *threads* that have letters, in any order. A thread that does not exist has none."""
         wanted = [*threads]
 
         def work(db: Connection) -> list[str]:
@@ -121,19 +150,32 @@ class Posting(Holding):
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Head]:
-        """Return the heads of the threads that are due and have no living owner. See `Postable.due`."""
+        """Return the heads of the threads that are due and have no living owner, those of the highest priority first.
+
+        Args:
+            now: Seconds since the epoch, by which questions expire.
+            graphs: Only threads of the graphs with these names; None for any graph.
+            prefix: Only threads whose id begins with this text; None for any id.
+            after: Id of the thread after which the list begins; it need not be due.
+            limit: Most heads; None for all.
+        """
         most = _refusals.page_size(limit)
         names = None if graphs is None else [name for name in graphs if _refusals.encodes(name)]
-        if prefix is not None and not _refusals.encodes(prefix):
+        if prefix is not None and not _refusals.encodes(prefix):  # no id has it, and SQLite would raise
             return []
         text, values = due_text(names, prefix)
 
         def page(db: Connection, last: tuple[int, int]) -> tuple[list[Head], tuple[int, int] | None]:
+            """Return the heads of the free threads of the page after *last* (rank, number), and the next *last*.
+
+            The latter is None after the last page.
+            """
             rows = [reading.row_of(row) for row in db.execute(text, (*last, now, _AT_ONCE, *values)).fetchall()]
             free = [head(row, owned=False) for row in rows if not self._lives(row)]
             return free, (rows[-1].rank, rows[-1].no) if len(rows) == _AT_ONCE else None
 
         def start(db: Connection) -> tuple[int, int]:
+            """Return rank and number of the thread after which the list begins."""
             if after is None:
                 return -(2**40), 0  # before the highest priority
             row = self._there(db, check_id(after))[0]

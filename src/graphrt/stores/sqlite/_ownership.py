@@ -2,6 +2,12 @@
 
 The base class of the SQLite store. It answers whether a thread exists, whether a living owner holds it, and whether a
 claim is still valid. Nothing is written here.
+
+A *claim* is the right to write a thread. Its `epoch` is its number, counted for each thread, and its lease is the time
+for which it is valid without renewal. The row of a thread, found by its id or its number `no`, has the epoch of the
+newest claim, the end of its lease, and its owner as JSON. An *owner* is one store object in one process, known by its
+random `token`. `Holder` reads that JSON, and finds out whether the process still runs. A thread without entries
+(`seq` 0) exists only for an owner that is about to write the first one.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ class Holding:
             del self._held[claim.no]
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
-        """Return whether *claim* comes from this store object, in this process."""
+        """Return whether *claim* comes from this store object, in this process: a forked child has another token."""
         return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
 
     def _owned(self, db: Connection, claim: Claim) -> Row:
@@ -53,7 +59,9 @@ class Holding:
         return row
 
     def _there(self, db: Connection, thread: str, *, damaged: bool = False) -> tuple[Row, bool]:
-        """Return the thread's row, and whether a living owner holds the thread. For *damaged* see `row_by_id`.
+        """Return the thread's row, and whether a living owner holds the thread.
+
+        With *damaged*, the row is returned unchecked, for a caller that only wants to delete the thread.
 
         Raises:
             InputError: There is no such thread, or it has neither entries nor a living owner.
@@ -71,8 +79,8 @@ class Holding:
         holder = Holder.load(row.owner)
         if holder is None:
             return False
-        # The owner is this store object: a claim counts only if a caller has it, or will get it when the current
-        # transaction is committed.
+        # The owner is this store object: a claim counts only if a caller has it (`_held`), or will get it when the
+        # current transaction is committed (`giving`).
         if holder.owner.token == self._file.owner.token:
             held = self._held.get(row.no)
             epoch = self._file.giving.get(row.no) if held is None else held.epoch
@@ -81,14 +89,14 @@ class Holding:
         return holder.lives(row.lease, me=self._file.owner)
 
     def _holder(self, row: Row) -> str:
-        """Return for an error message who holds the thread."""
+        """Return for an error message who holds the thread, as a clause."""
         holder = Holder.load(row.owner) if row.owner else None
         if holder is None or row.lease is None:
             return f"its newest claim is number {row.epoch}, which is not held now"
         return f"its newest claim is number {row.epoch}, {holder.describe(row.lease, me=self._file.owner)}"
 
     def _unheld(self, row: Row | None, thread: str) -> None:
-        """Check that no living owner holds the thread.
+        """Check that no living owner holds the thread of *row*. There may be no row: the thread does not exist.
 
         Raises:
             ConflictError: One does.

@@ -2,6 +2,12 @@
 
 All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
 tables are explained in `_schema`; rows are checked by `_rows` before they are returned.
+
+A thread has a number, `no`, and its entries are numbered by `seq` from 1. `thread` has a row for each thread. `record`
+has one row for each commit with entries: `count` of them, up to the entry that the key names. The key is `no * SPAN` +
+the number of the last entry. `part` has everything else of a thread, by kind and name: snapshots of its state (named by
+their entry), its meta (one value, named 0), blobs (large values, by name) and letters. It also has *staged* bodies,
+which are kept until a later commit deletes them, in the order of `place`.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ COLUMNS: Final = (
 THREADS_COLUMNS: Final = COLUMNS.replace("graph", "thread.graph")
 """The same in a statement with another table that has a column `graph`."""
 FROM: Final = "thread LEFT JOIN label ON label.no = thread.no"
+"""A thread without a title, tags and tenant has no row in `label`."""
 _BY_ID: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE id = ?"  # noqa: S608  # names of our own
 _BY_NO: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no = ?"  # noqa: S608
 # substr and not LIKE: wildcards in a prefix are ordinary characters, and case matters.
@@ -38,6 +45,7 @@ _ROWS: Final = (
     " AND (:before IS NULL OR updated_at < :before) ORDER BY thread.no LIMIT :most"
 )
 _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
+# The first record at or after an entry, which is the one that contains it.
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 _SNAPSHOT: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? AND name <= ? ORDER BY name DESC LIMIT 1"
 _PARTS: Final = "SELECT name, body, place FROM part WHERE no = ? AND kind = ? ORDER BY place"
@@ -46,7 +54,8 @@ _NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
 
 _TUPLE: Final[Any] = tuple
 _new_record: Final[Callable[[Iterable[Any]], Record]] = partial(_TUPLE.__new__, Record)
-"""Makes a record of a row. It is called for each row of a thread, and is faster than `Record._make`."""
+"""Makes a record of a row (seq, count, body, seal). It is called for each row of a thread, and is faster than
+`Record._make`."""
 _PAGE_RECORDS: Final = 256
 """Records after which a page ends."""
 _PAGE_BYTES: Final = 4 * 2**20
@@ -77,12 +86,12 @@ def row_by_no(db: Connection, no: int) -> Row | None:
 
 
 def row_of(found: Iterable[Any]) -> Row:
-    """Return the checked row of `COLUMNS`."""
+    """Return a row of the table `thread`, checked, from the values of `COLUMNS`. For statements of other modules."""
     return checked(Row(*found))
 
 
 def existing(row: Row | None) -> Row:
-    """Return *row*, which was written in this transaction.
+    """Return *row*, which was written in this transaction and can be missing only in a damaged file.
 
     Raises:
         StoreError: It is None.
@@ -101,7 +110,7 @@ def rows(
     updated_before: float | None,
     most: int,
 ) -> list[Row]:
-    """Return the rows of threads with entries that are numbered above *after*, in order.
+    """Return the rows of threads with entries that are numbered above *after*, in order, for `SqliteStore.heads`.
 
     Args:
         db: The connection.
@@ -121,7 +130,16 @@ def rows(
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
-    """Return the thread of *row* as it is now, or as it was after the entry *upto*."""
+    """Return the thread of *row* as it is now, or as it was after the entry *upto*.
+
+    Only the newest snapshot that is not after that entry is read, and the records after it.
+
+    Args:
+        db: The connection.
+        row: The thread's row.
+        owned: Whether a living owner holds the thread, for its head.
+        upto: Number of an entry; None for the last one.
+    """
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
     snapshot = saved(row.id, *found[0]) if found else None
@@ -137,7 +155,7 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
 
 
 def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Record]:
-    """Yield the records of the thread of *row*. Each page is read in a transaction of its own."""
+    """Yield the records with entries after *after* and up to *upto* (None: the last). Each page is one transaction."""
     # No transaction is open between two pages: a caller that stops reading must not hold up writers or the log.
     while True:
         page = file.read(partial(_page, no=row.no, after=after, upto=upto))
@@ -154,10 +172,10 @@ def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]
     cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
     for each in cursor:
         found.append(_new_record(each))
-        size += len(each[2]) if each[2].__class__ is bytes else 0
+        size += len(each[2]) if each[2].__class__ is bytes else 0  # each[2] is the body; the caller checks its type
         if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
             break
-    cursor.close()
+    cursor.close()  # ends the statement if the loop was left early
     return found
 
 
@@ -180,7 +198,10 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
 
 
 def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:
-    """Return body and seal of the record whose last entry is *seq*, or None if there is none."""
+    """Return body and seal of the record whose last entry is *seq*, or None if there is none.
+
+    `_writing.landed` compares them with those of a commit, to find out whether it was stored.
+    """
     found = db.execute("SELECT body, seal FROM record WHERE key = ?", (no * SPAN + seq,)).fetchall()
     return tuple(found[0]) if found else None
 
@@ -198,7 +219,7 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
 
 
 def snapshots(db: Connection, no: int) -> list[int]:
-    """Return the numbers of the entries that have a snapshot, in order."""
+    """Return the numbers of the entries that have a snapshot, in order: a thread can be pruned up to one of these."""
     return [row[0] for row in db.execute(_NAMES, (no, SNAPSHOT)).fetchall()]
 
 
@@ -209,7 +230,10 @@ def next_place(db: Connection, row: Row) -> int:
 
 
 def forget_row(db: Connection, no: int) -> None:
-    """Remove the thread's own row. Its records and parts stay behind, but can no longer be found by the thread's id."""
+    """Remove the thread's own row. Its records and parts stay behind, but can no longer be found by the thread's id.
+
+    So a thread is deleted on a full disk: this needs little room, and the other rows are removed in parts afterwards.
+    """
     db.execute("DELETE FROM thread WHERE no = ?", (no,))
 
 
@@ -231,7 +255,7 @@ def duplicate(db: Connection, no: int, to: int) -> None:
     db.execute(
         "INSERT INTO part(no, kind, name, place, body) SELECT ?, kind, name, place, body FROM part"
         " WHERE no = ? AND kind < ?",
-        (to, no, MAIL),  # letters are for the thread that they were posted to
+        (to, no, MAIL),  # the kinds from MAIL on are letters, which are for the thread that they were posted to
     )
 
 
@@ -262,12 +286,16 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: 
 
 
 def remove_repeated(db: Connection, no: int, snapshots_after: int, keep: set[str]) -> None:
-    """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not in *keep*."""
+    """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not named in *keep*.
+
+    When values of a thread are erased, these may repeat them; its records are replaced by the caller.
+    """
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name > ?", (no, SNAPSHOT, snapshots_after))
     _remove_blobs(db, no, keep)
 
 
 def _remove_blobs(db: Connection, no: int, keep: set[str]) -> None:
+    """Remove the blobs of the thread numbered *no* that are not named in *keep*."""
     for (name,) in db.execute(_NAMES, (no, BLOB)).fetchall():
         if name not in keep:
             db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (no, BLOB, name))

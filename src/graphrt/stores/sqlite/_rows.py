@@ -4,7 +4,9 @@ SQLite accepts any type in any column, and a file may have been damaged or edite
 must end in a `StoreError` that names the thread, and not in a TypeError far away. The checks compare types only; the
 records of a thread, which may be many, are checked in one pass.
 
-The statements that read the rows are in `_reading`.
+The statements that read the rows are in `_reading`. A *record* is the stored form of the entries of one commit, and a
+*part* is any other value of a thread: a snapshot of its state, its meta, a staged body, a blob or a letter. The
+functions take the thread's id for the text of an error.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from graphrt.stores.sqlite._schema import SPAN
 _STATUSES: Final = frozenset(get_args(Status))
 _NUMBERS: Final = (int, float)
 _RECORD: Final = {(True, bytes, bytes)}
+"""Of a record that can be right: whether the count is a positive int, and the types of body and seal."""
 
 
 class Row(NamedTuple):
-    """A row of the table `thread`."""
+    """A row of the table `thread`, with the title and the tags from the table `label`."""
 
     no: int
     """Number of the thread, never used again."""
@@ -35,7 +38,7 @@ class Row(NamedTuple):
     first: int
     """Number of the oldest entry that is left."""
     epoch: int
-    """Number of claims so far."""
+    """Number of claims so far; a claim is the right to write the thread."""
     turn: int
     """Number of commits under the newest claim."""
     status: str
@@ -61,7 +64,7 @@ def checked(row: Row) -> Row:
     """
     given: Any = row
     wrong = [name for name, value in zip(Row._fields, given, strict=True) if not _fits(name, value)]
-    if not wrong and not 1 <= row.first <= row.seq + 1:
+    if not wrong and not 1 <= row.first <= row.seq + 1:  # `seq + 1`: a thread without entries, or all were pruned
         wrong = ["first"]
     if not wrong:
         return row
@@ -72,6 +75,8 @@ def checked(row: Row) -> Row:
 
 
 def _fits(name: str, value: Any) -> bool:
+    """Return whether *value* can be in the column *name* of a thread's row."""
+    # Classes are compared, because a bool is an instance of int, and no column has one.
     match name:
         case "id" | "graph":
             return value.__class__ is str
@@ -87,11 +92,12 @@ def _fits(name: str, value: Any) -> bool:
             return value is None or (value.__class__ is str and _are_tags(value))
         case "rank":
             return value.__class__ is int
-        case _:
+        case _:  # no, seq, first, epoch and turn; SPAN is the upper bound for the number of an entry
             return value.__class__ is int and 0 <= value < SPAN
 
 
 def _are_tags(text: str) -> bool:
+    """Return whether *text* is the JSON list that `dump_tags` writes."""
     try:
         load_tags(text)
     except ValueError:
@@ -99,12 +105,12 @@ def _are_tags(text: str) -> bool:
     return True
 
 
-def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of a pair
-    """Return the head of the thread of *row*, which was checked."""
+def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of the pair that `Holding._there` returns
+    """Return the head (summary) of the thread of *row*, which was checked. *owned*: a living owner holds it."""
     status = cast("Status", row.status)
     made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
     tenant = tenant_of(row.id)
-    if tenant is None and row.title is None and row.tags is None and not row.rank:
+    if tenant is None and row.title is None and row.tags is None and not row.rank:  # most threads: no second tuple
         return made
     return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
 
@@ -122,13 +128,13 @@ def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
     for seq, count, body, seal in found:
         for name, value, kind in (("count", count, int), ("body", body, bytes), ("seal", seal, bytes)):
             if value.__class__ is not kind or (name == "count" and count < 1):
-                told = f"{name} {_short(value)}"
-                raise _damaged(thread, f"the record of entry {seq} is not what was written", told, _RESTORE, seq=seq)
+                shown = f"{name} {_short(value)}"
+                raise _damaged(thread, f"the record of entry {seq} is not what was written", shown, _RESTORE, seq=seq)
     return found
 
 
 def saved(thread: str, name: Any, body: Any) -> Saved:
-    """Return a snapshot of the entry *name*.
+    """Return a snapshot of the entry *name*: of the state after it. Snapshots are stored under the entry's number.
 
     Raises:
         StoreError: *name* or *body* has a wrong type.
@@ -139,7 +145,11 @@ def saved(thread: str, name: Any, body: Any) -> Saved:
 
 
 def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str, bytes]]:
-    """Return pairs (key, body) from rows of key, body and place, in the same order.
+    """Return pairs (key, body) of staged bodies, which are kept until a later commit deletes them.
+
+    Args:
+        thread: Id of the thread.
+        rows: Rows (key, body, place), in the order of their places, which the result has too.
 
     Raises:
         StoreError: One of the values has a wrong type.
@@ -147,14 +157,14 @@ def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str,
     found: list[tuple[str, bytes]] = []
     for key, body, place in rows:
         if key.__class__ is not str or body.__class__ is not bytes or place.__class__ is not int:
-            told = f"key {_short(key)}, place {_short(place)}, body {_short(body)}"
-            raise _damaged(thread, "a body that was staged is not what was written", told, _RESTORE)
+            shown = f"key {_short(key)}, place {_short(place)}, body {_short(body)}"
+            raise _damaged(thread, "a body that was staged is not what was written", shown, _RESTORE)
         found.append((key, body))
     return found
 
 
 def part(thread: str, what: str, body: Any) -> bytes:
-    """Return the body of the meta or of a blob; *what* says which, for an error.
+    """Return the body of the meta, a blob or a letter; *what* says which, for an error.
 
     Raises:
         StoreError: *body* is not `bytes`.
@@ -166,7 +176,7 @@ def part(thread: str, what: str, body: Any) -> bytes:
 
 
 def place(thread: str, value: Any) -> int:
-    """Return the place of a staged body.
+    """Return the place of a staged body or a letter: its number in their order.
 
     Raises:
         StoreError: *value* is not an int.
@@ -181,11 +191,21 @@ _RESTORE: Final = "Restore the database from a backup."
 
 
 def _damaged(thread: Any, what: str, found: str, fix: str, **data: Any) -> StoreError:
+    """Return the error for a damaged row.
+
+    Args:
+        thread: The id from the row, which may itself be damaged.
+        what: What is wrong, as a clause.
+        found: The values that are wrong, as `_short` shows them.
+        fix: What to do, as a sentence.
+        data: Attributes of the error, such as `seq`.
+    """
     return ROW_DAMAGED(
         of=thread, problem=what, found=found, thread=thread if thread.__class__ is str else None, fix=fix, **data
     )
 
 
 def _short(value: Any) -> str:
+    """Return *value*, cut, and its type, for an error."""
     text = repr(value) if not isinstance(value, (str, bytes)) else repr(value[:40])
     return f"{text[:60]} ({type(value).__name__})"

@@ -1,4 +1,9 @@
-"""Schedules in a SQLite file: the methods of `SqliteStore`, and their SQL."""
+"""Schedules in a SQLite file: the methods of `SqliteStore`, and their SQL.
+
+A schedule starts threads at certain times. Its row says when it is due next. Of several workers, the one that moves it
+to the time after that starts the thread: the statement changes the row only if it still has the old time. Each
+definition of a schedule has a random *version*, so that a worker cannot move one that was replaced meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +25,50 @@ _ONE: Final = "SELECT version, due_at FROM schedule WHERE name = ?"
 
 
 class Scheduling(Holding):
-    """The base class of `SqliteStore` with the methods of `Schedulable`."""
+    """The base class of `SqliteStore` with the methods of the protocol `Schedulable`."""
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        """Keep *schedule*. See `Schedulable.put_schedule`."""
+        """Keep *schedule*, in place of the version *replaces*; with None, only if there is none of this name.
+
+        Returns:
+            Whether it is kept; False if another version, or none, is stored under its name.
+        """
         name, graph, version, due_at, body = schedule
-        stands = (version, due_at)
+        stands = (version, due_at)  # what the row then has
         if replaces is None:
             return self._changed(_INSERT, schedule, name, lambda row: row == stands, size=len(body))
         values = (graph, version, due_at, body, name, replaces)
         return self._changed(_REPLACE, values, name, lambda row: row == stands, size=len(body))
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        """Set when the schedule is due next. See `Schedulable.move_schedule`."""
+        """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*.
+
+        Returns:
+            Whether this call moved it. Times are in seconds since the epoch.
+        """
         return self._changed(_MOVE, (to, name, version, due_at), name, lambda row: row == (version, to))
 
     def delete_schedule(self, name: str) -> bool:
-        """Delete the schedule. See `Schedulable.delete_schedule`."""
+        """Delete the schedule. Returns False if there was none."""
         return self._changed(_DELETE, (name,), name, lambda row: row is None)
 
     def _changed(self, text: str, values: Any, name: str, stands: Callable[[Any], bool], *, size: int = 0) -> bool:
-        """Return whether the statement *text* changed a row; *stands* tells by the row, after a lost connection."""
+        """Return whether a statement changed a row.
+
+        Args:
+            text: The statement, which changes at most one row.
+            values: Its parameters.
+            name: Name of the schedule.
+            stands: Returns whether the change is stored, from the row (version, time) or None if there is no row.
+                Called if the COMMIT failed and its outcome is unknown.
+            size: Bytes that are written, about.
+        """
 
         def work(db: Connection) -> bool:
             return db.execute(text, values).rowcount > 0
 
         def landed(db: Connection, changed: bool) -> bool:  # noqa: FBT001 - `Database.write` says so
+            # A statement that changed nothing needs no certainty.
             return not changed or stands(db.execute(_ONE, (name,)).fetchone())
 
         return self._file.write(
@@ -53,7 +76,7 @@ class Scheduling(Holding):
         )
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        """Return the schedules in the order of their names. See `Schedulable.schedules`."""
+        """Return the schedules in the order of their names: those of *graph* that are due at *due_by*, or all."""
         # No index: there are few schedules, and an index would take a page of every file.
         text = f"SELECT {_COLUMNS} FROM schedule WHERE (?1 IS NULL OR graph = ?1) AND (?2 IS NULL OR due_at <= ?2)"  # noqa: S608
         rows = self._file.read(lambda db: db.execute(f"{text} ORDER BY name", (graph, due_by)).fetchall())

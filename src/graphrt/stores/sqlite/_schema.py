@@ -2,16 +2,19 @@
 
     thread   one row for each thread: its head, lease and owner
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
-    part     meta, snapshots, staged bodies and blobs, by thread, kind and name
+    part     meta, snapshots, staged bodies and blobs, by thread, kind and name; some are ordered by `place`
     label, tag, question   what threads are found by (`_labels`); since version 2
     part     since version 3 also letters (`_mail`)
-    schedule one row for each schedule; since version 4
+    schedule one row for each schedule (`_schedules`); since version 4
     thread   since version 5 with its rank: minus its priority, so that what is to be driven first has the lowest
+
+An *entry* is one line of a thread's journal. *Staged* bodies are kept until a later commit deletes them; a *blob* is a
+large value; the *meta* is one value that describes the thread. A *question* is an open one that the thread waits for.
 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
 
-The statements that use the tables are in `_reading`, `_writing` and `_disk_reserve`.
+The statements that use the tables are in `_reading`, `_writing`, and the modules named above.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 SPAN: Final = 2**36
-"""Upper bound for the entries of a thread, exclusive."""
+"""Upper bound for the number of an entry, exclusive; the step from the keys of one thread to those of the next."""
 THREADS: Final = 2**27 - 1
 """Largest number of a thread: the keys of its records still fit into 63 bits."""
 
@@ -80,11 +83,12 @@ _SECOND: Final = (
         " WHERE tenant IS NOT NULL"
     ),
 )
-# Tables of their own, and no columns of `thread`: a thread without labels costs nothing, and so does a plain commit.
+# Tables of their own, and not columns of `thread`, so that a thread without labels has no row there, and a commit that
+# changes neither labels nor questions writes none.
 
 _THIRD: Final = (
-    # Partial indexes: of a thread that is not due there is no row in any of them, and a commit that changes no status
-    # writes none.
+    # Partial indexes, by which threads are found that a worker should drive: those that run, have a letter, or have a
+    # question that expires. Other threads have no row there, and a commit that changes no status writes none.
     "CREATE INDEX thread_running ON thread(status) WHERE status = 'running'",
     f"CREATE INDEX part_mail ON part(no, place) WHERE kind = {MAIL}",
     "CREATE INDEX question_expires ON question(expires_at, no) WHERE expires_at IS NOT NULL",
@@ -112,32 +116,41 @@ _SIXTH: Final = (
 )
 
 
+# The steps of `MIGRATIONS`.
+
+
 def _create(db: Connection) -> None:
+    """Make version 1: threads, records and parts."""
     for statement in _FIRST:
         db.execute(statement)
 
 
 def _add_labels(db: Connection) -> None:
+    """Make version 2: labels, tags and open questions."""
     for statement in _SECOND:
         db.execute(statement)
 
 
 def _add_mail(db: Connection) -> None:
+    """Make version 3: the indexes by which mail and due threads are found."""
     for statement in _THIRD:
         db.execute(statement)
 
 
 def _add_schedules(db: Connection) -> None:
+    """Make version 4: schedules."""
     for statement in _FOURTH:
         db.execute(statement)
 
 
 def _add_ranks(db: Connection) -> None:
+    """Make version 5: the rank of threads, so that due ones are listed by priority."""
     for statement in _FIFTH:
         db.execute(statement)
 
 
 def _add_kinds(db: Connection) -> None:
+    """Make version 6: the index of open questions by kind."""
     for statement in _SIXTH:
         db.execute(statement)
 
@@ -154,7 +167,10 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
 
 
 def state(db: Connection) -> tuple[int, int, int]:
-    """Return the file's application id, its schema version, and the number of its tables and indices."""
+    """Return the file's application id, its schema version, and the number of its tables and indices.
+
+    `check` judges them. Inside a transaction of the caller, as in `migrate`, none is begun.
+    """
     if db.in_transaction:
         return _state(db)
     # One transaction, so that all three are of one moment: another process may create the tables meanwhile.
@@ -167,6 +183,7 @@ def state(db: Connection) -> tuple[int, int, int]:
 
 
 def _state(db: Connection) -> tuple[int, int, int]:
+    """Read what `state` returns, in a transaction of the caller."""
     with_id = db.execute("PRAGMA application_id").fetchall()[0][0]
     version = db.execute("PRAGMA user_version").fetchall()[0][0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]
@@ -174,7 +191,7 @@ def _state(db: Connection) -> tuple[int, int, int]:
 
 
 def is_blank(found: tuple[int, int, int]) -> bool:
-    """Return whether the file with the state *found* is empty."""
+    """Return whether the file with the state *found* (from `state`) is empty: no id, no version, no tables."""
     return found == (0, 0, 0)
 
 
@@ -200,7 +217,11 @@ def check(found: tuple[int, int, int], path: str) -> bool:
 
 
 def migrate(db: Connection, path: str) -> None:
-    """Bring the file to the newest version, in one transaction."""
+    """Bring the file to the newest version, in one transaction. An empty file gets all tables.
+
+    Raises:
+        StoreError: Another application, or a newer graphrt, has written the file meanwhile.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         # Read again under the lock: another process may have migrated the file meanwhile.

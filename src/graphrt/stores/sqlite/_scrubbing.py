@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 _TRIES: Final = 40
 """How often the connection is closed at most: a checkpoint in the background may have another one open."""
 _PAUSE_S: Final = 0.05
+"""Seconds between two of these."""
 _BUSY_S: Final = 30.0
+"""Seconds to wait for other processes that have the file locked, before VACUUM."""
 
 
 def scrub(file: Database) -> list[str]:
-    """Rewrite the file and its log without freed bytes, and return sentences about what may be left."""
+    """Rewrite the file and its log without freed bytes, and return sentences about what may be left.
+
+    Called after values were erased. A failure raises nothing, and is one of these sentences: the values are erased in
+    any case, and only bytes that no thread refers to may be left.
+    """
     log = Path(f"{file.path}-wal")
     try:
         with file.lock:
@@ -34,14 +40,14 @@ def scrub(file: Database) -> list[str]:
     except Exception as error:
         if not (of_sqlite(error) or isinstance(error, StoreError)):
             raise
-        told = error if isinstance(error, StoreError) else explain(error, file.path, "the values are erased")
-        return [f"Freed pages of {file.path!r} were not overwritten, erase again to try it again: {told.what}"]
+        shown = error if isinstance(error, StoreError) else explain(error, file.path, "the values are erased")
+        return [f"Freed pages of {file.path!r} were not overwritten, erase again to try it again: {shown.what}"]
     for _ in range(_TRIES):
         with file.lock:
             file.drop()  # the last connection copies the log into the file, and removes it
             if not log.exists():
                 return []
-            file.connection()
+            file.connection()  # other calls of the store go on between two attempts
         sleep(_PAUSE_S)
     return [
         (

@@ -2,6 +2,22 @@
 
 Connections and transactions are in `_database`, SQL in `_reading` and `_writing`, operations on whole threads in
 `_whole_threads`. No string from a caller ever becomes part of a statement.
+
+A thread is one line of stored state. Callers know its id; `no` is the number of its row. It has entries, numbered by
+`seq` from 1; a record is the stored form of the entries of one commit. Its `head` is a summary. *Staged* bodies are
+kept beside the records until a later commit deletes them; a claim's `staged` is the place that the next one gets.
+
+A claim is the right to write a thread. Its `epoch` is its number, counted for each thread. Its lease is the time that
+it stays valid without renewal. It is void once it was released, its lease ran out, its process died, or the
+thread got a newer claim. A thread is *held* while a living owner has a claim on it.
+
+`Database.write` does all writes. Its argument `work` runs in a transaction that several callers may share, and may be
+repeated. `landed` finds out whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the
+end of an error text: what is stored if the write failed. `then` runs when the write is durable.
+
+Inherited from `Holding`: `_there` finds the row of a thread id, or raises; `_lives` says whether a living owner holds
+the thread; `_unheld` raises if one does; `_gave` says whether a claim comes from this store object; `_owned` finds the
+row of a valid claim, or raises; `_forget` drops a released claim from `_held`.
 """
 
 from __future__ import annotations
@@ -37,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore"]
 
 _LEAST_LOG_BYTES: Final = 16 * 2**20
-"""Smallest limit that may be set. Unless a reader never ends, a log stays well below this."""
+"""Smallest `log_limit_bytes`. Unless a reader never ends, a log stays well below this."""
 
 
 @final
@@ -76,7 +92,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         *,
         busy_timeout_s: float = 30.0,
         log_limit_bytes: int = 2**30,
-        _pragmas: Pragmas | None = None,
+        _pragmas: Pragmas | None = None,  # journal mode and durability for tests and measurements; None: the safe ones
     ) -> None:
         if not 0 <= busy_timeout_s <= 1_000_000:
             raise BAD_BUSY_TIMEOUT(given=busy_timeout_s)
@@ -100,7 +116,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
-        # A read finds most conflicts, and does not wait for the write lock.
+        # This read finds most conflicts without waiting for the write lock. `work` checks again, in the transaction.
         with self._file.lock:
             self._unheld(self._file.read(lambda db: reading.row_by_id(db, thread)), thread)
 
@@ -108,7 +124,8 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             row = reading.row_by_id(db, thread)
             self._unheld(row, thread)
             until_s = now_s() + lease_s
-            # `at` is for the creation of threads: others are claimed without a look at the run's clock.
+            # Callers pass `at` as 0 for a thread that exists, to save a look at the run's clock. The owner's record
+            # always needs the time of the claim, which error messages show.
             owner = Holder(self._file.owner, lease_s, at or time.time()).dump()
             if row is not None and not row.seq:
                 reading.forget(db, row.no)  # its owner died before the first entry: the thread never existed
@@ -126,21 +143,25 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             return claim
 
         def landed(db: Connection, claim: SqliteClaim) -> bool:
+            # The token of this store object is part of the owner's JSON in the row.
             row = reading.row_by_no(db, claim.no)
             return row is not None and row.epoch == claim.epoch and claim.token in (row.owner or "")
 
         taken: list[SqliteClaim] = []
 
         def given(claim: SqliteClaim) -> None:
+            # `taken` has the claim even if this caller is interrupted before `write` returns it.
             self._held[claim.no] = claim
             taken.append(claim)
 
-        told = f"thread {thread!r} was not claimed"
+        kept = f"thread {thread!r} was not claimed"
         try:
-            return self._file.write(work, landed=landed, kept=lambda: told, thread=thread, then=given)
+            return self._file.write(work, landed=landed, kept=lambda: kept, thread=thread, then=given)
         except BaseException:
             with self._file.lock:
-                for claim in taken:  # the caller was interrupted and never got the claim
+                # The caller was interrupted and never got the claim. A claim of this store object that is not in
+                # `_held` counts as dead, so the next `claim` gets the thread.
+                for claim in taken:
                     self._forget(claim)
             raise
 
@@ -155,9 +176,10 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             for claim in own:
                 writing.renew(db, claim, now)
 
-        told = "the leases were not renewed"
-        # In doubt a failure is reported: a renewal may be repeated, and the next one follows after a third of the lease.
-        self._file.write(work, landed=lambda _db, _: False, kept=lambda: told, thread=own[0].thread)
+        kept = "the leases were not renewed"
+        # If the outcome is unknown, a failure is reported: a renewal may be repeated, and the next one follows after a
+        # third of the lease. The error can name only one thread.
+        self._file.write(work, landed=lambda _db, _: False, kept=lambda: kept, thread=own[0].thread)
 
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
@@ -168,12 +190,13 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             writing.free(db, claim)
 
         def landed(db: Connection, _: None) -> bool:
+            # Released means: the thread was deleted, is free, or has a newer claim.
             row = reading.row_by_no(db, claim.no)
             return row is None or row.epoch != claim.epoch or row.owner is None
 
-        told = f"thread {claim.thread!r} is still claimed"
+        kept = f"thread {claim.thread!r} is still claimed"
         self._file.write(
-            work, landed=landed, kept=lambda: told, thread=claim.thread, then=lambda _: self._forget(claim)
+            work, landed=landed, kept=lambda: kept, thread=claim.thread, then=lambda _: self._forget(claim)
         )
 
     def commit(self, claim: Claim, commit: Commit) -> None:
@@ -181,14 +204,16 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         thread = claim.thread
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
-        if seq >= SPAN:
+        if seq >= SPAN:  # the key of a record is `no * SPAN + seq`
             raise SEQ_TOO_LARGE(entry=seq, of=thread, most=SPAN - 1)
 
         if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
-            # One UPDATE checks epoch, lease and position (R12). Only if it changes no row is the reason looked up.
+            # One UPDATE checks epoch, lease and position, so that a writer that lost its claim stores nothing (R12).
+            # Only if it changes no row is the reason looked up: `_owned` raises if the claim is void; otherwise the
+            # thread is at another entry than the commit expects.
             if not writing.advance(db, claim, commit, seq, now_s()):
                 raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
             return writing.put(db, claim, commit)
@@ -196,7 +221,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
 
-        size = 0  # for the estimate of the log's length
+        size = 0  # for the estimate of how far the write-ahead log has grown, which decides when a checkpoint runs
         for record in commit.records:
             size += len(record.body)
         for _, body in (*commit.stage, *commit.blobs.items()):
@@ -213,7 +238,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             then=(lambda _: self._forget(claim)) if commit.release else None,
             size=size,
         )
-        claim.turn += 1
+        claim.turn += 1  # the row counts commits too; `landed` compares the two numbers
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -234,6 +259,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         most = _refusals.page_size(limit)
 
         def work(db: Connection) -> list[Head]:
+            # Threads are numbered in the order of their creation.
             last = 0 if after is None else self._there(db, check_id(after))[0].no
             rows = reading.rows(db, last, status, graph, prefix, updated_before, most)
             return [head(row, owned=self._lives(row)) for row in rows]
@@ -249,7 +275,8 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""
         check_id(thread)
         row = self._file.read(lambda db: self._there(db, thread)[0])
-        # Records before `first` may still be in the table, if they were pruned on a full disk.
+        # `first` is the oldest entry that was not pruned. Older records may still be in the table: on a full disk, a
+        # prune only moves `first`, and the rows are deleted later.
         return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
@@ -264,6 +291,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             if self._file.closing:
                 return
             self._file.closing = True  # from now on, no other write is accepted
+            # In the child of a fork, `_held` has claims of the parent, which `_gave` leaves out.
             own = [claim for claim in self._held.values() if self._gave(claim)]
             self._held.clear()
 
@@ -273,6 +301,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
 
         try:
             if own:
+                # `last` lets this write pass although `closing` is set. Its outcome does not matter: see below.
                 self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread, last=True)
         except StoreError:
             pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more

@@ -3,6 +3,19 @@
 On a full disk, a deletion fails because SQLite journals what it deletes. It then gives up the reserve, makes the thread
 invisible in one small transaction, and removes the rows in parts (`_disk_reserve`). A crash in between leaves stray
 rows, which are harmless and are removed by the next sweep or prune.
+
+A thread has entries, numbered from 1, in records, which are the stored form of commits. `no` is its number. A *prune*
+deletes its oldest records; `first` is the oldest entry that is left. A *sweep* deletes old threads. A *claim* is the
+right to write a thread; while a living owner has one, the thread is *held*. A *blob* is a large value of a thread.
+
+`Database.write` does all writes. Its argument `work` runs in a transaction, and may be repeated. `landed` finds out
+whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the end of an error text: what is
+stored if the write failed. `then` runs when the write is durable.
+
+Inherited from `Holding`: `_there` finds the row of a thread id and whether the thread is held, or raises; `_lives` says
+whether a thread is held; `_unheld` raises if it is; `_gave` says whether a claim comes from this store object; `_owned`
+finds the row of a valid claim, or raises; `_forget` drops a released claim. Inherited from `StoreVerbs`: `_as_store` is
+the store itself; `_aside` calls a function on a worker thread.
 """
 
 from __future__ import annotations
@@ -39,16 +52,19 @@ class WholeThreads(Holding, StoreVerbs):
     """The base class of `SqliteStore` with its operations on whole threads and on the whole file."""
 
     _live: LiveFile
+    """What runs show while they work, in a file of its own; it must not keep what is deleted here."""
 
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
 
         def deleted(forget: Callable[[Connection, int], None]) -> int:
+            """Delete the thread by *forget*, which removes all of its rows or only its own; return its number."""
+
             def work(db: Connection) -> int:
-                row, owned = self._there(db, thread, damaged=True)
+                row, owned = self._there(db, thread, damaged=True)  # also a damaged thread can be deleted
                 if owned:
-                    self._unheld(row, thread)
+                    self._unheld(row, thread)  # raises
                 forget(db, row.no)
                 return row.no
 
@@ -75,6 +91,7 @@ class WholeThreads(Holding, StoreVerbs):
         wanted = [check_id(thread) for thread in threads]
 
         def work(db: Connection) -> list[Row]:
+            """Delete the threads, and return their rows. A thread with mail that waits for it is not old."""
             rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
             old = [
                 row
@@ -91,12 +108,12 @@ class WholeThreads(Holding, StoreVerbs):
                 work,
                 landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
                 kept=lambda: "all of the threads are still there",
-                thread="",
+                thread="",  # an error names no single thread
             )
         except StoreError as error:
             if error.code != "store-full":
                 raise
-            # `delete` can work on a full disk.
+            # `delete`, called for each thread, can work on a full disk.
             return one_by_one(self._as_store(), wanted, updated_before)
         self._live.forget([row.id for row in gone])
         return [row.id for row in gone]
@@ -115,6 +132,7 @@ class WholeThreads(Holding, StoreVerbs):
                 if other.seq or self._lives(other):
                     raise _refusals.thread_exists(to)
                 reading.forget(db, other.no)  # its owner died before the first entry
+            # Epoch 0, no lease and no owner: the copy was never claimed.
             no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
             reading.duplicate(db, row.no, no)
             labels.duplicate(db, row.no, no, to)
@@ -128,11 +146,18 @@ class WholeThreads(Holding, StoreVerbs):
         )
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        """Delete the records up to the entry *upto*. See `Store.prune`."""
+        """Delete the records up to the entry *upto*, which must have a snapshot. See `Store.prune`.
+
+        Blobs that are not named in *keep_blobs* are deleted too; None keeps all. Returns the number of deleted entries.
+        """
         keep = None if keep_blobs is None else set(keep_blobs)
         thread = claim.thread
 
         def work(db: Connection, *, whole: bool) -> tuple[int, int, int]:
+            """Return the number of entries that were deleted, the oldest one that is left, and the thread's number.
+
+            If *whole* is False, only `first` is moved, and the records stay in the table for now.
+            """
             row = self._owned(db, claim)
             there = reading.snapshots(db, row.no)
             if upto not in there:
@@ -141,13 +166,15 @@ class WholeThreads(Holding, StoreVerbs):
             return first - row.first, first, row.no
 
         def landed(db: Connection, found: tuple[int, int, int]) -> bool:
+            # A prune that deleted no entry cannot be recognised. It is reported as failed, and may be repeated.
             row = reading.row_by_id(db, thread)
             return found[0] > 0 and row is not None and row.first >= found[1]
 
-        told = f"thread {thread!r} still has all its records"
+        kept = f"thread {thread!r} still has all its records"
 
         def pruned(*, whole: bool) -> tuple[int, int, int]:
-            return self._file.write(partial(work, whole=whole), landed=landed, kept=lambda: told, thread=thread)
+            """Do *work* in a transaction, and return its result."""
+            return self._file.write(partial(work, whole=whole), landed=landed, kept=lambda: kept, thread=thread)
 
         try:
             return pruned(whole=True)[0]
@@ -169,7 +196,15 @@ class WholeThreads(Holding, StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`."""
+        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Erasable.erase`.
+
+        Args:
+            claim: The claim on the thread.
+            commit: What is written with it.
+            records: Records without the erased values, in place of those with the same numbers.
+            snapshots_after: Snapshots of later entries are deleted: they may have the values too.
+            keep_blobs: Names of the blobs to keep; all others are deleted.
+        """
         thread, keep = claim.thread, set(keep_blobs)
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
@@ -179,7 +214,7 @@ class WholeThreads(Holding, StoreVerbs):
 
         def work(db: Connection) -> int:
             row = self._owned(db, claim)
-            if not writing.advance(db, claim, commit, seq, now_s()):
+            if not writing.advance(db, claim, commit, seq, now_s()):  # the thread is not at the entry that is expected
                 raise _refusals.moved(thread, commit.expected, row.seq)
             for record in wanted.values():
                 if not writing.replace(db, claim.no, record):
@@ -195,10 +230,11 @@ class WholeThreads(Holding, StoreVerbs):
             then=(lambda _: self._forget(claim)) if commit.release else None,
             size=sum(len(record.body) for record in wanted.values()),
         )
-        claim.turn += 1
+        claim.turn += 1  # the row counts commits too; `writing.landed` compares the two numbers
         self._live.forget([thread])
 
     def _scrub(self) -> list[str]:
+        """Overwrite freed bytes after an erasure, and return sentences about what is left. For `verbs.scrub`."""
         return scrub(self._file)
 
     def backup(self, path: str | PathLike[str]) -> str:
@@ -222,17 +258,19 @@ class WholeThreads(Holding, StoreVerbs):
         return await self._aside(lambda: self.backup(path))
 
     def _make_room(self) -> bool:
-        """Remove the reserve of the file. Returns False if there is none."""
+        """Remove the reserve of the file, when the runtime finds the disk full. Returns False if there is none."""
         return room.give_up(self._file.path)
 
     def _tidy(self) -> None:
-        """Remove stray rows of threads that were deleted on a full disk, and create the reserve again."""
+        """Remove stray rows of threads that were deleted on a full disk, and create the reserve again. For sweeps."""
         for no in self._file.read(room.strays):
             room.remove_rows(self._file, no)
         room.reserve(self._file.path)
 
     def _survey(self) -> Iterator[str | Finding]:
+        """Yield the ids of all threads, and findings about the file, for `verify`."""
         return survey(self._file)
 
     def _blob_names(self, thread: str) -> list[str]:
+        """Return the names of all blobs of *thread*, for `verify`, which looks for those that nothing refers to."""
         return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no))

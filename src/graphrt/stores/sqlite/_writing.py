@@ -2,6 +2,15 @@
 
 All functions run on an open connection, inside a transaction of the caller. `advance` checks the claim; the others rely
 on their callers for that.
+
+A thread has a number, `no`, and its entries are numbered by `seq` from 1. A *record* is the stored form of the entries
+of one commit; its key is `no * SPAN` + the number of its last entry. A *part* is any other value of a thread, by kind
+and name: a snapshot, the meta, a blob (a large value), a letter, or a *staged* body, which is kept until a later commit
+deletes it. `place` orders staged bodies and letters. A *letter* is a message to a thread, which waits until a commit of
+the thread's owner takes it; then only its id is kept, so that the same letter is not accepted again.
+
+A *claim* is the right to write a thread, until its *lease* ends without renewal. `epoch` is its number, and `turn`
+counts the commits under it: a row with another epoch, or a lease that has ended, belongs to another claim or to none.
 """
 
 from __future__ import annotations
@@ -54,6 +63,7 @@ _LETTER: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})
 _LAST_LETTER: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
 _POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
 _TAKE_LETTER: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
+# Of the letters that were taken, the ids of the last ones (`REMEMBERED`) stay.
 _TAKEN: Final = f"FROM part WHERE no = ?1 AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
     f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
@@ -61,7 +71,15 @@ _FORGET_TAKEN: Final = (
 
 
 class SqliteClaim(Claim):
-    """A claim on a thread of a SQLite file, with a cache of what only its holder can change."""
+    """A claim on a thread of a SQLite file, with a cache of what only its holder can change.
+
+    Args:
+        head: The thread's summary at the time of the claim.
+        lease_s: Seconds that the lease lasts after the claim, and after each commit or renewal.
+        no: The thread's number.
+        token: Token of the owner.
+        staged: The place of the next body to stage.
+    """
 
     __slots__ = ("no", "staged", "token", "turn")
 
@@ -78,11 +96,12 @@ class SqliteClaim(Claim):
 
 
 def make(db: Connection, *values: object) -> int:
-    """Create a thread and return its number.
+    """Create a thread, by a claim or as a copy, and return its number.
 
     Args:
         db: The connection.
-        values: Id, seq, first, epoch, status, graph, creation time, update time, lease and owner.
+        values: Id, seq (last entry), first (oldest entry), epoch, status, graph, creation time, update time, end of the
+            lease, and owner; see `_MAKE`. The last two are None for a copy, which nothing owns.
 
     Raises:
         StoreError: The file has had as many threads as it can number.
@@ -90,19 +109,21 @@ def make(db: Connection, *values: object) -> int:
     no = db.execute(_MAKE, values).lastrowid
     if no is None or no > THREADS:
         raise TOO_MANY_THREADS(most=THREADS)
-    tenant = tenant_of(str(values[0]))
+    tenant = tenant_of(str(values[0]))  # the tenant is part of the id; its row lets searches find the thread
     if tenant is not None:
         labels.put_tenant(db, no, tenant)
     return no
 
 
 def take(db: Connection, no: int, until_s: float, owner: str) -> None:
-    """Give the thread numbered *no* to *owner*, under the next epoch."""
+    """Give the thread numbered *no* to *owner* (as JSON), under the next epoch, with a lease up to *until_s*."""
     db.execute(_TAKE, (until_s, owner, no))
 
 
 def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s: float) -> bool:
-    """Set the thread's last entry to *seq*, and renew the lease.
+    """Set the thread's last entry to *seq*, and renew the lease. *now_s* is the time by the clock of leases.
+
+    A commit begins with this. `put` then writes what it contains.
 
     Returns:
         False if the claim is void, or the last entry is not the one that *commit* expects. Nothing was changed then.
@@ -145,7 +166,7 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
 
 
 def post_letter(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool, int]:
-    """Keep a letter to *thread*, unless there was one with this id.
+    """Keep a letter to *thread*, unless there was one with this id: for `post`, and for the letters of a commit.
 
     Returns:
         Whether it is kept, and the thread's number: 0 if there is no such thread, or it has no entries.
@@ -172,12 +193,12 @@ def put_letters(db: Connection, no: int, commit: Commit) -> None:
         db.execute(_TAKE_LETTER, (no, place))
     if commit.taken:
         db.execute(_FORGET_TAKEN, (no,))
-    for thread, id_, body in commit.posts:
+    for thread, id_, body in commit.posts:  # to other threads; a thread that does not exist gets none
         post_letter(db, thread, id_, body)
 
 
 def replace(db: Connection, no: int, record: Record) -> bool:
-    """Give a stored record another body and seal. Returns False if there is no record with these numbers."""
+    """Give a stored record another body and seal, when values are erased. Returns False if there is no such record."""
     key = no * SPAN + record.seq
     return db.execute(_REPLACE, (record.body, record.seal, key, record.count)).rowcount == 1
 
@@ -189,17 +210,18 @@ def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
 
 def free(db: Connection, claim: SqliteClaim) -> None:
     """Release the thread if *claim* is its newest, and delete the thread if it has no entries."""
-    if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:
+    if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:  # 0 if the claim is void: then there is nothing to release
         row = reading.row_by_no(db, claim.no)
         if row is not None and not row.seq:
             reading.forget(db, claim.no)
 
 
 def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool | None:
-    """Return whether *commit*, whose outcome is unknown, is stored.
+    """Return whether *commit*, whose outcome is unknown, is stored. *seq* is its last entry.
 
-    While the claim is the newest one, the number of commits in the row decides. After another claim, the last record of
-    *commit* decides; without records nothing can tell, and the answer is None.
+    While the claim is the newest one, the number of commits in the row decides: it is one more than the claim has
+    counted. After another claim, the last record of *commit* decides; without records nothing can tell, and the answer
+    is None.
     """
     row = reading.row_by_no(db, claim.no)
     if row is None:  # releasing a thread without entries removes it
