@@ -241,3 +241,33 @@ def test_bad_arguments_are_refused(store: str, system: str, host: Any) -> None:
     assert error.value.code == "unknown-graph"
     for each in (runtime, other):
         each.close()
+
+
+def test_a_message_whose_claim_was_not_acknowledged_is_delivered_after_all(
+    store: str, system: str, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server commits that this process takes the message, and dies before it says so."""
+    from dbos._sys_db import SystemDatabase
+
+    from graphrt.backends import _dbos_recovery
+
+    monkeypatch.setattr(_dbos_recovery, "LOST_AFTER_S", 0.3)
+    claim, lost = SystemDatabase.start_queued_workflows, []
+
+    def claim_without_answer(self: Any, *args: Any, **options: Any) -> Any:
+        claimed = claim(self, *args, **options)
+        if claimed[0] and not lost:
+            lost.append(claimed)
+            raise ConnectionError("server closed the connection unexpectedly")
+        return claimed
+
+    monkeypatch.setattr(SystemDatabase, "start_queued_workflows", claim_without_answer)
+    runtime = Runtime(loop(), store=store)
+    made = host(loop())
+    thread = runtime.start({})
+    made.drive(thread)
+
+    assert runtime.wait(thread, timeout_s=30).status == "completed"
+    assert lost
+    eventually(lambda: {status for (status,) in rows(system, "status", thread)} == {"SUCCESS"})
+    runtime.close()

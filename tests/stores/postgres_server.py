@@ -35,7 +35,7 @@ host  all all 127.0.0.1/32 trust
 _SETTINGS: Final = """
 listen_addresses = ''
 unix_socket_directories = '{folder}'
-max_connections = 60
+max_connections = 100
 shared_buffers = '32MB'
 autovacuum_naptime = '10s'
 log_min_messages = 'fatal'

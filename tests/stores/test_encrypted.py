@@ -314,6 +314,19 @@ def test_a_name_is_listed_again_after_a_commit_that_failed(store):
     assert store.blobs("u", ["late"]) == {"late": b"x"}
 
 
+def test_a_thread_made_again_lists_its_blobs_anew(plain, store):
+    """The claim on the thread before it ran out, and was never released here."""
+    filled(store)
+    with SqliteStore(plain.path) as other:
+        plain.release(plain_claim := next(iter(plain._held.values())))
+        other.delete("t")
+    assert plain_claim.epoch == filled(store).epoch
+
+    store.copy("t", "u", at=AT)
+
+    assert store.blobs("u", [BLOB]) == EVERYTHING.blobs
+
+
 def test_a_copy_that_fails_leaves_nothing(store, monkeypatch):
     filled(store)
 

@@ -85,6 +85,38 @@ def test_a_commit_whose_connection_is_cut_is_there_once(url, store, monkeypatch,
         store.commit(claim, Commit(seqs(store)[-1], AT, [entry(seqs(store)[-1] + 1)]))
 
 
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_release_without_entries_whose_connection_is_cut_frees_the_thread(store, monkeypatch, landed):
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    Cut(monkeypatch, landed=landed)
+
+    store.commit(claim, Commit(0, AT, release=True))
+
+    assert store.claim("t", create=True, lease_s=LONG_S, at=AT).epoch == 1
+
+
+def test_a_release_without_entries_that_was_not_acknowledged_is_done(store, monkeypatch):
+    """The thread was deleted, and then the connection was lost."""
+    import psycopg
+
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    free, lost = _commit.free, []
+
+    def free_without_answer(link, connection, claim):
+        free(link, connection, claim)
+        if not lost:
+            lost.append(claim)
+            connection.close()
+            raise psycopg.OperationalError("the connection was cut")
+
+    monkeypatch.setattr(_commit, "free", free_without_answer)
+
+    store.commit(claim, Commit(0, AT, release=True))
+
+    assert lost == [claim]
+    assert store.claim("t", create=True, lease_s=LONG_S, at=AT).epoch == 1
+
+
 def test_a_statement_that_arrives_after_its_commit_was_given_up_changes_nothing(store, monkeypatch):
     """What was still on its way when the connection was lost is shut out, and cannot undo what came after."""
     claim = started(store)

@@ -137,6 +137,17 @@ def test_field_of_a_thread_goes_with_its_forks_and_copies() -> None:
         assert runtime.state("other", at=1).values.name == PERSON
 
 
+def test_field_of_a_thread_goes_from_those_of_its_forks_and_copies_that_are_named() -> None:
+    with Runtime(graph(), store="memory:", chain=True) as runtime:
+        filled(runtime)
+        runtime.run({"name": PERSON}, thread="other")
+        report = runtime.erase(("t", "name"), threads=["forked", "other"])
+
+        assert report.threads == ("forked",)
+        assert runtime.state("forked").values.name == Erased()
+        assert runtime.state("t", at=1).values.name == PERSON
+
+
 def test_function_chooses_single_values() -> None:
     calls: list[Any] = []
 

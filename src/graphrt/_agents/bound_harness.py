@@ -193,6 +193,7 @@ class BoundHarness(Generic[OutputT_co]):
             from graphrt.harness.budget._admission import spend
             from graphrt.harness.request import ModelRequest
 
+            # `defaults`: options that the harness uses if a call does not give them.
             request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
             return await spend(host.ledger, request, _profile(harness), call, key=key, host=host)
 
@@ -203,7 +204,7 @@ class BoundHarness(Generic[OutputT_co]):
             from graphrt.harness.budget._admission import recount
 
             recount(host.ledger, key, reply.usage, _profile(harness), host=host)
-        if known and show is not None:
+        if known and show is not None:  # a new reply was shown by `_called`
             show(reply)
         if form is None:
             return reply
@@ -258,7 +259,7 @@ def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
     """Warn that the node of *task* allows its agent no tools, although the agent has some and `tools=[]` was not given.
 
     That is probably an omission: an agent may use only the tools that its node names. The sentence is added to the
-    *warnings* of each run, and logged once per process.
+    *warnings* of each run, and logged once per process. `TaskServices.harness` calls this.
     """
     import logging
 

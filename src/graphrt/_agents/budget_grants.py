@@ -65,7 +65,7 @@ def granted_to_run(engine: RunState) -> Amounts:
         models = task.extra.models if task.extra is not None else None
         if models is not None:
             total = added(total, models.granted(RUN))
-    return total or Amounts()
+    return total or Amounts()  # None: nothing was granted
 
 
 def granted_to_node(task: Task) -> Amounts:
@@ -81,7 +81,10 @@ def was_granted(task: Task, question: str) -> bool:
 
 
 def grant(task: Task, question: str, of: str, more: Amounts) -> None:
-    """Record on *task* that the answer to *question* granted *more* to the budget *of*; the caller stores it."""
+    """Record on *task* that the answer to *question* granted *more* to the budget *of*; the caller stores it.
+
+    *task* is the one that `owner` returns, and *question* is the key of the question.
+    """
     task.more().model_calls().grants[question] = Grant(of, more)
 
 
@@ -120,8 +123,9 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
             if f"/budget/{ledger.of}/{unit}/" not in question or was_granted(holder, question):
                 continue
             # An invalid answer is left to the call, which asks again. An answer of zero grants nothing.
-            more, problem = read_answer(asked.answer, unit)
+            more, problem = read_answer(asked.answer, unit)  # amounts by unit; `problem` is empty for a valid answer
             if not problem and any(more.values()):
+                # `extend` raises the limits of the ledger, and returns by how much.
                 grant(holder, question, ledger.of, ledger.extend(**more))
                 keep(holder, question)
 

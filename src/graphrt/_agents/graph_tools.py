@@ -103,7 +103,7 @@ class GraphTool:
         Raises:
             ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
-        options = {"deps": context.deps, **self._options}
+        options = {"deps": context.deps, **self._options}  # the `deps` of the agent's run, unless others were given
         here = HERE.get()
         took: list[Usage] = []  # usage of each run inside, which is added at its end, completed or not
         try:
@@ -111,7 +111,8 @@ class GraphTool:
                 result = await self._graph.arun(dict(arguments), **options)
         finally:
             # Also after a failure, because its model calls were paid: for the agent's own total, and for the totals of
-            # the task, under a key that identifies this agent run and the graph.
+            # the task, under a key that identifies this agent run and the graph, whose name stands for that of a model.
+            # Without an agent there is nothing to add it to.
             if isinstance(here, Place):
                 for usage in took:
                     here.took.append(usage)
@@ -146,29 +147,30 @@ class GraphHarness:
             InputError: Options were given, which a graph does not have.
             ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
-        given = [name for name, value in options.items() if value is not None]
+        given = [name for name, value in options.items() if value is not None]  # None is the same as not given
         if given:
             raise GRAPH_TAKES_NO_OPTIONS(graph_name=self._graph.name, options=given)
         took: list[Usage] = []
         try:
             with _part_of(HERE.get(), self._graph.name, took):
                 result = await self._graph.arun(self._input(prompt), **self._options)
+            if not took:  # a compiled graph reports its usage to it; of another object with `arun`, the result has it
+                took.append(result.usage)
+            _check_ended(self._graph, result)
+            text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, took)
+            await _paid(self._graph.name, took)  # there is no reply, which would report the usage
             raise
-        _check_ended(self._graph, result)
-        # What ran inside reports to `took`. Otherwise the run's own total is taken.
-        usage = sum(took[1:], took[0]) if took else result.usage
-        return AgentReply(text=self._output(result.state), usage=usage, model=self._graph.name, output=result.state)
+        return AgentReply(text=text, usage=sum(took[1:], took[0]), model=self._graph.name, output=result.state)
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:
     """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
-    node = live(NODE.get())  # None outside of a graph, and for work that a node left behind
+    node = live(NODE.get())  # the Context; None outside of a graph, and for work that a node left behind
     if node is None:
         return
     for usage in took:
-        await node._agents().spent(f"graph/{graph}", usage, graph)
+        await node._agents().spent(f"graph/{graph}", usage, graph)  # key, usage, and the name in place of a model's
 
 
 @contextmanager
@@ -185,6 +187,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
     """
     if not isinstance(here, Place):  # not called by an agent: keep what an outer one set, and only collect usage here
         run_by = PARENT_AGENT.get()
+        # A new one has no ledger, no agents above, no limit on their depth, and no stream.
         token = PARENT_AGENT.set(
             Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
         )
@@ -193,6 +196,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
         finally:
             PARENT_AGENT.reset(token)
         return
+    # From here on, an agent runs the graph as a tool.
     if here.depth + 1 > here.most_depth:
         raise NESTED_TOO_DEEP(
             called=f"Graph {graph!r}",
@@ -207,6 +211,7 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
         assert show is not None  # noqa: S101 - otherwise this function is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
+    # Ledger, number of agents that enclose the graph, limit on it, stream, and list for the usage.
     above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
     # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
     outer, inner, node_ = PARENT_AGENT.set(above), HERE.set(None), NODE.set(None)

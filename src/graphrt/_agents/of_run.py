@@ -54,8 +54,8 @@ class RunAgents:
             # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state. An
             # engine with a path belongs to a nested graph, where the tasks around it may have budgets.
             alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
-            if alone and "token_budget" not in engine.values:
-                return None
+            if alone and "token_budget" not in engine.values:  # the values of the state, by field
+                return None  # nothing is kept: a later task may have a budget of its node
             from graphrt._agents.recorded_calls import keep_grant
             from graphrt._agents.run_ledgers import RunLedgers
 
@@ -64,6 +64,7 @@ class RunAgents:
                     emit = services.emit
                     # Warnings that a budget is nearly used up are items of the stream mode `messages`.
                     warn = None if emit is None else partial(emit, "messages")
+                    # The engine of the run's own graph, and what stores a grant of a task.
                     root, keep = services.root or engine, partial(keep_grant, services)
                     self._ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)
         return self._ledgers.ledger(task)

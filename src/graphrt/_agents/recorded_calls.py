@@ -83,6 +83,7 @@ def _name(call: ModelCall) -> str:
 def _keep(services: RunServices, task: Task, name: str, event: ModelEvent, *, now: bool = False) -> None:
     """Stage *event* of *task* under the key `task#name`; with *now*, durably before this returns.
 
-    The path says which nested graph the event belongs to; it is empty for the graph of the run.
+    Without *now*, the durability of the run decides when it is stored. Without a store, nothing happens. The path says
+    which nested graph the event belongs to; it is empty for the graph of the run.
     """
     services.keep([(f"{task.id}#{name}", [(task.engine.path, event)])], now=now)

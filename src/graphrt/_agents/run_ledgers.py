@@ -11,6 +11,8 @@ Terms of this file:
   of the ids of the enclosing tasks, each followed by `/`; it is empty for the graph of the run.
 - `task.extra` is the part of a task that only some tasks have; its `models` is what is recorded of its model calls.
 - A *grant* is what a person allowed a budget beyond its limit, as the answer to a question of an exceeded budget.
+- A task that is `DONE` has ended, and its update waits for the commit. One that is `HANDLED` has failed, and the
+  `on_error` node of its node takes over.
 """
 
 from __future__ import annotations
@@ -59,10 +61,13 @@ class RunLedgers:
         self._keep = keep
         self._root = engine
         self.run: Ledger | None = above
+        """Ledger of the run's budget; without one that of the agent above, or None."""
         if budget is not None:
             spent, more = _spent(engine), granted_to_run(engine)
             self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
-            if budget.on_exceeded == "interrupt":  # an exceeded budget asks a person; the run may resume with answers
+            # An exceeded budget asks a person; the run may resume with answers. Any task inside may have asked, and the
+            # outermost task around it records the grant.
+            if budget.on_exceeded == "interrupt":
                 apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
         """By path of a graph: the number of its open superstep, and the ledger for that superstep's calls."""
@@ -82,7 +87,7 @@ class RunLedgers:
         # Made for each attempt: a node's budget is of each task, and what its earlier attempts spent counts.
         spent, more = _spent_by(task), granted_to_node(task)
         ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
-        if budget.on_exceeded == "interrupt":
+        if budget.on_exceeded == "interrupt":  # as for the run; the task of the node records the grants
             apply_answers(ledger, ((one, task) for one in asking(task)), self._keep)
         return ledger
 
@@ -96,8 +101,9 @@ class RunLedgers:
         if at == task.superstep:
             return ledger
         self._forget(engine.path)
+        # Above the outermost graph there is only the ledger of the run.
         ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
-        left = budget_field(engine)
+        left = budget_field(engine)  # the tokens left in the field; None if the graph does not use it as a budget
         if left is not None:
             # `left` is from the last commit. What open tasks used since then, before a resume, is spent already.
             spent = Amounts()

@@ -125,13 +125,13 @@ class TaskServices:
         """Return these services with *show* in place of `emit`, for one harness run that the node streams."""
         if show == self.emit:
             return self
-        other = copy(self)
+        other = copy(self)  # shares the counters and what is in flight
         other.emit = show
         return other
 
     def within(self, ledger: Ledger) -> TaskServices:
         """Return these services with another ledger, which begins anew with each execution: that of `ctx.bind()`."""
-        other = copy(self)
+        other = copy(self)  # as in `showing`; `known_by` stays
         other.ledger = ledger
         return other
 
@@ -213,7 +213,7 @@ class TaskServices:
         extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
         known = models.replies.get(asked)
         if known is not None:
-            self.account()
+            self.account()  # this execution may not have counted it yet
             return reply_from(own(known.data), known.usage, known.model), True  # a copy, which the node may change
         recorded, watcher = services.recorded, WATCHER.get()
         if recorded is not None:  # the run is executed again from its log, which has the replies
@@ -227,10 +227,10 @@ class TaskServices:
             await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(response, "model", None))
             return response, False
         data = reply_to(response)
-        stored = check_storable(task.engine, task, data, "got a reply of a model")
+        stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
         data = stored if stored is data else redacted_reply(stored, data)
-        models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)
-        if services.stage is not None:
+        models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)  # its answers so far
+        if services.stage is not None:  # spares the event; without a store, `keep_reply` would do nothing
             await call_store(services, keep_reply, services, task, asked)
         self.account()
         # Made of the stored data, so that the node gets the same reply as after a restart.
@@ -250,7 +250,7 @@ class TaskServices:
         services, task = self._scope, self._task
         models = task.more().model_calls()
         call = models.call(key)
-        models.hold(call, want)
+        models.hold(call, want)  # no `account`: it is settled when the call ends
         await call_store(services, partial(keep_hold, now=True), services, task, call)
 
     async def let_go(self, key: str) -> None:
@@ -258,8 +258,8 @@ class TaskServices:
         services, task = self._scope, self._task
         models = task.more().model_calls()
         call = models.call(key)
-        if models.release(call):
-            self.account()
+        if models.release(call):  # False: there is none
+            self.account()  # another call may have counted it meanwhile
             await call_store(services, partial(keep_hold, now=False), services, task, call)
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
@@ -275,7 +275,7 @@ class TaskServices:
         lost = Amounts()
         for one in extra.models.lost(extra.models.call(key)):
             lost = lost.plus(one)
-        return lost, extra.models.granted_for(key) if extra.interrupts else {}
+        return lost, extra.models.granted_for(key) if extra.interrupts else {}  # no grant without a question
 
     def was_granted(self, question: str, of: str) -> bool:
         """Return whether the answer to *question* is recorded as a grant of the budget *of*."""
@@ -292,13 +292,14 @@ class TaskServices:
     ) -> Any:
         """Return the recorded result of an effect, such as a tool call, else make *call* and record its result.
 
-        *kind* says whether it may be repeated after a crash; *about* describes it to a person who has to decide that.
+        *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
+        person who has to decide that.
         """
         return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
 
     def was_answered(self, question: str) -> bool:
         """Return whether the question with that key has an answer that counts: one that was not discarded."""
-        extra = self._task.extra
+        extra = self._task.extra  # below, "key=" marks a key that the asker chose, as in `ask`
         return extra is not None and any(
             one.answered and one.current and one.base == f"key={question}" for one in extra.interrupts
         )
@@ -320,7 +321,7 @@ class TaskServices:
         # Parallel runs ask in any order: sorted by the start order of the runs, the journal is the same (rule R13).
         for one in known[before:]:
             self._asked[one.key] = ORDER.get()
-        known.sort(key=lambda one: self._asked.get(one.key, ()))
+        known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
         raise pause
 
     def harness(self) -> BoundHarness[Any]:
@@ -328,7 +329,7 @@ class TaskServices:
         harness, tools = self._scope.harness, self._task.node.policy.tools
         if tools is None and getattr(harness, "tools", None):  # the node does not say which tools its agent may use
             tell_forgotten(harness, self._task, self._scope.warnings)
-        return self.bind(harness, tools or (), None)
+        return self.bind(harness, tools or (), None)  # (): no tools, whereas None would be all of its own; no budget
 
     def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
         """Return *harness* bound to the task, for `ctx.bind()`.
@@ -361,7 +362,7 @@ class TaskServices:
         if task.extra is None:
             return reply
         self.account()
-        return Spent(reply) if spending(task.engine, task) else reply
+        return Spent(reply) if spending(task.engine, task) else reply  # `spending`: the update of that field, if any
 
     async def failed(self, error: Exception) -> None:
         """Cancel and await what a failed attempt left behind; discard its replies if they may have caused *error*."""

@@ -9,7 +9,7 @@
 
 A node that asks a question may require a type of the answer. An answer may come after a restart, so its type is stored
 with the question. Stored data selects from these lists and from the tags of `Tables`, which has the classes that the
-codec knows, each under a tag; it never names code to import.
+codec knows, each under a tag; it never names code to import. `Codec.describe` and `Codec.adapter` are the callers.
 
 In both directions *depth* counts the types around the current one, so that no input can exhaust Python's stack.
 """
@@ -94,7 +94,7 @@ def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
     collection = _describe_collection(annotation, origin, args, tables, depth + 1)
     if collection is not None:
         return collection
-    if isinstance(annotation, type):
+    if isinstance(annotation, type):  # `Box[int]` of a generic class is not one: its tag would lose the argument
         tag = _tag_of(origin, tables)
         if tag is not None:
             return {"class": tag}
@@ -122,8 +122,12 @@ def _describe_collection(annotation: Any, origin: Any, args: Any, tables: Tables
 
 
 def _plain(annotation: Any) -> Any:
-    """Return *annotation* without the aliases and NewTypes around it."""
-    for _ in range(MAX_DEPTH):
+    """Return *annotation* without the aliases and NewTypes around it.
+
+    Raises:
+        NotStorable: A name in an alias is undefined.
+    """
+    for _ in range(MAX_DEPTH):  # bounded: an alias may name itself
         if isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
         elif isinstance(annotation, ALIASES):
@@ -146,7 +150,7 @@ def _is_hashable(value: Any) -> bool:
 
 
 def _tag_of(cls: Any, tables: Tables) -> str | None:
-    """Return the tag of *cls*; None if the codec does not know it, or if it is built in."""
+    """Return the tag of *cls*; None if it is not in the table, as built-in types are not."""
     return next((tag for tag, entry in tables.classes.items() if entry.cls is cls), None)
 
 
@@ -180,7 +184,7 @@ def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
     """Return a pydantic adapter that validates answers of the type *plain*, which is data of the grammar.
 
     Raises:
-        DamagedError: *plain* is not in the grammar.
+        DamagedError: *plain* is not in the grammar. Damaged data may raise any other error, which means the same.
         UnknownTagError: *plain* has the tag of a class that the codec does not know.
     """
     return TypeAdapter(_annotation(plain, tables, 0))
@@ -227,7 +231,7 @@ def _is_list(plain: Any) -> TypeGuard[list[Any]]:
 
 
 def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
-    """Return the type that the object `{kind: inner}` of the grammar describes."""
+    """Return the type that the object `{kind: inner}` describes; the errors are those of `adapter`."""
     if kind in _ONE:
         return _ONE[kind][_annotation(inner, tables, depth + 1)]
     if kind == "tuple...":
@@ -314,10 +318,10 @@ def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
     """Return the value of a Literal that `_describe_literal` wrote; *classes* as for `_class`.
 
     Raises:
-        DamagedError: It is not one. An unknown name raises KeyError, and other damage ValueError; both mean the same.
+        DamagedError: It is not one. An unknown name raises KeyError, and other damage ValueError: both mean the same.
         UnknownTagError: It is a member of an enum that the codec does not know.
     """
-    if type(value) is dict:
+    if type(value) is dict:  # {"enum": [tag, name]}: `_item` returns its key and its value
         tag, name = _listed(_item(value)[1])
         cls = _class(tag, classes)
         if not issubclass(cls, Enum):

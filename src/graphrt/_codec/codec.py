@@ -9,6 +9,8 @@
 - A *refusal* is a `NotStorable`. It has the reason, and the path of the part that cannot be stored.
 - A *blob* is a large value that a store keeps under the SHA-256 of its bytes. The data has the hash in its place.
 - A `Secret` is a value that is never written. The data has the name of its field in its place.
+- A *Writer* is the walk from a value to JSON data, a *Reader* the walk back. *depth* counts the containers around a
+  value, so a walk of a whole value begins with 0.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Codec:
             every class that was registered by hand, now or later.
 
     Raises:
-        InputError: Two classes would be stored under the same tag (`duplicate-tag`).
+        InputError: Two classes would be stored under the same tag (`duplicate-tag`). Methods that encode or decode
+            raise it too, after the program registered a class with the tag of another one.
     """
 
     __slots__ = ("_tables", "_types")
@@ -73,7 +76,9 @@ class Codec:
         tables = self._tables
         registered = registry.registered_classes()
         if tables.registered is not registered:
+            met_secrets = tables.encoders.met_secrets
             self._tables = tables = Tables(self._types, registered)
+            tables.encoders.met_secrets = met_secrets
         return tables
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -88,7 +93,7 @@ class Codec:
         Raises:
             NotStorable: Some part of the value would not come back exactly, or the value is too large or too deep.
         """
-        # The most frequent small values are written without a walk.
+        # The most frequent small values are written without a walk: they cannot be refused.
         kind: Any = value.__class__
         if kind in _FLAT and (kind is not int or -_SMALL < value < _SMALL):
             return to_json(value)
@@ -108,7 +113,7 @@ class Codec:
 
         Raises:
             NotStorable: Some part of the value has no encoded form.
-            CannotHoldError: The value cannot hold what replaced a text.
+            CannotHoldError: The value cannot hold what replaced a text. An error that *rules* raise is raised as it is.
         """
         secrets: list[Any] = []
         node = from_json(self._encoded(value, path, 0, secrets), allow_inf_nan=False)
@@ -124,6 +129,7 @@ class Codec:
             return value
         misfit = ""
         try:
+            # None for `fetch`: no encoder writes a reference to a blob.
             return Reader(tables.decoders, None, secrets).value(node, 0)
         except Exception as error:  # noqa: BLE001 - decoders may raise anything
             misfit = type(error).__name__
@@ -132,7 +138,7 @@ class Codec:
 
     @property
     def met_secrets(self) -> bool:
-        """Whether a value that was encoded held a Secret; false in nearly every graph.
+        """Whether a value that was encoded so far held a Secret; false in nearly every graph.
 
         Looking costs nothing. Callers ask it before they call `secrets_in`, which encodes a value.
         """
@@ -140,6 +146,8 @@ class Codec:
 
     def secrets_in(self, value: Any) -> list[Secret[Any]]:
         """Return the Secrets in *value*, so that a runtime can keep in memory what no store has.
+
+        They are in the order of the walk. A Secret that *value* has twice is there twice.
 
         Raises:
             NotStorable: Some part of the value has no encoded form.
@@ -166,7 +174,8 @@ class Codec:
         encoders = tables.encoders
         try:
             # The common walk does not look for what is rare and slow to find. If it fails, a second walk, which does,
-            # raises a NotStorable that names the part; the bare `raise` below it is reached if it finds nothing.
+            # raises a NotStorable that names the part; the bare `raise` below it is reached if it finds nothing. Its
+            # data is dropped, so its Writer needs neither field nor secrets.
             try:
                 data = to_json(encoders[type(value)](Writer(encoders, field=path, secrets=secrets), value, depth))
             except PydanticSerializationError:  # a lone surrogate in some text
@@ -254,7 +263,7 @@ class Codec:
         """Return the exception that `dump_error` wrote.
 
         Raises:
-            StoreError: *data* is damaged.
+            StoreError: As for `load`, or *data* is not a record of an exception (`damaged-value`).
         """
         record = self.load(data)
         try:

@@ -1,9 +1,13 @@
 """Encoders and decoders of built-in containers (tuple, set, deque, ...), markers of an update, `Send` and `Erased`.
 
-Each value is written as `{"$t": tag, "v": ...}`; `only(node)` gives the part under "v" when it is read. *depth* counts
-the containers around a value. `writer.enter` begins one with the fewest bytes that it can take, brackets apart: about
-20 for the tag, 1 for each item and 4 for each pair. It refuses what is too deep or too large. Any error of a decoder
-means that the data is damaged. `registry` puts the two tables at the end of the file into every codec.
+Each value is written as `{"$t": tag, "v": ...}`; `only(node)` gives the part under "v" when it is read, and refuses a
+node with any third key. `writer.enter` begins a container with the fewest bytes that it can take, brackets apart: about
+20 for the tag (TAGGED_BYTES; 24 for a long one), 1 for each item and 4 for each pair. It refuses what is too deep or
+too large. `writer.at(step, part, depth)` encodes one part, and adds *step* to the path in a refusal of it. Any error of
+a decoder means that the data is damaged. `registry` puts the two tables at the end of the file into every codec.
+
+*depth* counts the containers around a value. The methods of a Writer, and `reader.value`, get the depth of the parts,
+so their callers add 1. `reader.items` and `reader.pairs` get the depth of the container, and add 1 themselves.
 
 Types that a user defines are in `entries` and `models`.
 """
@@ -37,7 +41,7 @@ def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 20 + len(value))
-        members = writer.members(value, depth + 1)
+        members = writer.members(value, depth + 1)  # not `items`: in a refusal's path, a member has no index
         # Sorted by their bytes: a set's own order depends on PYTHONHASHSEED, and its members need not be comparable.
         return {TAG: tag, "v": sorted(members, key=to_json) if len(members) > 1 else members}
 
@@ -70,7 +74,7 @@ def _encode_deque(writer: Writer, value: deque[Any], depth: int) -> dict[str, An
 
 
 def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any]:
-    most = node.pop("most", None)
+    most = node.pop("most", None)  # taken out first, as `only` accepts no third key
     items = reader.items(only(node), depth)
     if most is not None and (most.__class__ is not int or most < len(items)):
         raise DamagedError("a deque holds more than it may")
@@ -85,6 +89,7 @@ _MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
 
 
 def _encode_marker(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+    """Encode DELETE or UNSET, which are of one type, by its name."""
     writer.enter(depth, TAGGED_BYTES)
     return {TAG: "marker", "v": "DELETE" if value is DELETE else "UNSET"}
 

@@ -2,6 +2,8 @@
 
 A codec stores instances of these classes without being asked to (`tables`). Values are never looked at. An annotation
 that cannot be resolved is skipped, so instances of its classes are refused when they are written.
+
+A *hint* is an annotation, or any part of one. The *fields* of a class are the annotated names in its body.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ __all__ = ["ALIASES", "classes_in", "has_structure"]
 ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
 """Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
 _NOT_STORED: Final = frozenset({ClassVar, dataclasses.InitVar})
+"""What stands around the annotation of a name that is not a field of the instance."""
 _LITERALS: Final = frozenset({Literal, te.Literal})
 
 
@@ -41,6 +44,7 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
         if id(hint) in seen:
             continue
         seen[id(hint)] = hint
+        # `Box[int]` of a generic class has an origin: `_parts` yields the class itself and the arguments.
         if isinstance(hint, type) and typing.get_origin(hint) is None and _is_walked(hint):
             if has_structure(hint):
                 found[hint] = None
@@ -68,7 +72,10 @@ def _is_walked(cls: Any) -> bool:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """Yield the annotations that *hint* consists of: type arguments, bounds, the value of an alias."""
+    """Yield the annotations that *hint* consists of: type arguments, bounds, the value of an alias.
+
+    Of a Literal these are the enums of its members; of an Annotated, the type and the metadata.
+    """
     if isinstance(hint, (list, tuple)):  # the parameters of a Callable
         yield from typing.cast("Iterable[Any]", hint)
         return
@@ -105,7 +112,8 @@ def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
     if issubclass(cls, BaseModel):
         for field in cls.model_fields.values():  # resolved by pydantic, with the arguments of a generic model filled in
             yield field.annotation
-            yield from (data for data in field.metadata if isinstance(data, type))  # a class given in an Annotated
+            # Classes in an Annotated, which pydantic has taken out of the annotation. `_parts` yields them for others.
+            yield from (data for data in field.metadata if isinstance(data, type))
     near = {other.__name__: other for other in seen if isinstance(other, type)}
     for base in reversed(cls.__mro__):
         if base.__module__ in ("builtins", "typing", "enum", "pydantic.main", "pydantic.root_model"):
@@ -135,10 +143,11 @@ def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
     if not _has_reference(hint):
         return hint
     holder = types.SimpleNamespace(__annotations__={name: hint})  # this annotation alone: another one may be broken
-    module = vars(sys.modules.get(cls.__module__, holder))
+    module = vars(sys.modules.get(cls.__module__, holder))  # *holder* only stands in for a module that is not loaded
     near = near | {cls.__name__: cls}
     scopes: tuple[dict[str, Any], ...] = ({}, near, near | {**cls.__dict__})
-    for scope in scopes:  # names of the module alone come first, as in Python
+    # Names of the module alone come first, as in Python; then the classes met so far; then the body of the class, too.
+    for scope in scopes:
         try:
             return te.get_type_hints(holder, module, scope, include_extras=True)[name]
         except Exception:  # noqa: BLE001, S112 - evaluating an annotation may raise anything: try the next names

@@ -31,7 +31,9 @@ __all__ = ["builtin_base", "custom_entry", "entry_of"]
 _TUPLE: Final[Any] = tuple
 """For calls of tuple's own methods: a named tuple may override `__iter__` and `__new__`."""
 _HEAP_TYPE: Final = 1 << 9
-"""CPython's Py_TPFLAGS_HEAPTYPE, set in `__flags__` of classes that a class statement made."""
+"""CPython's Py_TPFLAGS_HEAPTYPE in `__flags__`. A class without it is written in C; some with it are too."""
+_NEW_IN_C: Final[Any] = type(object.__new__)
+"""Type of the `__new__` of classes that are written in C."""
 
 
 def entry_of(cls: Any, tag: str) -> Entry | None:
@@ -51,12 +53,22 @@ def entry_of(cls: Any, tag: str) -> Entry | None:
 
 
 def builtin_base(cls: Any) -> Any:
-    """Return the class of the interpreter that *cls* derives from, for instance list, or None if it is only object.
+    """Return the class written in C that *cls* derives from, for instance list; None if that is only object.
 
     The content of such a value is not in its attributes.
     """
     bases: tuple[Any, ...] = cls.__mro__
-    return next((base for base in bases if base is not object and not base.__flags__ & _HEAP_TYPE), None)
+    return next((base for base in bases if base is not object and _is_in_c(base)), None)
+
+
+def _is_in_c(cls: Any) -> bool:
+    """Return whether *cls* is written in C, as `copyreg` finds it out.
+
+    Many such classes are made like those of class statements: `array` in Python 3.11, `deque` since 3.12, `Decimal`
+    since 3.13. They have a `__new__` of their own that is bound to them, which a class statement cannot give a class.
+    """
+    new: Any = cls.__dict__.get("__new__")
+    return not cls.__flags__ & _HEAP_TYPE or (isinstance(new, _NEW_IN_C) and new.__self__ is cls)
 
 
 # -- by attributes -----------------------------------------------------------------------------------------------
@@ -160,11 +172,13 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
         number = value._value_  # not a single member: a combination of flags has no name to store
         if number.__class__ is not int or cls(number) is not value:
             raise NotStorable(f"is {value!r}, which is not among the members of {cls.__qualname__}")
+        # `at` calls the encoder of int, which returns the int itself, or refuses one with too many digits. An int is
+        # not a container, so its depth does not matter. The empty step adds nothing to the path of a refusal.
         return {TAG: tag, "v": writer.at("", number, depth)}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         name = only(node)
-        if name.__class__ is int:  # combined flags
+        if name.__class__ is int:  # combined flags, whose number is stored as it is: no decoder is needed
             return cls(name)
         member = members.get(text_of(name))
         if member is None:
@@ -194,7 +208,8 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
         except Exception as error:
             why = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
             raise NotStorable(why) from error
-        # The empty step: a refusal's path names the instance, not a part of what encode= returned.
+        # The empty step: a refusal's path names the instance, not a part of what encode= returned. One level deeper:
+        # this object is a container around the value, which may be a container itself.
         return {TAG: tag, "v": writer.at("", plain, depth + 1)}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:

@@ -70,10 +70,10 @@ def complete(
 
     Args:
         cls: The class, for messages.
-        values: Stored values by field.
+        values: Stored values by field; gets the defaults.
         names: All fields of the class.
         default: Returns the default of a field, or NONE.
-        optional: Returns True if a field may have no value.
+        optional: Returns True if a field may stay without a value, as one with init=False that was never set.
 
     Raises:
         DamagedError: A name in *values* is not a field, or a field has neither a value nor a default.

@@ -70,7 +70,7 @@ def dump_error(dump: Callable[[Any], bytes], error: BaseException) -> bytes:
     """Return *error* as the bytes of its record. Any exception can be written."""
     try:
         return dump(_record(dump, error, 0))
-    except NotStorable:  # each part can be stored, but the whole is too large or too deep
+    except NotStorable:  # each part can be stored, but the whole is too large or too deep; a "recorded" one never is
         return dump(_recorded(error))
 
 
@@ -135,12 +135,12 @@ def from_record(record: Any) -> BaseException:
         record: A decoded value: damaged data may have anything in its place.
 
     Raises:
-        DamagedError: *record* is not a record. A constructor may raise any other error, which means the same.
+        DamagedError: *record* is not a record. Damaged data may raise any other error, which means the same.
     """
     kind = record["kind"]
     if kind == "recorded":
         return RecordedError(_text(record["name"]), _text(record["message"]))
-    if kind == "group":
+    if kind == "group":  # Python makes an ExceptionGroup of it if every member is an Exception
         return BaseExceptionGroup(_text(record["message"]), [from_record(member) for member in record["members"]])
     table = _GRAPHRT if kind == "graphrt" else _BUILT_IN if kind == "python" else {}
     cls = table.get(_text(record["name"]))

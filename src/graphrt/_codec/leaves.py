@@ -2,9 +2,10 @@
 
 Each value is written as `{"$t": tag, "v": ...}`, some with more keys. An encoder gets the Writer of the walk, the value
 and *depth*, the number of containers around it. It calls `writer.enter`, which counts the bytes that the value takes at
-least and refuses what is too large. A decoder gets that object as *node*; `only(node)` is the part under "v", and
-refuses an object with other keys. Any error of a decoder means that the data is damaged. `registry` puts the two tables
-at the end of the file into every codec.
+least (TAGGED_LEAF_BYTES for a tag with a short text) and refuses what is too large. Texts and integers under "v" go
+through the Writer with the *depth* of the value itself, as they do not nest. A decoder gets the object as *node*;
+`only(node)` is the part under "v", and refuses an object with a third key. Any error of a decoder means that the data
+is damaged. `registry` puts the two tables at the end of the file into every codec.
 
 Types that a user defines are in `entries` and `models`.
 """
@@ -110,6 +111,7 @@ def _integers(node: dict[str, Any], count: int) -> list[int]:
         DamagedError: *node* has something else.
     """
     numbers: Any = only(node)
+    # By exact class: True and False are ints, too.
     if numbers.__class__ is not list or len(numbers) != count or any(n.__class__ is not int for n in numbers):
         raise DamagedError(f"{count} integers were expected")
     return numbers
@@ -158,7 +160,7 @@ def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
     """Return the time zone that the keys of *node* describe, as `_zone_to_data` wrote them.
 
     Raises:
-        DamagedError: The zone is not installed, or a key has a value of a wrong type.
+        DamagedError: The zone is not installed, or a name is not text.
     """
     if "zone" in node:
         zone = _zone(text_of(node["zone"]))
@@ -206,11 +208,11 @@ def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
         if value.fold:  # the second of two equal local times, when clocks are set back
             data["fold"] = 1
         for key, item in _zone_to_data(zone).items():
-            data[key] = writer.at("", item, depth)
+            data[key] = writer.at("", item, depth)  # through the walk, as the name of a zone may have lone surrogates
         return data
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
-        if not node.keys() <= _TIME_KEYS:
+        if not node.keys() <= _TIME_KEYS:  # in the place of `only`, as the keys of a zone may be there
             raise DamagedError(f"{sorted(node)!r} are not the keys of a time")
         value = cls.fromisoformat(text_of(node["v"]))
         if value.tzinfo is not None:
@@ -243,7 +245,7 @@ def _path(cls: Any) -> tuple[Encoder, Decoder]:
 
 
 def _encode_uuid(writer: Writer, value: uuid.UUID, depth: int) -> dict[str, Any]:
-    writer.enter(depth, 40)
+    writer.enter(depth, 40)  # 32 digits, and the tag
     data: dict[str, Any] = {TAG: "uuid", "v": value.hex}
     # `is_safe` is part of a UUID's state, but not of its text.
     if value.is_safe is not uuid.SafeUUID.unknown:
@@ -254,7 +256,7 @@ def _encode_uuid(writer: Writer, value: uuid.UUID, depth: int) -> dict[str, Any]
 def _decode_uuid(_reader: Reader, node: dict[str, Any], _depth: int) -> uuid.UUID:
     safe = uuid.SafeUUID.unknown
     if "safe" in node:
-        safe = uuid.SafeUUID.safe if node.pop("safe") else uuid.SafeUUID.unsafe
+        safe = uuid.SafeUUID.safe if node.pop("safe") else uuid.SafeUUID.unsafe  # `only` accepts no third key
     return uuid.UUID(hex=text_of(only(node)), is_safe=safe)
 
 

@@ -34,8 +34,9 @@ def model_entry(cls: Any, tag: str) -> Entry:
 class _Shape:
     """Encoder and decoder of one model. Fields are looked up late: a model may be completed after the codec is made.
 
-    *depth* counts the containers around a value. Decoders get the whole stored object as *node*; any error that they
-    raise means that the data is damaged.
+    *depth* counts the containers around a value. A Writer's methods get the depth of the parts; a Reader's get that of
+    the container, and add 1. Decoders get the whole stored object as *node*; any error that they raise means that the
+    data is damaged.
     """
 
     __slots__ = ("_fields", "cls", "is_root", "tag")
@@ -78,7 +79,10 @@ class _Shape:
         return data
 
     def _state(self, state: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of the fields; refuse a model that lacks one or has other attributes."""
+        """Return the values of the fields; refuse a model that lacks one or has other attributes.
+
+        *state* is the model's `__dict__`. A cached property's value in it is left out: it is computed again.
+        """
         if state.keys() == fields.keys():
             return state
         for name in fields:
@@ -128,6 +132,7 @@ class _Shape:
         fields = self.fields()
         values = reader.named(node["v"], depth)
         given = set(values)  # before `complete` adds the defaults of fields that the class got later
+        # The last argument: no field of a model may stay without a value.
         complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
         extra = self._extra(reader, node, depth)
         if "set" in node:

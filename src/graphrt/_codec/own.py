@@ -1,8 +1,9 @@
 """graphrt's own message classes, which can be stored in any field without being declared or registered (decision 0035).
 
-A tag is the name under which stored data has instances of a class. The table of tags is closed, and the module of a
-class is loaded when a value or a tag of it is met. The tags have a prefix that no class name can have. If the state
-declares one of these classes, or the program registers it, its tag is its own name, as for any other class.
+A tag is the name under which stored data has instances of a class; an entry is a class with its tag, encoder and
+decoder. The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags
+have a prefix that no class name can have. If the state declares one of these classes, or the program registers it, its
+tag is its own name, as for any other class.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def own_by_tag(tag: str) -> Entry | None:
 
 def _class(name: str) -> Any:
     """Return the class with *name*, which is one of `_NAMES`."""
-    # Imported when a value needs them: imports go down the floors of the code, and the harness, which speaks to models,
-    # is on a floor above the codec. Also, most states hold no messages.
+    # Imported when a value needs them: most states hold no messages. Nor may the codec import the harness, which speaks
+    # to models and is built on the codec, when it is loaded itself.
     # `Usage` has a module of its own, so that a state with usage does not load the harness.
     if name == "Usage":
         from graphrt._usage.usage import Usage

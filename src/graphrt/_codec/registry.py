@@ -96,9 +96,9 @@ def register(
         *cls*; without *cls*, a decorator.
 
     Raises:
-        InputError: *cls* is not a class, is built in, or holds a secret; *tag* is not text; only one of *encode* and
-            *decode* was given, or *cls* needs both (`bad-registration`). Or the tag belongs to another type
-            (`duplicate-tag`).
+        InputError: *cls* is not a class, is built in, a metaclass or an exception, or holds a secret; *tag* is not
+            text; only one of *encode* and *decode* was given, or *cls* needs both (`bad-registration`). Or the tag
+            belongs to another type (`duplicate-tag`).
     """
     if cls is None:
 
@@ -143,7 +143,7 @@ def _is_class(cls: Any) -> bool:
 
 
 def is_secret(cls: Any) -> bool:
-    """Return True if *cls* is one of pydantic's secret types, which are never stored."""
+    """Return True if *cls*, a class, is one of pydantic's secret types, which are never stored."""
     from pydantic import Secret, SecretBytes, SecretStr  # loads hashlib; needed only when a value or class is checked
 
     return issubclass(cls, (SecretStr, SecretBytes, Secret))
@@ -179,7 +179,7 @@ def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Call
         raise HALF_A_CODING(cls=cls.__qualname__)
     entry = entry_of(cls, tag)
     if entry is None:
-        built_in = builtin_base(cls)
+        built_in = builtin_base(cls)  # the built-in class that it derives from, for instance list; None for none
         kind = f"a kind of {built_in.__name__}" if built_in else "no dataclass, model, named tuple or enum"
         raise NO_STORED_FORM(cls=cls.__qualname__, problem=kind)
     return entry

@@ -24,17 +24,22 @@ def encode_secret(writer: Writer, value: Secret[Any], depth: int) -> dict[str, A
     The place is the name of the state field that it is in, or its index in a walk that collects the Secrets.
     """
     writer.enter(depth, TAGGED_LEAF_BYTES)
-    writer.saw_secret()
+    writer.saw_secret()  # for `Codec.met_secrets`, which says whether any value held one
     if writer.secrets is not None:
         writer.secrets.append(value)
         return {TAG: SECRET_TAG, "v": len(writer.secrets) - 1}
     # The field, and not the path in it: an update is stored before a reducer combines it with the field's value, and
     # the stored form has to be the same wherever the item is after that.
+    # The field is empty for a value that belongs to none.
     return {TAG: SECRET_TAG, "v": writer.field}
 
 
 def decode_secret(reader: Reader, node: dict[str, Any], _depth: int) -> Secret[Any]:
-    """Return a Secret without its value, as it is read from a store; with an index for a place, the Secret itself."""
+    """Return a Secret without its value, as it is read from a store; with an index for a place, the Secret itself.
+
+    Raises:
+        DamagedError: The place is neither text nor, in a walk that collected the Secrets, an index.
+    """
     place = only(node)  # the part under "v"
     if place.__class__ is str:
         return Secret._absent(place)

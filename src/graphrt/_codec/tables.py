@@ -3,7 +3,9 @@
 Built from the annotations of a graph and from the registry, which has the classes that the program registered by hand.
 Closed from then on: stored data selects among the tags and nothing else, so it never chooses code (decision 0024).
 
-A value of a class that is not one of JSON's own types is stored as `{"$t": tag, "v": ...}`; the tag names the class.
+A value of a class that is not one of JSON's own types is stored as `{"$t": tag, "v": ...}`; the tag names the class. An
+`Entry` is a class with its tag, encoder and decoder; `own` is true if the user gave the last two. `only(node)` is the
+part under "v" of the object *node*.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ class _Decoders(dict[str, Decoder]):
 
 
 def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:
-    """Be the encoder of every class that the codec does not know."""
+    """Stand in for the encoder of every class that the codec does not know: raise NotStorable."""
     raise NotStorable(_why_not(value))
 
 
@@ -188,4 +190,5 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         raise FetchError(error) from error
     if sha256(data).hexdigest() != name:
         raise DamagedError(f"the blob {name!r} has another hash than its name says")
+    # None for `fetch`, so that a reference inside is refused. The depth is 0: a blob was encoded as a whole value.
     return Reader(reader.decoders, None).value(from_json(data, allow_inf_nan=False), 0)

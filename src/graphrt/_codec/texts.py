@@ -1,8 +1,8 @@
 """The texts in a value, in its encoded form: each may be replaced, and the value is rebuilt with what replaced it.
 
 `Codec.rewrite` encodes a value to JSON data, calls this walk, and decodes the result. So one walk reaches whatever can
-be stored: containers, models, dataclasses, registered classes. Redaction uses it to replace personal data; with
-what a text is replaced is decided there (`TextRules`).
+be stored: containers, models, dataclasses, registered classes. Redaction, the only
+user, replaces personal data with it; its `TextRules` say what replaces a text.
 
 In the JSON data, a value that JSON has no type for is a *tagged* object, `{"$t": tag, "v": ...}`. The tag names its
 type. A *leaf* is a value without inner values. The *names* of a leaf are the fields and keys that lead to it.
@@ -96,6 +96,7 @@ class TextWalk:
         return made
 
     def _items(self, nodes: list[Any], names: Names) -> list[Any]:
+        """Replace the texts in a list, in place, and return it. The names are those of the list: it has no keys."""
         nodes[:] = [self.node(one, names) for one in nodes]
         return nodes
 
@@ -118,7 +119,7 @@ class TextWalk:
         tag: str = node[TAG]
         held = node["v"]
         if tag in _IGNORED:
-            return node
+            return node  # stored texts, such as the name of a marker, are graphrt's own
         if tag in _OPAQUE:
             self._rules.other(tag, names)
         elif tag in _ITEMS:
@@ -144,7 +145,12 @@ class TextWalk:
         _whole(dict.fromkeys(map(repr, flat[::2])), len(flat) // 2)
 
     def _bytes(self, held: str, names: Names) -> str:
-        """Return *held*, bytes as base64, with the texts in them replaced."""
+        """Return *held*, bytes as base64, with the texts in them replaced.
+
+        Raises:
+            UnicodeEncodeError: A replacement has a character outside Latin-1. Redaction takes any error of the walk for
+                a text that the value cannot hold.
+        """
         text = binascii.a2b_base64(held).decode("latin-1")
         made = self._text(text, names)
         return held if made == text else binascii.b2a_base64(made.encode("latin-1"), newline=False).decode("ascii")
@@ -163,12 +169,13 @@ class TextWalk:
             self._rules.other(cls.__qualname__, names)
         elif entry is not None and entry.own:  # registered with functions: "v" is what `encode=` returned
             node["v"] = self.node(held, names)
-        elif held.__class__ is list and cls is not None:  # a named tuple, whose class may have more fields by now
+        elif held.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
             held[:] = [self.node(one, (*names, name)) for name, one in zip(cls._fields, held, strict=False)]
         elif held.__class__ is dict and cls is not None:  # a dataclass or model: values by field
             self._named(held, names)
             for key in node.get("extra", ()):  # the attributes that a caller gave a name
-                # Such a name is data; but to replace it would make another attribute.
+                # Such a name is data; but to replace it would make another attribute. It is asked about without names,
+                # since rules for a path of fields are about the values at that path.
                 if self._rules.text(key, ()) != key:
                     raise CannotHoldError("an attribute of a model has a name that would be replaced")
             for part in ("extra", "private"):

@@ -3,7 +3,8 @@
 A value that is not of one of JSON's own types is written as a *tagged object*, `{"$t": tag, "v": ...}`, where the tag
 names its type. A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object
 by its tag. The functions for all other types come from `tables`. Containers of plain data are passed on without a copy;
-only those that hold something else are rebuilt.
+only those that hold something else are rebuilt. *depth* counts the containers around a value; the methods of a Writer
+get the depth of the parts.
 
 A plain dict with other keys than text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
 """
@@ -145,7 +146,7 @@ class Writer:
         except NotStorable as refusal:
             refusal.inside(step_into(key))
             raise
-        if self.strict:
+        if self.strict:  # the names of extra attributes are data, which may have lone surrogates
             for key in values:
                 self.at("{key}", key, depth)
         return done
@@ -170,11 +171,12 @@ class Watching(dict[type, Encoder]):
         trail = self._trail
 
         def watched(writer: Writer, value: Any, depth: int) -> Any:
+            """Encode *value*, unless it is one of the values around it."""
             if id(value) in trail:
                 raise NotStorable("contains itself")
             trail.append(id(value))
             done = encode(writer, value, depth)
-            trail.pop()
+            trail.pop()  # not in a `finally`: a refusal ends the walk
             return done
 
         self[cls] = watched
@@ -272,7 +274,7 @@ def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
     except NotStorable as refusal:
         refusal.inside(step_into(key))
         raise
-    if writer.strict:
+    if writer.strict:  # keys may have lone surrogates as well
         for key in value:
             writer.at("{key}", key, depth)
     return done
@@ -346,7 +348,10 @@ class Reader:
         return nodes
 
     def named(self, nodes: Any, depth: int) -> dict[str, Any]:
-        """Decode the values of a dict from `Writer.named` in place, and return it. TAG is a key like any other here."""
+        """Decode the values of a dict from `Writer.named` in place, and return it. TAG is a key like any other here.
+
+        *depth* is that of the dict.
+        """
         if nodes.__class__ is not dict:
             raise DamagedError(f"an object was expected, not {nodes.__class__.__name__}")
         depth += 1
@@ -357,7 +362,7 @@ class Reader:
         return nodes
 
     def pairs(self, nodes: Any, depth: int) -> list[tuple[Any, Any]]:
-        """Decode a flat list of key, value, key, value, ... (from `Writer.pairs`) and return it as pairs."""
+        """Decode a flat list of key, value, ... (from `Writer.pairs`), of which *depth* is, and return it as pairs."""
         flat = self.items(nodes, depth)
         if len(flat) % 2:
             raise DamagedError("a key has no value")

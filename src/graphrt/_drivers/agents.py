@@ -114,9 +114,7 @@ class BoundHarness(Protocol[OutputT_co]):
     def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
         """Run the harness and yield the pieces of its reply, such as text deltas; the last item is the AgentReply.
 
-        The arguments are those of `run`.
-
-        Each item is also shown on the run's stream, mode `messages`.
+        The arguments are those of `run`. Each item is also shown on the run's stream, mode `messages`.
 
         Raises:
             InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
@@ -140,18 +138,27 @@ class TaskAgents(Protocol):
         ...
 
     def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
-        """Return *harness* bound to the task; see `Context.bind`."""
+        """Return *harness* bound to the task, for `ctx.bind`.
+
+        Args:
+            harness: An Agent, or any object with an async `run`.
+            tools: Tools of an agent that may be used; None allows all of them.
+            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
+        """
         ...
 
     def charged(self, reply: Any) -> Any:
-        """Return *reply* of the node, as a `Spent` if its model calls count against the field `token_budget`.
+        """Set the task's usage; return *reply* of the node, as a `Spent` if its calls count against `token_budget`.
 
-        `invoke` calls it at the end of an attempt. A `Spent` tells the engine to take the used tokens off that field.
+        `token_budget` is a field of the state, with the tokens that are left for model calls. A `Spent` tells the engine
+        to take the used tokens off that field. `invoke` calls this at the end of an attempt.
         """
         ...
 
     async def failed(self, error: Exception) -> None:
         """Clean up after an attempt that failed with *error*: cancel and await the model calls that it left behind.
+
+        Called by `invoke`, through the context of the attempt.
 
         Replies that may have caused the failure are discarded, so that the next attempt calls its models anew.
         """

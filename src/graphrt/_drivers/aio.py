@@ -9,6 +9,10 @@ A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sen
 answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
 `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`. A *halt*
 (`Control.halt`) is the request to end the run now.
+
+`Task.plain` says how to call a node: CALL_SYNC and CALL_ASYNC, directly by its function (a node without Context,
+timeout and cache); CALL_WITH_CONTEXT, by `invoke`. Warnings find the running task by the names `effect`, `task` and
+`services` in the frames of drivers (`_ambient.running`).
 """
 
 from __future__ import annotations
@@ -71,7 +75,7 @@ class AioDriver:
             BaseException: What the flow raises.
         """
         send = flow.send
-        # With a `RunWatcher` no node is called here: it hears of attempts from `invoke` alone.
+        # With a `RunWatcher` (telemetry) no node is called here: it hears of attempts from `invoke` alone.
         is_watched = self.services.watcher is not None
         reply: Any = None
         error: BaseException | None = None
@@ -122,14 +126,14 @@ class AioDriver:
             case Stop():
                 return await self._stop()
             case Publish():
-                # Items of open supersteps (`live`) go to all readers, here and in other processes. A nested graph has
-                # no watcher: its items go to the stream of the run.
+                # Items of open supersteps (`live`) go to all readers, here and in other processes, by `emit`. A nested
+                # graph has no watcher: its items go to the stream of the run.
                 live = self.watcher is None or effect.mode == "live"
                 show = self.services.emit if live else self.watcher
                 if show is not None:
                     show(effect.mode, effect.item)
                 return None
-            case Record():
+            case Record():  # `last`: the last commit of the run, after which no late outcome can be recorded
                 cancelled = await self._hear_the_late() if effect.last else None
                 for entry in await self.stored(effect):
                     if self.watcher is not None:
@@ -182,7 +186,7 @@ class AioDriver:
     # -- one task ------------------------------------------------------------------------------------------------
 
     async def run_one(self, task: Task) -> Any:
-        """Run the only task of a superstep and return its reply."""
+        """Run the only task of a superstep by `invoke` or `ainvoke`, and return its reply."""
         node = task.node
         if node.is_async:
             return await self._halting(task)
@@ -242,7 +246,7 @@ class AioDriver:
     async def _collect(self, until: float | None) -> list[Ended]:
         """Perform a `Collect`: return (task, execution, reply) of tasks that have ended."""
         batch = await self._get_parallel().collect(until)
-        if not batch and until is None and self.services.control.halt is None:
+        if not batch and until is None and self.services.control.halt is None:  # the flow would ask for ever
             raise AssertionError("nothing was started")
         return batch
 
@@ -251,7 +255,7 @@ class AioDriver:
         if self._parallel is None:
             return []
         batch = await self._parallel.stop()
-        self._parallel = None
+        self._parallel = None  # a stopped one starts nothing any more
         return batch
 
     def _get_parallel(self) -> AsyncParallelTasks:

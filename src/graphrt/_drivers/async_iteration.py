@@ -5,7 +5,8 @@ be finished later by its event loop, which may be closed by then. A `Pulled` can
 `leave`.
 
 A *flow* is the run as a generator of effects (`_flows.effects`). The asyncio driver performs most of them. Here those
-are picked out that show something: a `Step`, a `Publish` of a stream's item, and the entries that a `Record` wrote.
+are picked out that show something: a `Step`, a `Publish` of a stream's item, and the entries that a `Record` wrote. A
+Task is answered with its reply: what its node returned, or a value such as `Failed`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Pulled:
     Args:
         driver: Performs the effects between two items.
         flow: The run.
-        entries: True yields each entry that is written, as ("events", entry).
+        entries: True returns each entry that is written, as ("events", entry).
     """
 
     __slots__ = ("_driver", "_entries", "_flow", "_shown", "over", "status")
@@ -73,12 +74,12 @@ class Pulled:
                         if self._entries and written:
                             self._shown.extend(written)
                             return "events", self._shown.popleft()
-                    elif kind is Task:
+                    elif kind is Task:  # never called directly: `run_one` turns what its node raises into a reply
                         reply = await driver.run_one(effect)
                     else:
                         reply = await driver.perform(effect)
                 except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised
+                    error = raised  # so this is not the outcome of a node, but an error of an effect, or Ctrl-C
         except StopIteration as stop:
             self.over, self.status = True, stop.value
             return OVER
@@ -113,7 +114,7 @@ class Pulled:
                 return
             reply = error = None
             try:
-                reply = None if effect.__class__ in SHOWN else self._perform(effect)
+                reply = None if effect.__class__ in SHOWN else self._perform(effect)  # items (`SHOWN`) are dropped
             except Exception as raised:  # noqa: BLE001 - the flow records it
                 error = raised
 

@@ -3,11 +3,11 @@
 A task passes through `_timers` (backoff), `_waiting` or `_for_workers` (queued), `_flying` and `_ended`, from which
 `collect` hands it to the flow. All of this state is changed on the loop. Only `_SyncJob.run` runs on a worker thread,
 and reports back by `call_soon_threadsafe`; a RuntimeError of that means that the loop is closed, and the run over.
-Everything that was started has ended, or was abandoned past the grace time, before the drive goes on.
 
 A *key* is (task, execution number); the number grows with each attempt, so that a late end can be told from a current
-one. A *reply* is what the node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C. To
-*abandon* a sync node is to drop its outcome, since Python cannot stop a thread. No rule of the graph is decided here.
+one. A *reply* is what the node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C, which
+`collect` raises. `Ended` is the tuple (task, execution number, reply). To *abandon* a sync node is to drop its outcome,
+since Python cannot stop a thread. No rule of the graph is decided here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _SyncJob:
         self._pools = inside(parallel.services.pool())  # the pools whose worker threads wait for the node
         self.key = key
         self.reply: Any = None
-        self.worker: threading.Thread | None = None  # set by the pool
+        self.worker: threading.Thread | None = None  # set by the pool while the job runs
 
     def run(self) -> None:
         """Run the node; called on the worker thread."""
@@ -116,7 +116,7 @@ class AsyncParallelTasks:
                 continue
             wait_s = task.extra.delay_s if task.extra is not None else 0.0
             if wait_s > 0.0:
-                task.more().delay_s = 0.0
+                task.more().delay_s = 0.0  # so that it is waited for once
                 key = (task, task.execution)
                 self._timers[key] = self._resting(key, wait_s)
             else:
@@ -131,7 +131,7 @@ class AsyncParallelTasks:
         return self._loop.create_task(self._rest(key, sleep, wait_s))
 
     async def _rest(self, key: tuple[Task, int], sleep: Callable[[float], Any], wait_s: float) -> None:
-        """Wait by *sleep*, the runtime's `sleep=`; what it raises ends the run."""
+        """Wait by *sleep*, the runtime's `sleep=`; what it raises ends the run. `stop` cancels this."""
         try:
             await rested(sleep, wait_s)
         except Exception as error:  # noqa: BLE001 - the caller raises it
@@ -160,7 +160,7 @@ class AsyncParallelTasks:
         if self.services.control.halt is not None:  # set by any thread; the loop may see the end of a job before it
             return
         waiting, limit = self._waiting, self._limit
-        while waiting and not self._held and (limit is None or limit.take(self._woken)):
+        while waiting and not self._held and (limit is None or limit.take(self._woken)):  # as `_may_start`
             task = waiting.popleft()
             node, key = task.node, (task, task.execution)
             if node.is_async or node.child is not None:
@@ -187,7 +187,7 @@ class AsyncParallelTasks:
         return self._limit is None or self._limit.take(self._woken)
 
     def _woken(self) -> None:
-        """Look for queued tasks once more, since a place of `max_concurrency` may be free."""
+        """Look for queued tasks once more, since a place may be free; on the loop, where all places are given back."""
         self._loop.call_soon(self._launch)  # not called directly: tasks that end at once would recurse
 
     def _inline(self, key: tuple[Task, int]) -> None:
@@ -196,14 +196,14 @@ class AsyncParallelTasks:
             reply = inline(self.services, key[0])
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             reply = Escaped(error)
-        self._end(key, reply)  # `_launch` goes on with the next: thousands of inline tasks must not recurse
+        self._end(key, reply)  # not `_post`, which calls `_launch`: thousands of inline tasks must not recurse
         self.ring()
 
     async def _body(self, key: tuple[Task, int]) -> Any:
         """Run an async node or nested graph, as an asyncio task that never raises; return the reply."""
         try:
             return await ainvoke(self.services, key[0], self._nested)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # by `stop`
             return STOPPED
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             return Escaped(error)
@@ -224,7 +224,7 @@ class AsyncParallelTasks:
     def _time(self, key: tuple[Task, int]) -> None:
         """Start the timeout of a job that has begun, unless it has ended or a deadline's timer runs already."""
         if key in self._flying and key not in self._timers and not self._held:
-            self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)
+            self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)  # never None here
 
     def _land(self) -> None:
         """Take the replies of the jobs that have ended, on the loop."""
@@ -240,7 +240,7 @@ class AsyncParallelTasks:
     def _expire(self, key: tuple[Task, int]) -> None:
         """Report a job as timed out, and abandon its worker thread, which no longer counts."""
         del self._timers[key]
-        job = self._flying[key]
+        job = self._flying[key]  # there: `_post` cancels the timer of a job that has ended
         if isinstance(job, _SyncJob):
             self._on_workers -= 1
             self.services.pool().abandon(job)
@@ -303,7 +303,7 @@ class AsyncParallelTasks:
         control = self.services.control
         eager = self.services.eager
         control.on_halt.append(self._ring_from_anywhere)
-        self._launch()
+        self._launch()  # tasks that were held back until the flow had seen a failure
         try:
             while (
                 (self._flying or self._timers or self._waiting or self._for_workers)
@@ -353,7 +353,7 @@ class AsyncParallelTasks:
         self._timers.clear()
         if resting:
             await asyncio.wait(resting)
-        for key, running in list(self._flying.items()):
+        for key, running in list(self._flying.items()):  # a copy: `_post` removes
             if isinstance(running, asyncio.Task):
                 running.cancel()
             elif self.services.pool().withdraw(running):  # still queued: it never starts (rule R9)
@@ -369,11 +369,11 @@ class AsyncParallelTasks:
         batch = [one for one in self._ended if one[2].__class__ is not Escaped]
         self._ended.clear()
         if self._limit is not None:
-            self._limit.abandon()
-        return batch
+            self._limit.abandon()  # abandoned jobs keep no place of enclosing graphs
+        return batch  # `_held` stays true: this object starts nothing any more
 
     def _abandon(self) -> None:
-        """Give up the jobs that still run after the grace time."""
+        """Give up the jobs that still run after the grace time; the pool then counts their threads no more."""
         for job in self._flying.values():
             if isinstance(job, _SyncJob):
                 self.services.pool().abandon(job)

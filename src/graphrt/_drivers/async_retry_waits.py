@@ -57,6 +57,8 @@ async def await_(services: RunServices, seconds: float) -> None:
 async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
     """Wait by calling *sleep*, the runtime's `sleep=`; for `await_`, and for waits of several tasks at once.
 
+    `slept` calls a sync one on a worker thread, and awaits what an async one returns.
+
     If it raises CancelledError although this asyncio task was not cancelled, the wait counts as over. The error would
     otherwise look like a cancellation of the run.
     """

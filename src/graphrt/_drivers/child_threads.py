@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 
 class ChildThreads(Protocol):
-    """The child threads of a run, as the store has them. Filled in by `_runs`. All methods but `check` may block."""
+    """The child threads of a run, as the store has them. `_runs` implements it. All methods but `check` may block."""
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
         """Check what a child is to be started with, and return its labels; None without title and tags.
@@ -73,7 +73,7 @@ class ChildThreads(Protocol):
 
         Args:
             given: The checked input.
-            thread: Id of the child.
+            thread: Id of the child, as for the store: with the tenant that the run's own thread has there.
             labels: What `check` returned.
             detached: Whether the child goes on when the run's own thread is cancelled.
         """
@@ -84,7 +84,7 @@ class ChildThreads(Protocol):
         ...
 
     def has(self, graph: Any, thread: str) -> bool:
-        """Return whether the thread is a child of the run's thread, which hears of its end."""
+        """Return whether the thread is a child of the run's thread: only then its end is reported to it by mail."""
         ...
 
     def state(self, graph: Any, data: Any) -> Any:

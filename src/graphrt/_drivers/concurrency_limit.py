@@ -81,7 +81,8 @@ class ConcurrencyLimit:
         longer count.
         """
         with self._lock:
-            # The first place is that of the nested graph's own task, which its parent gives back.
+            # The first place is that of the nested graph's own task, which its parent gives back. At the top nothing is
+            # given back: a run that stops its tasks ends with this superstep.
             extra = max(0, self._used - 1)
             above, self._above = self._above, None  # abandoned tasks that end later must not give places back again
         if above is not None:

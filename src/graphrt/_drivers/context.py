@@ -1,9 +1,9 @@
 """The Context: access of a node to its run, besides the state.
 
 A *task* is one activation of a node. It is executed again after a failed attempt, a pause or a crash, each time with a
-new Context, which reads the task and the `RunServices` of the run (`_scope`). Questions and effects are kept on the
-task, as they outlive the attempt; matching answers to questions belongs to `_engine.questions`. The private methods are
-for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`.
+new Context, which reads the task and the `RunServices` of the run (`_scope`). Questions and effects outlive the attempt
+on the task, in `extra`, which only some tasks have. `_engine.questions` matches answers. The private methods are for
+drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`.
 """
 
 from __future__ import annotations
@@ -127,17 +127,17 @@ class Context(Starting, Generic[D]):
         """The answer to the Interrupt that this node returned; None before it is answered.
 
         Raises:
-            QuestionExpiredError: Nobody answered it in time, and it has no default.
+            QuestionExpiredError: It was not answered in time, and has no default.
         """
         extra = self._task.extra
-        question = None if extra is None else returned(extra)
+        question = None if extra is None else returned(extra)  # the last one that the node asked by returning it
         return None if question is None else answer_to(self._task, question)
 
     @property
     def cancelled(self) -> bool:
         """True if the result of this attempt is no longer wanted: the run halts, or the attempt timed out or ended."""
         task = self._task
-        given_up = task.execution != self._execution or task.status > RUNNING  # it has an outcome, such as a timeout
+        given_up = task.execution != self._execution or task.status > RUNNING  # executed again, or has an outcome
         return self._done or given_up or self._scope.control.halt is not None
 
     @property
@@ -145,7 +145,7 @@ class Context(Starting, Generic[D]):
         """The object that the caller passed as `deps=`; None without one."""
         deps: D = self._scope.deps
         if deps is None:
-            self._once("no deps", bool)  # `invoke.failed` adds an advice, if the node then fails on None
+            self._once("no deps", bool)  # a mark: `invoke.failed` adds advice if the node then fails on None
         return deps
 
     @property
@@ -260,11 +260,11 @@ class Context(Starting, Generic[D]):
             default: The answer that it gives itself.
 
         Raises:
-            QuestionExpiredError: Nobody answered in time, and there is no *default*.
+            QuestionExpiredError: It was not answered in time, and there is no *default*.
             UpdateError: The payload or the default cannot be stored.
             InputError: An argument is wrong, *default* does not fit the *answer_type*, or is given without an expiry.
         """
-        name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
+        name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))  # prefix: not an ordinal
         when = checked_expiry(self._scope, expires_s, expires_at, default)
         return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
 
@@ -301,7 +301,7 @@ class Context(Starting, Generic[D]):
             InputError: *name* is not the name of a signal (`bad-signal`).
         """
         check_signal_name(name)
-        return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)
+        return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)  # its key, its payload
 
     def sleep(self, duration: float | timedelta | None = None, **units: te.Unpack[Units]) -> Slept:
         """Pause the task for some time, without a worker, a slot or memory: see `sleep_until`.

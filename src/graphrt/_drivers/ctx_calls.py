@@ -19,7 +19,7 @@ def check_call(task: Task, given: Any) -> None:
         NodeError: The node is async (`call-in-async-node`).
         InputError: *given* is not a function, but for instance a coroutine (`call-of-no-function`).
     """
-    if inspect.iscoroutine(given):
+    if inspect.iscoroutine(given):  # refused in any case, by one of the errors below
         given.close()  # else Python warns that it was never awaited
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))

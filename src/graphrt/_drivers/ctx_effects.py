@@ -3,7 +3,9 @@
 What is known of an effect stands on the task (`task.more()`), by its key (`name#n` for the n-th call of a name): its
 result in `effects`, the number of its starts in `intents` (kind "once" only). Both are stored as *staged* events:
 beside the journal, until the superstep of the task commits. A node that paused, failed or crashed runs again from its
-start, and its effects then return the recorded results.
+start, and its effects then return the recorded results. `own` copies a value: node and record share nothing (R15).
+`services.recorded` is set when a run is executed again from its log: the log then has the results, and nothing is
+called.
 
 The process may die, or the function raise, between the effect and the record of its result. The kind says what follows:
 
@@ -66,12 +68,12 @@ def perform(
 
     Args:
         context: Context of the attempt.
-        services: Stores what is known of the effect.
+        services: Those of the run; they store what is known of the effect.
         task: Task that the effect belongs to.
         key: Key of the effect on the task.
         fn: Performs the effect.
         args: Tuple of the arguments of *fn*.
-        kind: See the module.
+        kind: See the table at the top of the module.
 
     Raises:
         InputError: *kind* is not known (`bad-effect`).
@@ -88,12 +90,11 @@ def perform(
     known, result = _known(context, services, task, key, kind)
     if known:
         return result
-    if kind == "once":
+    if kind == "once":  # its start is counted and stored before it runs
         _intend(task, key)
         _keep(services, task, key, kind)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
-    # `recorded`: the run is executed again from its log, which has the result. Nothing happens a second time.
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
     result = _take(task, key, result)  # the node goes on with what is recorded
     if kind != "pure":
@@ -115,6 +116,7 @@ async def perform_async(
 
     Args:
         about: Added to the payload of the question about an unknown outcome, so that a person knows what it is about.
+            Agents pass it for their tools; None adds nothing.
     """
     from graphrt._drivers.blocking_calls import call_store
 
@@ -165,21 +167,22 @@ def _known(
         "idempotency_key": context.idempotency_key,
         **(about or {}),
     }
+    # Each start has a question of its own: an answer about an earlier start says nothing about this one.
     starts = extra.intents[key]
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
     # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
+    # `base` is the key of a question without the number of its wording.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
-    # Each start has a question of its own (`starts`): an answer about an earlier start says nothing about this one.
     decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
     answer = context._ask(question, payload, decision, kind="effect")
-    if isinstance(answer, Mapping) and "result" in answer:
+    if isinstance(answer, Mapping) and "result" in answer:  # not stored by itself: the answer is, and gives it again
         return True, own(_take(task, key, answer["result"]))
     # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
     return (False if answer == "run" else None), None
 
 
 def _unknown(task: Task, key: str) -> NodeError:
-    """Return the error for a "once" effect whose outcome is unknown."""
+    """Return the error for a "once" effect whose outcome is unknown. It has the name alone, without `#` and number."""
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
@@ -212,7 +215,8 @@ def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None
     """Stage the start and the result of an effect, as far as they are known; durably at once for the kind "once".
 
     The key of the staged events is that of the task, `#`, and that of the effect, so that effects of one task that run
-    at the same time do not replace each other's events.
+    at the same time do not replace each other's events. Called before a "once" effect and after it: the second call
+    replaces what the first one staged.
     """
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []

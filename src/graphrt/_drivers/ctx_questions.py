@@ -41,13 +41,13 @@ NEVER: Final = Expiry(None)
 
 
 def checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
-    """Return the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt` as an `Expiry`.
+    """Return the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt`, not yet checked, as an `Expiry`.
 
     Raises:
         InputError: One of them is wrong, or they do not go together.
     """
     check_expiry(expires_s)
-    at = expiry(expires_s, expires_at)
+    at = expiry(expires_s, expires_at)  # *expires_at* in seconds since the epoch; None if it is None
     check_default(default, expires_s if at is None else at)
     if at is not None:
         return Expiry(lambda: at, default)
@@ -78,8 +78,9 @@ def answered(
         return None  # the engine refuses the pause: without a thread no answer could arrive
     payload = check_storable(engine, task, payload, "asks with a payload")
     described = described_answer(engine, task, answer_type)  # as plain data, which can be stored
-    default = checked_default(engine, task, when.default, described)
+    default = checked_default(engine, task, when.default, described)  # UNSET stays UNSET
     known = len(task.more().interrupts)
+    # The question that matches, with its answer or open; else a new one, appended to the task's.
     question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
     if question.answered:
         return question
@@ -94,6 +95,7 @@ def answer_to(task: Task, question: OpenInterrupt) -> Any:
     Raises:
         QuestionExpiredError: It was not answered in time, and has no default.
     """
+    # `by` says what answered it. BY_EXPIRY: the time was over, and there was no default.
     if question.by == BY_EXPIRY:
         where = task.engine.where(task)
         raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)

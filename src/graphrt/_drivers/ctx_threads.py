@@ -11,7 +11,8 @@ it. The letter answers the question; the node then runs again and looks again.
 
 Ids in questions, effects and journalled events have no tenant (`bare_id`), so that they do not depend on the store that
 a process opened. `ChildThread.thread` has that of the store (`beside`). `services.recorded` is set when a run is
-executed again from its log: then nothing is made or looked at.
+executed again from its log: then nothing is made or looked at. `services.root` is the engine (the mutable state) of the
+outermost graph, `task.engine` that of the task's own graph, and `task.more()` what only some tasks have.
 """
 
 from __future__ import annotations
@@ -91,7 +92,10 @@ class Starting(ABC):
     def _ask(
         self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question"
     ) -> Any:
-        """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`."""
+        """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`.
+
+        The parameters are those of `Context._ask`. Here *kind* is THREAD, and the payload the child's id.
+        """
 
     @property
     @abstractmethod
@@ -133,6 +137,7 @@ class Starting(ABC):
         """Start a child thread in an async node, without blocking the event loop; takes the arguments of `start`."""
         from graphrt._drivers.blocking_calls import call_store
 
+        # The defaults of `start`; an option that `start` does not have is a TypeError.
         how: dict[str, Any] = {"name": None, "title": None, "tags": (), "detached": False, **options}
         child, make = _begun(self, self._scope, self._task, graph, input, **how)
         if make is not None:
@@ -159,6 +164,7 @@ class Starting(ABC):
                 _check_own(self._task, children, child)
                 self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
             key = outcome_key(thread, self._task.more().retried)
+            # The effect only returns what was found. "idempotent": its result is stored at once.
             outcome = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
@@ -174,7 +180,7 @@ class Starting(ABC):
             ended = await call_store(self._scope, look, child.graph, child.thread)
             if ended is None:
                 await call_store(self._scope, _check_own, self._task, children, child)
-                self._ask(asked, thread, kind=THREAD)
+                self._ask(asked, thread, kind=THREAD)  # pauses, as in `wait`
 
             async def found() -> Any:
                 """Return how the child ended: the effect that records it."""
@@ -206,6 +212,9 @@ def _begun(
 
     The function that makes it may block. `start` calls it, and `astart` has it called on a worker thread. The
     parameters after *task* are the arguments of `start`, not checked yet.
+
+    Raises:
+        InputError: As `start`.
     """
     children, mine = _of_thread(services, task)
     where = task.engine.where(task)
@@ -216,27 +225,29 @@ def _begun(
     key = f"name={name}" if name is not None else str(context._count("start"))
     labels = children.check(graph, given, title, tags)
     extra = task.more()
-    known = extra.threads.get(key)  # what an earlier execution of the node recorded
-    thread = child_id(mine, task.id, key)
+    known = extra.threads.get(key)  # what an earlier execution of the node recorded; in a copy, one of its source
+    thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
         # This thread is a copy or fork. Its source has waited for that child of its own, and the outcome is recorded.
         return ChildThread(graph, beside(mine, known.thread)), None
+    # `beside`: the id with the tenant that the run's own thread has in its store.
     child = ChildThread(graph, beside(mine, thread))
     if known is not None and known.thread == thread and known.made:
         return child, None
     event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
-    new = known is None or known.thread != thread
+    new = known is None or known.thread != thread  # not stored yet
     extra.threads[key] = replace(event, made=services.recorded is not None)  # `made`: the child exists for certain
-    for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child
+    for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child, see `_state`
         if engine is not None and not event.detached:
             engine.start_child(thread)
-    if services.recorded is not None:  # the first execution made it
+    if services.recorded is not None:  # the first execution of the run made it
         return child, None
 
     def make() -> None:
         """Store that the task starts the child, then make the child."""
-        if new:  # stored before the thread is made, under a key like that of an effect
-            services.keep([(f"{task.id}#start/{key}#0", [(task.engine.path, event)])], now=True)
+        # Staged before the thread is made. The keys of effects end with a number, this one does not.
+        if new:  # `now`: stored when this returns, whatever the durability of the run
+            services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])], now=True)
         children.make(graph, given, child.thread, labels, detached=event.detached)
         extra.threads[key] = replace(event, made=True)
 
@@ -298,6 +309,7 @@ def _asked(
     wakes = 0
     while True:
         name = f"thread {wakes} {thread}"
+        # `base`: the key without the number of the wording. `current`: its answer counts, and was not discarded.
         last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
         if last is None or not last.answered or not last.current:
             return children, thread, name
@@ -315,7 +327,7 @@ def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, 
     if recorded is None:
         return None
     knows = recorded.knows(task, outcome_key(thread, task.more().retried))
-    return lambda _graph, _thread: Ended("") if knows else None
+    return lambda _graph, _thread: Ended("") if knows else None  # no status: `perform` does not use it
 
 
 def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> None:
@@ -325,7 +337,7 @@ def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> N
         InputError: It is a child of another thread, or of none.
     """
     thread = bare_id(child.thread)
-    started = any(one.thread == thread for one in task.more().threads.values())
+    started = any(one.thread == thread for one in task.more().threads.values())  # by this task: no look at the store
     if not started and not children.has(child.graph, child.thread):
         raise NOT_A_CHILD(child=child.thread, thread=task.engine.thread, where=task.engine.where(task))
 
@@ -357,6 +369,7 @@ def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: 
 def _ended_badly(task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> GraphrtError:
     """Return the error of `wait` for a child that failed, was cancelled or was deleted."""
     where = task.engine.where(task)
+    # Texts name it as `child`; `thread` is the attribute of the error.
     thread, status, error = child.thread, str(outcome["status"]), str(outcome["error"])
     if status == "deleted":
         return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)

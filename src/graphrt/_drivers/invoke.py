@@ -7,6 +7,8 @@ do not belong here.
 
 A *halt* is the request to end the run now (`Control.halt`). The private loop thread runs async code under a sync run.
 A *watcher* is told when attempts begin and end, for telemetry; `live` is a stream mode that shows the same to users.
+Warnings find the running task by the names of the variables `task` and `services` in the frames of these functions
+(`_ambient.running`).
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         return drive(nested(task, services.control), task)
     if node.is_async:
         return on_loop(services, task)
-    started = monotonic() if services.timed else 0.0  # steps show durations
+    started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
     # `_ambient.called` finds the Context in this frame, by the names of this function and of this variable.
     context = Context(services, task) if node.wants_context else None
     key: Any = None
@@ -80,10 +82,10 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     except Suspended as pause:
         return asked(task, pause)
     except Exception as error:
-        if unstored(task, error):
+        if unstored(task, error):  # as in `ainvoke`; never true here, since nested graphs were driven above
             raise
         if context is not None:
-            # The halt cancelled what the node waited for in ctx.call(): the node did not fail.
+            # The halt cancelled what the node waited for in ctx.call(), which only sync nodes have: it did not fail.
             if services.control.halt is not None and was_cancelled(error):
                 return STOPPED
             context._failed_sync(error)  # cancels the model calls that it left behind
@@ -115,7 +117,7 @@ def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any
     assert watcher is not None  # noqa: S101 - the caller checked
     token = WATCHER.set(watcher)
     reply: Any = STOPPED  # what stays if the attempt raises
-    end = watcher.attempt(task.id, task.node.name, task.attempt)
+    end = watcher.attempt(task.id, task.node.name, task.attempt)  # returns what to call at the end
     try:
         reply = invoke(services, task, drive, is_watched=True)
         return reply
@@ -125,7 +127,7 @@ def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any
 
 
 async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
-    """Do as `ainvoke` does, and report to the run's watcher when the attempt begins and ends."""
+    """Do as `ainvoke` does, and report to the run's watcher when the attempt begins and ends; the twin of `watched`."""
     watcher = services.watcher
     assert watcher is not None  # noqa: S101 - the caller checked
     token = WATCHER.set(watcher)
@@ -180,16 +182,16 @@ async def afinish(coroutine: Any) -> Any:
 
 
 def on_loop(services: RunServices, task: Task) -> Any:
-    """Run an async node on the private loop thread and wait for its reply; a halt of the run cancels it."""
+    """Run an async node on the private loop thread and wait for its reply, which is STOPPED if a halt cancelled it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
-    running = services.loop().submit(lambda: ainvoke(services, task, None))
+    running = services.loop().submit(lambda: ainvoke(services, task, None))  # None: it drives no nested graph
     control = services.control
     control.on_halt.append(running.cancel)
     try:
         if control.halt is not None:  # it may have been set before the callback was registered
             running.cancel()
-        return running.result.result()
+        return running.result.result()  # blocks; `result` is a Future
     except LoopCancelledError:
         return STOPPED
     except BaseException:
@@ -213,7 +215,8 @@ async def ainvoke(
     Args:
         services: What the tasks of the run share.
         task: The task to run.
-        drive: Drives the flow of a nested graph, and returns its reply; None where only async nodes are run.
+        drive: Drives the flow of a nested graph, and returns its reply; None where only async nodes are run, that is on
+            the private loop, since a sync run drives nested graphs in the thread of their task.
         is_watched: As for `invoke`.
 
     Raises:
@@ -233,7 +236,7 @@ async def ainvoke(
     key: Any = None
     limit: asyncio.Timeout | None = None
     # Agents that the node calls find its context by this variable; in sync nodes they find it in the frame of `invoke`.
-    token: Any = None if context is None else NODE.set(context)
+    token: Any = None if context is None else NODE.set(context)  # reset below
     try:
         if node.child is not None and drive is not None:
             return await drive(nested(task, services.control), task)
@@ -273,9 +276,9 @@ async def ainvoke(
         if unstored(task, error):
             raise
         if context is not None:
-            await context._failed(error)
+            await context._failed(error)  # cancels the model calls that it left behind
         return failed(error, context)
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # of pauses, and perhaps failures
         meant = parted(group)
         if isinstance(meant, Suspended):
             return asked(task, meant)
@@ -305,6 +308,7 @@ def failed(error: Exception, context: Context | None = None) -> Failed:
     # The context notes "no deps" when the node reads `ctx.deps` and finds None.
     if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
+    # `hinted_wait`: the seconds to wait that the error itself asks for, as by Retry-After; None if it does not.
     return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
 
 
@@ -337,7 +341,7 @@ def asked(task: Task, pause: Suspended) -> Asked:
     key, payload = pause.args
     if task.engine.thread is None:
         return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
-    return Asked([])
+    return Asked([])  # the question is on the task
 
 
 def was_cancelled(error: Exception) -> bool:

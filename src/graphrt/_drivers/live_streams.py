@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graphrt._flows.effects import Control, Flow
 
 OVER: Final = object()
-"""Queued after the last item of a run that did not fail."""
+"""Queued after the last item of a run that did not fail, or that was cancelled before it began."""
 
 
 class LiveRun(Protocol):
@@ -47,7 +47,7 @@ class LiveRun(Protocol):
         ...
 
     def broke(self, error: BaseException) -> None:
-        """Close a run that failed or was cancelled."""
+        """Close a run that ended without a status; *error* is what its reader gets."""
         ...
 
 
@@ -76,10 +76,10 @@ def iterate_live(
     run.services.read(put, tasks=tasks)
     run.control.watched = True  # leaving the stream early cancels the run
     driver = make_driver(put)
-    context = contextvars.copy_context()
+    context = contextvars.copy_context()  # of the caller: nodes see its variables, as in a run without a stream
 
     def drive() -> Any:
-        """Drive the run with the context variables of its `models=` and `sleep=`; return its status."""
+        """Drive the run with the context variables of its `models=` and `sleep=` (`held`); return its status."""
         with run.services.held():
             return driver.drive(run.flow())
 
@@ -167,8 +167,8 @@ class LiveItems:
         """
         if not self._begun:
             self._begun = True
-            self._run.broke(asyncio.CancelledError())
-            self._items.put_nowait(OVER)
+            self._run.broke(asyncio.CancelledError())  # may block the loop on the store: a callback cannot await
+            self._items.put_nowait(OVER)  # ends the wait of a reader; `result` stays None
 
     async def next(self) -> Any:
         """Wait for the next (mode, item) and return it, or OVER after the last.

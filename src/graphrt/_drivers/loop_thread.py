@@ -34,6 +34,7 @@ class LoopThread:
         self._ready = threading.Event()
         """Set when the loop runs."""
         self._loop: asyncio.AbstractEventLoop
+        """Made on the thread; there when `__init__` returns."""
         self._tasks: set[asyncio.Task[Any]] = set()
         """asyncio tasks of submitted coroutines that have not ended."""
         self._ending: asyncio.Task[None] | None = None
@@ -118,11 +119,11 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, stop the loop and end its thread; does nothing in the child of a fork."""
-        if not self._thread.is_alive():
+        if not self._thread.is_alive():  # closed before, or in the child of a fork
             return
 
         self._loop.call_soon_threadsafe(self._stop)
-        if threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._thread:  # a thread cannot join itself
             self._thread.join()
 
 
@@ -155,7 +156,8 @@ class Running:
         def cancel() -> None:
             """Cancel the asyncio task, on the loop."""
             first, self.cancel_asked = not self.cancel_asked, True
-            # If `_stop` has cancelled the task already, a second cancel would interrupt its cleanup.
+            # If `_stop` has cancelled the task already, a second cancel would interrupt its cleanup. A further call of
+            # this method does that: Ctrl-C after a halt, for instance.
             if self.task is not None and not (first and self.task.cancelling()):
                 self.task.cancel()
 

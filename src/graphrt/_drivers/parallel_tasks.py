@@ -55,8 +55,7 @@ class ParallelTasks:
         """Context variables for worker threads: what a node starts there must not wait for one of the same pool."""
         self.on_workers.run(INSIDE.set, inside(self.pool))
         self.queue: deque[Task] = deque()
-        self.timed: deque[Task] = deque()
-        """Sync tasks with a timeout, which begins when a helper takes the task."""
+        self.timed: deque[Task] = deque()  # sync tasks with a timeout, which begins when a helper takes the task
         self.ended: deque[Ended] = deque()
         self.bell = threading.Event()
         """Set when a task or helper ended, a place is free or the run halts; the caller waits for it."""
@@ -70,10 +69,8 @@ class ParallelTasks:
         self.running: dict[Task, Any] = {}  # async tasks on the private loop, with their `loop_thread.Running` handles
         self.open = 0  # count of tasks that were started and not collected
         self.closing = False  # whether `close` was called: no helper starts any more
-        self.stopping = False
-        """Whether a task failed for good on a helper: no more tasks start until the flow has seen it (R9)."""
-        self.wait_s = grace_s
-        """Seconds that `close` waits for busy helpers; 0 after `stop` has waited for the grace time."""
+        self.stopping = False  # whether a task failed for good on a helper: none starts until the flow has seen it (R9)
+        self.wait_s = grace_s  # seconds that `close` waits for busy helpers; 0 after `stop` has waited for so long
         services.control.on_halt.append(self.bell.set)
 
     def start(self, tasks: Sequence[Task]) -> None:
@@ -86,7 +83,7 @@ class ParallelTasks:
                 self._after(wait_s, task)
             else:
                 self._enqueue(task)
-        if self.timed:
+        if self.timed:  # only helpers run these; for the others `collect` asks for helpers
             self.reinforce()
 
     def _after(self, wait_s: float, task: Task) -> None:
@@ -94,8 +91,8 @@ class ParallelTasks:
 
         def wake(failure: BaseException | None) -> None:
             """Queue the task, from the timer thread; *failure* is what the user's `sleep=` raised."""
-            with self.lock:
-                if timer.finished.is_set():  # stopped at the same moment
+            with self.lock:  # under which `stop` cancels the timers
+                if timer.finished.is_set():  # cancelled at the same moment
                     return
             if failure is None:
                 self._enqueue(task)
@@ -105,7 +102,7 @@ class ParallelTasks:
 
         timer = Rest(self.services, wait_s, wake, self.context.copy())
         timer.start()
-        self.rests = [*filter(threading.Thread.is_alive, self.rests), timer]
+        self.rests = [*filter(threading.Thread.is_alive, self.rests), timer]  # without those that are over
 
     def _enqueue(self, task: Task) -> None:
         """Queue a task, or start an async one; under `max_concurrency` all are queued, and `pop` starts async ones."""
@@ -113,13 +110,16 @@ class ParallelTasks:
             if self.limit is None:
                 self._submit(task)
                 return
-        elif task.timeout_s is not None and task.node.child is None:
+        elif task.timeout_s is not None and task.node.child is None:  # a nested graph keeps its timeout by itself
             self.timed.append(task)
             return
         self.queue.append(task)
 
     def _room(self) -> None:
-        """Wake the caller and a helper: a place of the concurrency limit may be free."""
+        """Wake the caller and a helper, because a place of the concurrency limit may be free.
+
+        The limit calls it once, in the thread that gives a place back. That thread does not hold `lock`.
+        """
         self.bell.set()
         self.reinforce()
 
@@ -138,7 +138,7 @@ class ParallelTasks:
                 if control.halt is not None:
                     self._take(batch)
                     break
-                eager = self.services.eager and not self.refused
+                eager = self.services.eager and not self.refused  # helpers run all tasks
                 task = None if eager else self.pop()
                 if task is not None:
                     if not called:  # once: helpers ask for more of them
@@ -150,7 +150,7 @@ class ParallelTasks:
                         break
                     continue
                 self.bell.clear()
-                if self._take(batch) or len(batch) >= self.open or (eager and batch):
+                if self._take(batch) or len(batch) >= self.open or (eager and batch):  # a failure, all, or one
                     break
                 if control.halt is not None:  # set before the bell was cleared, which would not ring again
                     continue
@@ -186,11 +186,11 @@ class ParallelTasks:
             for helper in over:
                 task = helper.task
                 assert task is not None  # noqa: S101 - it has a timeout
-                self.ended.append((task, helper.execution, TimedOut(task.timeout_s or 0.0)))
+                self.ended.append((task, helper.execution, TimedOut(task.timeout_s or 0.0)))  # never None here
                 self.helpers.discard(helper)
         for helper in over:
             self.pool.abandon(helper)
-            self.give_back()
+            self.give_back()  # here, since `end` does not for an abandoned helper
 
     def _take(self, batch: list[Ended]) -> bool:
         """Move ended tasks into *batch*; return whether one of them failed, so that the flow must see it at once."""
@@ -228,14 +228,14 @@ class ParallelTasks:
             if not left:
                 break
             if monotonic() >= until:
-                self.wait_s = 0.0
+                self.wait_s = 0.0  # `close` need not wait once more
                 break
             self.bell.wait(until - monotonic())
         self.open = 0
         self._abandon()
         self.stopping = False
         if self.limit is not None:
-            self.limit.abandon()
+            self.limit.abandon()  # abandoned tasks keep no place of enclosing graphs
         return batch
 
     def _abandon(self) -> None:
@@ -258,7 +258,7 @@ class ParallelTasks:
             self._take(batch)
             self.open -= len(batch)
             for ended, number, reply in batch:
-                if ended is task and number == execution:
+                if ended is task and number == execution:  # else late, of an earlier attempt
                     return reply
             if self.services.control.halt is not None:
                 replies = self.stop()
@@ -294,7 +294,7 @@ class ParallelTasks:
     def pop(self, helper: Helper | None = None) -> Task | None:
         """Return the next task for the caller or *helper*, or None; queued async tasks are started on the way."""
         limit = self.limit
-        if limit is None and helper is None:
+        if limit is None and helper is None:  # async tasks are not queued then, see `_enqueue`
             if self.stopping:
                 return None
             try:
@@ -307,7 +307,7 @@ class ParallelTasks:
                 held = self.stopping or self.closing or self.services.control.halt is not None
                 if not queue or held or (helper is not None and helper not in self.helpers):
                     return None
-                if limit is not None and not limit.take(self._room):
+                if limit is not None and not limit.take(self._room):  # `take` only keeps `_room`: it does not call it
                     return None
                 task = queue.popleft()
                 if not task.node.is_async:
@@ -350,7 +350,7 @@ class ParallelTasks:
             with self.lock:
                 self.helpers.discard(helper)
                 self.called, self.refused = False, True
-            if self.timed:
+            if self.timed:  # the caller cannot run these
                 raise
 
     def end(self, helper: Helper, task: Task, reply: Any) -> None:
@@ -371,6 +371,7 @@ class ParallelTasks:
     def _submit(self, task: Task) -> None:
         """Start an async task on the private loop."""
         execution = task.execution
+        # None: what drives a nested graph, which no async node is.
         running = self.context.copy().run(self.services.loop().submit, lambda: ainvoke(self.services, task, None))
         with self.lock:
             self.running[task] = running
@@ -389,7 +390,7 @@ class ParallelTasks:
 
 
 _ODD: Final = frozenset({Failed, TimedOut, Stopped})
-"""Types of replies that the flow must see at once; an `Escaped` is raised instead."""
+"""Types of replies that the flow must see at once, to end the superstep or retry; `_take` raises an `Escaped`."""
 
 
 def _escaped(error: BaseException) -> Any:

@@ -43,16 +43,20 @@ class Helper:
             reply: Any
             try:
                 # A copy of the caller's context variables for each task: what a node sets must not reach another one.
+                # `drive` drives the flow of a nested graph, if that is the body of the task.
                 reply = parallel.on_workers.copy().run(invoke, parallel.services, task, parallel.drive)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
             parallel.end(self, task, reply)
             if parallel.pool.crowded:  # the runs of a server take turns: another helper goes on after those that wait
-                self.land()
+                self.land()  # at once, so that this helper does not count for `reinforce`; the pool calls it again
                 parallel.reinforce()
                 return
 
     def land(self) -> None:
-        """Leave the helpers of the run, which then no longer waits for this one; called by the pool after `run`."""
+        """Leave the helpers of the run, which then no longer waits for this one; called by the pool after `run`.
+
+        `ParallelTasks.reinforce` has added it.
+        """
         with self._parallel.lock:
             self._parallel.helpers.discard(self)

@@ -46,7 +46,7 @@ class Recorded(Protocol):
         ...
 
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:
-        """Return the recorded result of an effect; see `effect`.
+        """Return the recorded result of an effect of an async function; raises as `effect`.
 
         Args:
             fn: Performs the effect. It is called only if it is a `Composed`: a tool, such as a subagent, that only

@@ -41,7 +41,7 @@ def wait(services: RunServices, seconds: float) -> None:
     woken = threading.Event()
     control.on_halt.append(woken.set)
     try:
-        if control.halt is None:
+        if control.halt is None:  # it may have been set before the callback was registered
             woken.wait(seconds)
     finally:
         control.on_halt.remove(woken.set)
@@ -75,7 +75,7 @@ class Rest(threading.Timer):
         seconds: Length of the wait.
         wake: Called after the wait with None, or with what `sleep=` raised. Not called after `cancel`, or if the run
             halts during a `sleep=`.
-        context: Context variables for `sleep=`: a copy of those of the run's caller.
+        context: Context variables for `sleep=`: a copy of those of the run's caller, made for this wait alone.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Rest(threading.Timer):
         wake: Callable[[BaseException | None], None],
         context: contextvars.Context,
     ) -> None:
-        super().__init__(seconds, wake, (None,))
-        self.daemon = True
+        super().__init__(seconds, wake, (None,))  # the Timer calls `wake(None)`
+        self.daemon = True  # a `sleep=` that never returns must not keep the interpreter from its exit
         self._scope = services
         self._context = context
 

@@ -5,6 +5,10 @@ Filled in by `_runs.active_run`, used by drivers and contexts. No rule of the gr
 Events are *written* to the journal as entries, and *shown* to *sinks*: functions of the user that get each entry.
 Events of an open superstep are *staged*: the store keeps them beside the journal until the superstep commits. What a
 stream shows of an open superstep, such as tokens of a model, is *live*: it is shown and never stored.
+
+A *fast-path* superstep has one plain task, and is written without event objects. The *durability* of a run says whether
+a commit waits until it is stored (R11). A *reader* is the stream of this run's caller, a *follower* one in another
+process.
 """
 
 from __future__ import annotations
@@ -63,7 +67,7 @@ class Recorder(Protocol):
 
         Args:
             logged: Events to write, with the paths of their graphs.
-            staged: Events to stage, by key.
+            staged: Pairs of a key and the events to stage under it.
             release: Whether to release the claim on the thread with it, because the run ends.
             show: Whether to show the entries to the sinks; if not, the caller does.
             taken: Places of letters (mail to the thread) to delete with it.
@@ -113,7 +117,7 @@ class RunServices:
     """Services of one run, its nested graphs included.
 
     Args:
-        control: How the run is asked to halt.
+        control: Switches of the run, by which it is asked to halt, for instance.
         thread: Id of the thread; None for a run without one.
         deps: Value of `ctx.deps`.
         harness: Harness of the run; None without one.
@@ -183,10 +187,12 @@ class RunServices:
         self._seed = seed
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
+        """The loop thread of this run alone, if there is no *loop_source*; None until `loop` makes it."""
         self.models: NamedModels | None = None
         """Models that replace those of agents, by the agent's name (decision 0039); None without any."""
         self.sleep: Callable[[float], Any] | None = None
-        """Makes the waits of the run, called with seconds (decision 0040); None waits in real time."""
+        """Makes the waits of the run, called with seconds (decision 0040); None waits in real time. If the runtime has
+        no `sleep=`, it is that of the run inside which this one was opened."""
         self.warnings: list[str] = []
         """Sentences for `RunResult.warnings`; any part of graphrt may append one."""
         self.pool_source: Callable[[], ThreadPool]
@@ -207,6 +213,7 @@ class RunServices:
         self._reader: Callable[[str, Any], None] | None = None
         """What `read` was given; None without a stream here."""
         self._reads_tasks = False
+        """Whether that stream reads the mode `live`."""
         self._relay: Callable[[str, Any], None] | None = None
         """What `relay` was given; None without a follower elsewhere."""
         self.recorded: Recorded | None = None
@@ -229,34 +236,36 @@ class RunServices:
         """True if the durations of tasks are measured, which steps show."""
 
     def write(self, logged: Sequence[Logged]) -> Sequence[Entry]:
-        """Write events as entries, and return the entries that a stream or sink wants."""
+        """Write events as entries, show them to the sinks, and return the entries that a stream or sink wants."""
         return self.record(logged) if self.record is not None else ()
 
     def dropped(self, task: Task) -> None:
         """Write that the outcome of *task* came too late and was dropped; called when an abandoned node has ended."""
-        with contextlib.suppress(StoreError):  # the run may be over, and its thread given back
+        with contextlib.suppress(StoreError):  # the run may be over and its thread given back: the entry is left out
             self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
 
     def written(self, effect: Record) -> Sequence[Entry]:
         """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
         if self.record is None:
             return ()
-        taken = self.control.settled if effect.last else effect.taken  # letters that the end of the run settles
+        # `taken`: places of the letters to delete. The last commit deletes the requests to cancel (`settled`), and also
+        # releases the claim on the thread.
+        taken = self.control.settled if effect.last else effect.taken
         return self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
-        """Perform a `Record` without the sinks: an async driver calls `show` itself, on the event loop."""
+        """Do as `written`, but without the sinks: the async driver calls `show` itself, on the event loop."""
         if self.record is None:
             return ()
         taken = self.control.settled if effect.last else effect.taken
         return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
 
     def read(self, put: Callable[[str, Any], None], *, tasks: bool) -> None:
-        """Let a stream read what the run shows live.
+        """Let a stream read what the run shows live, for the rest of the run.
 
         Args:
-            put: Takes (mode, item).
-            tasks: Whether it reads the mode `live`.
+            put: Takes (mode, item), from any thread.
+            tasks: Whether it reads the mode `live`, and not only `custom` and `messages`.
         """
         with _lock:
             self._reader, self._reads_tasks = put, tasks
@@ -281,7 +290,7 @@ class RunServices:
                 relay(mode, item)
 
             self.emit = both
-        self.control.live = self._reads_tasks or relay is not None
+        self.control.live = self._reads_tasks or relay is not None  # a follower may read every mode
 
     def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
         """Store events of the open superstep.
@@ -317,7 +326,7 @@ class RunServices:
                 if self._seed is None:
                     import secrets
 
-                    self._seed = secrets.randbits(63)
+                    self._seed = secrets.randbits(63)  # not negative, and fits a signed 64-bit integer
         return self._seed
 
     def loop(self) -> LoopThread:
@@ -341,8 +350,8 @@ class RunServices:
         """
         models, outer, slept = self.models, REPLACED.get(), SLEEP.get()
         if models is not None:
-            REPLACED.set((*outer, models))
-        SLEEP.set(self.sleep)
+            REPLACED.set((*outer, models))  # innermost last: those of a run around this one count too
+        SLEEP.set(self.sleep)  # that of a run around this one, if this runtime has none: see the attribute
         try:
             yield
         finally:
@@ -351,7 +360,10 @@ class RunServices:
 
     @property
     def holds(self) -> bool:
-        """True if `held` would change anything; else readers skip it for each item."""
+        """True if the run has models or a sleep. Without either, code that drives it need not open `held`.
+
+        Most runs have neither. A stream opens `held` anew for each item, which this saves (`_runs.driving`).
+        """
         return self.models is not None or self.sleep is not None
 
     def pool(self) -> ThreadPool:
@@ -363,7 +375,7 @@ class RunServices:
         return pool
 
     def close(self) -> None:
-        """Release the pool, and end the loop thread if it belongs to this run alone."""
+        """Release the pool, and end the loop thread if it belongs to this run alone; called when the run is closed."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release()

@@ -87,7 +87,7 @@ class ScriptedDriver:
             case Collect():  # one task ends, and its node is called only now
                 task = self._open.pop(self._choose(self._open))
                 execution = task.execution
-                return [(task, execution, self._call(task))] * self._times
+                return [(task, execution, self._call(task))] * self._times  # one call, whose reply is repeated
             case Stop():  # tasks that have not ended were never called
                 self._open.clear()
                 return []
@@ -116,7 +116,8 @@ class ScriptedDriver:
     def _call(self, task: Task) -> Any:
         """Return the reply of *task*: from the table, from its nested graph, or by calling its node."""
         node = task.node
-        # As `invoke` does for the other drivers, without timeouts, cache, measuring and watchers.
+        # As `invoke` does for the other drivers, without timeouts, cache, measuring, watchers, the cleanup of model
+        # calls, and groups of pauses.
         scripted = self._replies.get(node.name)
         if scripted:
             return scripted.pop(0)

@@ -41,7 +41,7 @@ class SharedThreads:
         """Whether this object holds the pool for itself, so that worker threads stay between two runs."""
 
     def pool(self) -> ThreadPool:
-        """Return the thread pool."""
+        """Return the thread pool; runs hold and release it themselves."""
         with _making:
             if self._pool is None:
                 from graphrt._drivers.thread_pool import ThreadPool

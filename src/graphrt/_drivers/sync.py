@@ -5,7 +5,8 @@ private loop thread of the run while the caller waits, also if the caller is ins
 
 A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sent their answers. A yielded Task is
 answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
-`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`.
+`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`. Warnings find the
+running task by the names `effect`, `task` and `services` in the frames of drivers (`_ambient.running`).
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class SyncDriver:
                 try:
                     if effect.__class__ is Task and effect.plain == plainly:
                         reply = effect.node.fn(effect.state)
-                    elif effect is TELL:
+                    elif effect is TELL:  # before `perform`, since it follows each superstep of the fast path
                         reply = self.services.tell()
                     else:
                         reply = self.perform(effect)
@@ -110,7 +111,7 @@ class SyncDriver:
         finally:
             if self._parallel is not None:
                 parallel, self._parallel = self._parallel, None
-                parallel.close()
+                parallel.close()  # gives its worker threads back
 
     def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
         """Perform the effects of *flow*, and yield its Steps and its published items as (mode, item).
@@ -168,6 +169,9 @@ class SyncDriver:
         """Cancel the run and drive *flow* to its end, so that the cancellation is recorded; items are dropped.
 
         For a reader that has left `iterate`.
+
+        Raises:
+            BaseException: What the flow raises, or an effect: `iterate` then raises that in place of GeneratorExit.
         """
         self.services.control.cancel("the step generator was closed")
         try:
@@ -192,7 +196,7 @@ class SyncDriver:
             # Items of open supersteps (`live`) go to all readers, here and in other processes. A nested graph has no
             # watcher: its items go to the stream of the run.
             live = self.watcher is None or effect.mode == "live"
-            show = self.services.emit if live else self.watcher
+            show = self.services.emit if live else self.watcher  # `emit`: None without a reader
             if show is not None:
                 show(effect.mode, effect.item)
             return None
@@ -203,7 +207,7 @@ class SyncDriver:
             self.services.keep(effect.staged)
             return None
         if kind is Stop:
-            return self._parallel.stop() if self._parallel is not None else []
+            return self._parallel.stop() if self._parallel is not None else []  # nothing was started
         if kind is Now:
             return monotonic()
         if kind is Time:

@@ -97,14 +97,17 @@ class ThreadPool:
             if self._users:
                 return
             ending, self._workers, self._idle = self._workers, set(), 0
-            self._wake.notify_all()
+            self._wake.notify_all()  # idle ones see that they do not serve any more
         for worker in ending:
             if worker is not threading.current_thread():  # a thread cannot join itself
                 worker.join()
 
     @property
     def crowded(self) -> bool:
-        """True if a job waits because all worker threads are busy; a helper of a sync run then gives up its place."""
+        """True if a job waits because all worker threads are busy; a helper of a sync run then gives up its place.
+
+        Read without the lock, since an answer that is out of date does no harm.
+        """
         return len(self._jobs) > self._idle
 
     def submit(self, job: Job) -> None:
@@ -140,7 +143,7 @@ class ThreadPool:
         if self.withdraw(job):
             return
         with self._wake:
-            if job.worker not in self._workers:
+            if job.worker not in self._workers:  # it has ended, or was abandoned before
                 return
             self._workers.remove(job.worker)
             self._another()

@@ -3,6 +3,8 @@
 An unfinished thread (paused, failed, cancelled, or left by a process that died) takes no new input by itself. With
 `run(..., abandon=True)` it does: `_runs.open_run.begin` calls this for what was left, before it notes the new run. The
 journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened.
+
+`Task.extra` has what only some tasks have, such as usage, effects and a nested graph; it is None for the others.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def give_up_superstep(engine: Engine) -> None:
-    """Log what is given up, then close the open superstep and clear what was due.
+    """Log what is given up, then close the open superstep, if there is one, and clear what was due.
 
     The values stay those of the last commit: outcomes of finished tasks that were not folded yet are lost.
     """
@@ -42,7 +44,7 @@ def give_up_superstep(engine: Engine) -> None:
         effects=tuple(_unknown_effects(open_tasks)),
         next=tuple(item.node.name for item in engine.due),
         usage=usage,
-        threads=children_of(engine),
+        threads=children_of(engine),  # the commit of this event posts them a request to cancel
     )
     # Log the recorded effects and model calls before the event that gives up their tasks: readers of the journal sum up
     # usage from these entries, and the calls are paid although no update of their tasks is ever folded.

@@ -2,7 +2,8 @@
 
 The texts become the "Fix" line of the error that ends a run: `failures` asks for those about a task that failed for
 good, `committing` for those about a superstep that could not be folded or routed. Whether an exception is retried is
-decided in `outcome`.
+decided in `outcome`. `Task.extra` has what only some tasks have, and is None for the others; `Task.more()` returns it,
+and makes it first if there is none.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def name_other_answer(engine: RunState, error: Exception) -> None:
     A wrong answer often fails only after its node, for instance in a router that has no route for it. Only the first
     task that was answered is named.
     """
+    # A task without extra data has no question, and so no answer.
     ways = [way for task in engine.tasks if task.extra is not None and (way := other_answer(engine, task))]
     if ways and isinstance(error, GraphrtError):
         error.fix = f"{error.fix} {ways[0]}".strip()

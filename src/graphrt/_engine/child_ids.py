@@ -18,7 +18,8 @@ import re
 from typing import Final
 
 _LONGEST: Final = 120
-"""Length up to which a parent's id is repeated in full in the ids of its children. Ids may have 200 characters."""
+"""Length up to which a parent's id is repeated in full in the ids of its children. Ids may have 200 characters: a
+dot, a label of 40, `-` and a digest of 16 follow. Of a longer id, the first 80, `_` and a digest of 32 are used."""
 
 
 def child_id(parent: str, task: str, key: str) -> str:

@@ -5,6 +5,8 @@ are cancelled together with the thread and have not ended as far as it knows. Th
 `ThreadStarted` adds a child, and the recorded outcome of a child removes it. `ctx.wait` records that outcome as the
 result of an effect, under a key that `outcome_key` makes, so that every later execution sees the same one.
 
+`Task.more()` returns what only some tasks have, `Task.extra`, and makes it first if the task has none yet.
+
 Ids are without the tenant, which parent and children share. So they are the same for a process that uses the tenant's
 store and for one that uses the store of all tenants.
 """
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 _OUTCOME: Final = "thread/"
-"""The beginning of the keys of outcomes, after which come the child's id, `#` and a number. No thread id has a `#`."""
+"""The beginning of the keys of outcomes, after which come the child's id, a slash and a number. The key of an effect
+of the node's own (`name#n`) has a `#`, which no thread id has, so a node cannot record an outcome by its effects."""
 
 
 def outcome_key(thread: str, retried: int) -> str:
@@ -32,7 +35,7 @@ def outcome_key(thread: str, retried: int) -> str:
         retried: How often the parent was retried after this task had failed (`Extra.retried`). It is part of the key,
             because a child that had failed may be mended meanwhile: after a retry the task looks at it again.
     """
-    return f"{_OUTCOME}{thread}#{retried}"
+    return f"{_OUTCOME}{thread}/{retried}"
 
 
 def heard(engine: RunState, key: str) -> None:
@@ -40,8 +43,8 @@ def heard(engine: RunState, key: str) -> None:
 
     If it is the outcome of a child, the child has ended and need not be cancelled with the thread any more.
     """
-    if key.startswith(_OUTCOME):
-        engine.forget_child(key[len(_OUTCOME) :].rpartition("#")[0])
+    if key.startswith(_OUTCOME) and "#" not in key:
+        engine.forget_child(key[len(_OUTCOME) :].rpartition("/")[0])
 
 
 def of_nested(engine: RunState, event: events.Event) -> None:
@@ -58,6 +61,9 @@ def of_nested(engine: RunState, event: events.Event) -> None:
 
 def started(task: Task, event: events.ThreadStarted) -> None:
     """Note on *task* that it starts a child thread, when `evolve` applies the event.
+
+    `event.key` identifies the call of `ctx.start` in the task: by the name that it was given, or by its ordinal. In a
+    copy of a thread, the key first names the child of the source. The copy's own child, with another id, replaces it.
 
     The event is stored twice: before the child is made, and then with `made`, once it is known to exist. Staged events
     may be applied in either order, so the one without `made` does not replace the other.
@@ -88,7 +94,10 @@ def children_of(engine: RunState) -> tuple[str, ...]:
 
 
 def waiting_for(engine: RunState, thread: str | None = None) -> list[str]:
-    """Return the ids of the open questions that wait for the child *thread*; None for those of any child."""
+    """Return the ids of the open questions that wait for the child *thread*; None for those of any child.
+
+    `ctx.wait` asks such a question: its kind is THREAD, and its payload the id of the child.
+    """
     return [
         question.id
         for question in engine.open_interrupts()

@@ -34,7 +34,7 @@ def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
     made.wants_context = False  # true for a ChosenGraph, which stands in for a function with a Context
     try:
         made.fn = _chosen(node, arg, around)
-        made.child = made.fn.__graphrt_plan__
+        made.child = made.fn.__graphrt_plan__  # the plan of a compiled graph
     except Exception as error:  # noqa: BLE001 - user code
         made.fn = _raising(error)
     return made
@@ -49,7 +49,7 @@ def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:
         Exception: The *choose* function raised.
     """
     given: ChosenGraph = node.fn
-    graph: Any = given.choose(own(arg))
+    graph: Any = given.choose(own(arg))  # a copy: user code cannot change the argument of the task
     plan: Plan | None = getattr(graph, "__graphrt_plan__", None)
     if plan is None:
         raise BAD_CHOICE(node=node.name, given=a_type(graph), where=around.place())

@@ -91,7 +91,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         engine.hold(questions)
     else:
         _go_on(engine, routed)
-    if engine.log is not None:
+    if engine.log is not None:  # last: the event names what is due and what holds the superstep
         emit_events.committed(engine, tasks, folded, moved)
     return engine.held
 
@@ -103,8 +103,10 @@ def route(engine: RunState) -> None:
         RouteError: A router failed; the next call of this function calls it again.
         UpdateError: The argument of a Send cannot be stored.
     """
-    view = engine.take_view()
-    engine.use_view(view)
+    view = engine.take_view()  # of the values as edited during the pause
+    engine.use_view(view)  # the next task gets it too, unless a router assigned to it
+    # Unlike in `commit`, an error has nothing to undo, and names no other answer: outcomes that are committed keep the
+    # answers that led to them.
     routed = Router(engine.plan, engine.where).follow(engine.tasks, view)
     mutation_check.check_routers(engine, engine.tasks, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)
@@ -119,7 +121,7 @@ def _go_on(engine: RunState, routed: Routed) -> None:
     An edit is `Runtime.update(as_node=...)`, which can route while a superstep is open.
     """
     engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
-    engine.close_superstep()
+    engine.close_superstep()  # last, because it clears `waiting`
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
@@ -128,7 +130,7 @@ def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
     """
     for task in tasks:
-        if task.extra is not None:
+        if task.extra is not None:  # has what only some tasks have, such as the usage of model calls
             count(engine, task)
     if engine.trail is not None:
         for task in tasks:

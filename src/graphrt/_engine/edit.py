@@ -3,6 +3,9 @@
 An *edit* is a call of `Runtime.update(thread, values, as_node=, goto=)`. It becomes one event, and `evolve` applies it
 here, both when it is made and when the journal is folded. A superstep may be open then: its unfinished tasks run again
 on the edited state.
+
+A task has finished if its status is DONE, or HANDLED: it failed, and its `on_error` node takes over. `Task.extra` has
+what only some tasks have, such as questions; `Task.more()` makes it if there is none.
 """
 
 from __future__ import annotations
@@ -24,14 +27,15 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     """Return the engine's values with a checked *update* folded in through the reducers; the engine stays as it is.
 
     Args:
-        reset: Reset ephemeral fields first, as the fold of a superstep does (R16).
+        reset: Reset ephemeral fields first, as the fold of a superstep does (R16). An input does so, and an edit does
+            not, because the next superstep has yet to see what the last one wrote.
         past: Whether the update is in the journal already. A reducer that returned None then is not an error now.
 
     Raises:
         UpdateError: A reducer raised, or returned None for a field that cannot be None.
     """
     # `fold` takes tasks, so the update is presented as the outcome of a task of START.
-    task = Task(engine.plan.start, 0, engine.superstep, None, None, engine)
+    task = Task(engine.plan.start, 0, engine.superstep, None, None, engine)  # index 0, no argument, no view
     task.updates = (dict(update),)
     task.status = DONE
     ephemeral = engine.ephemeral if reset else ()
@@ -40,7 +44,8 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     except FoldError as error:
         raise error.error from error.error.__cause__  # the tasks that FoldError names beside it are no real ones here
     # The copied dict is a second holder of every list, so that no list grows in place (R15).
-    return applied(dict(engine.values), engine.fields, folded)[0]
+    values, _ = applied(dict(engine.values), engine.fields, folded)  # _: lengths of grown lists, none here
+    return values
 
 
 def edit(
@@ -64,7 +69,7 @@ def edit(
             outcomes.
     """
     engine.take(values, engine.fields)
-    engine.forget_view()
+    engine.forget_view()  # the view that the next task would get is of the older values
     mine = unfinished(engine, as_node, anew=anew)
     for task in engine.tasks:
         task.state = None  # its next execution gets a view of the edited values

@@ -79,7 +79,7 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
     for task in tasks:
         outcome(engine, task)
     wrote = {*folded.values, *folded.grown}
-    names, sends, errors, handled = due_parts(engine.due)
+    names, sends, errors, handled = due_parts(engine.due)  # the last three by position in *names*
     note(
         engine,
         events.SuperstepCommitted(
@@ -106,12 +106,9 @@ def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> No
     """
     log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller checked that there is a log
     names, sends, errors, handled = due_parts(engine.due)
-    done = events.TaskSucceeded(
-        task=task.id,
-        node=task.node.name,
-        updates=(tracked(engine, update),) if update else (),
-        usage=task.extra.usage if task.extra else None,
-    )
+    updates = (tracked(engine, update),) if update else ()  # without untracked fields, which are in no event (R16)
+    usage = task.extra.usage if task.extra else None
+    done = events.TaskSucceeded(task=task.id, node=task.node.name, updates=updates, usage=usage)
     # Schema order, as in `committed`; one field needs no sorting.
     wrote = () if not update else tuple(update) if len(update) == 1 else tuple(n for n in engine.fields if n in update)
     path = engine.path
@@ -157,19 +154,17 @@ def effects(engine: RunState, task: Task) -> None:
                 delay_s=delay_s,
                 error=error_name(error),
                 message=first_line(error),
-                usage=extra.usage,
+                usage=extra.usage,  # of all attempts so far
             ),
         )
     models = extra.models
-    for event in models.general(task_id) if models is not None else ():
+    for event in models.general(task_id) if models is not None else ():  # of no single call, such as grants
         note(engine, event)
     for started in extra.threads.values():
         note(engine, started)
     for key, starts in extra.intents.items():
-        note(
-            engine,
-            events.EffectStarted(task=task_id, key=key, starts=starts, answers=extra.effect_answers.get(key)),
-        )
+        answers = extra.effect_answers.get(key)  # how many answers the task had been given by then
+        note(engine, events.EffectStarted(task=task_id, key=key, starts=starts, answers=answers))
     # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
     # were not requested in this process come first, in the order in which they were recorded.
     order = {what: at for at, what in enumerate(extra.requested)}
@@ -195,7 +190,7 @@ def outcome(engine: RunState, task: Task) -> None:
             # First what the nested graph staged on the way, then what is newer.
             engine.log.extend(child.settled)
             engine.log.extend(take(child))
-            child.settled = []
+            child.settled = []  # in the log now, and so logged once
     ended(engine, task)
 
 
@@ -212,7 +207,7 @@ def spent(engine: RunState, task: Task) -> None:
     if child is not None and engine.log is not None:
         for one in child.tasks if not child.held else ():  # tasks of a held superstep were logged with its commit
             spent(child, one)
-        engine.log.extend(child.settled)
+        engine.log.extend(child.settled)  # in the order of `outcome`
         engine.log.extend(take(child))
         child.settled = []
 
@@ -225,7 +220,7 @@ def fates(engine: RunState, task: Task) -> None:
     for question in task.extra.interrupts if task.extra is not None else ():
         if question.static or question.fate_told:  # a static one is asked by the node's policy; no code gets its answer
             continue
-        if question.closed == "reworded":  # withdrawals for other reasons are logged where they are decided
+        if question.closed == "reworded":  # by a new question; other withdrawals are logged where they are decided
             question.fate_told = True
             note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
         if not question.answered:
@@ -238,7 +233,7 @@ def fates(engine: RunState, task: Task) -> None:
 
 
 def _fate(question: OpenInterrupt) -> events.Event:
-    """Return the event that says whether the answer to *question* was used."""
+    """Return the event that says whether the answer to *question* was used, and for which payload if it had changed."""
     if question.fate == USED:
         return events.AnswerUsed(id=question.id, reworded=question.reworded, payload=question.newest)
     return events.AnswerDiscarded(id=question.id, reason=question.fate)
@@ -269,7 +264,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
             exception=failure,
             usage=usage,
         )
-    sends = NO_ITEMS
+    sends = NO_ITEMS  # the shared empty mapping
     if task.goto is not None:
         _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
         if sends:  # by position among all targets, as `goto` lists them, and not among the Sends alone
@@ -296,7 +291,7 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
         effects(engine, task)
         over = over or task.extra.ended  # `ended`: graphrt 0.1 staged the outcome and then paused after the node
         if over and task.extra.child is not None:
-            note_all(engine, task.extra.child.log or ())
+            note_all(engine, task.extra.child.log or ())  # what is in its `settled` is staged already
         if task.extra.ended:
             ended(engine, task)  # before the question: by this order `evolve` sees that the node ran
         for question in task.extra.interrupts:
@@ -316,7 +311,10 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
 
 
 def failures(engine: RunState) -> None:
-    """Log the outcomes of those tasks of the open superstep that failed for good, because the run ends with them."""
+    """Log the outcomes of those tasks of the open superstep that failed for good, because the run ends with them.
+
+    The caller then raises the failure. A further call would log them again.
+    """
     if engine.log is not None:
         for task in engine.tasks:
             if task.status == FAILED:
@@ -325,16 +323,16 @@ def failures(engine: RunState) -> None:
 
 def raised(engine: RunState, task: Task) -> None:
     """Log the open questions of *task*, which pauses, unless they were logged before; first the fates of older ones."""
-    if task.node.child is None:
+    if task.node.child is None:  # a nested graph logs the fates of its own questions
         fates(engine, task)
     for question in task.open_interrupts():
         # The entries of a nested graph are written with its parent's commit (R17). Until then each enclosing graph
         # logs the question too, once for its own path, so that the journal has it when the run pauses.
         if task.node.child is None:
-            told, question.logged = question.logged, True
-        else:
-            told, question.told = engine.path in question.told, question.told | {engine.path}  # one entry for each path
-        if not told:
+            known, question.logged = question.logged, True
+        else:  # one entry for each path
+            known, question.told = engine.path in question.told, question.told | {engine.path}
+        if not known:
             question_raised(engine, task, question)
 
 
@@ -376,10 +374,10 @@ def fatigued(engine: RunState, node: NodePlan) -> None:
 
 
 def folded(engine: RunState) -> dict[str, str]:
-    """Return checksums (CRC-32 in hex) by field, of the fields that custom reducers fold; empty without a thread.
+    """Return checksums (CRC-32 in hex) by field, of the fields that reducers of users fold (`Plan.custom`).
 
     `replay` compares them, because the journal stores updates and not what reducers made of them. Missing are values
-    that cannot be stored, and fields that a node changed in place.
+    that cannot be stored, and fields that a node changed in place (`spoilt`). Empty without a thread or when nested.
     """
     found: dict[str, str] = {}
     if engine.thread is not None and not engine.path:

@@ -33,7 +33,7 @@ class Engine(RunState):
 
         Args:
             recorder: Whether steps are recorded from now on.
-            run_id: Returns the id of the run, which the steps show.
+            run_id: Returns the id of the run, which is made at first need; None if the steps show no id.
         """
         steps = StepRecorder(self) if recorder else None
         if steps is not None and run_id is not None:
@@ -43,7 +43,8 @@ class Engine(RunState):
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.
 
-        For `replay`, which then compares them with the journalled ones. A run enters in `begin`, with its checks.
+        For `replay`, which compares them with the journalled ones. It then applies the entry, which also has the joins.
+        A run enters in `begin`, with its checks.
         """
         self.make_due(self.router().ask(self.plan.start, self.make_view(self.values)).due())
         self.entered()
@@ -69,7 +70,7 @@ class Engine(RunState):
             view = self.take_view()
             self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
             routed = self.router().ask(self.plan.start, view)
-            moved = joins.arrive(self, routed)
+            moved = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
             self.make_due(routed.due())
             mutation_check.check_routers(self, (), view, self.values)
             self.make_due(check_sends(self, self.due))
@@ -115,10 +116,11 @@ class Engine(RunState):
         committing.route(self)
 
     def quiesce(self) -> bool:
-        """Fire the starved joins with `starved="run"`, when nothing is due; return whether anything is due then.
+        """Fire the starved and emptied joins with `starved="run"`, when nothing is due; return whether anything is now.
 
-        A join is starved if some of the nodes that it waits for have arrived and nothing can arrive any more (R5). The
-        run is complete if this returns False.
+        A join is starved if some of the nodes that it waits for have arrived and nothing can arrive any more (R5). A
+        join is emptied if a router returned an empty list where such a node could have started. Both fire. The run is
+        complete if this returns False.
 
         Raises:
             StarvedJoinError: A join with `starved="error"` still waits.

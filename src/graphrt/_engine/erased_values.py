@@ -41,8 +41,8 @@ def _container(field: Field, current: Any, incoming: Any) -> Any:
 
     None if the reducer adds no items: it is a user's, or one like `merge` whose result does not consist of items.
     """
-    known = reducers.known(field.reduce)
-    if known is None or not known.erased:
+    known = reducers.known(field.reduce)  # None for a reducer that is not built in
+    if known is None or not known.erased:  # "items", "sum", or empty if it adds no items
         return None
     items = known.erased == "items"  # the reducer takes any iterable (`append`); else it is a sum, such as `+` or `|`
     empty: Any = field.identity() if field.identity is not None else None

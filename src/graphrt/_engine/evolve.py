@@ -5,7 +5,8 @@ again, as they were when the entries were written. Values are changed in place: 
 
 An event comes with a path: that of the nested graph in which it happened, or "" for the graph at the top. It comes from
 the journal, or was *staged*: stored beside the journal because its superstep is still open. A superstep is *held* if it
-was folded and its routers wait for the answers to `interrupt_after` questions.
+was folded and its routers wait for the answers to `interrupt_after` questions. With `past=True`, a reducer that had
+returned None when the entries were written is not an error now.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         where, event = logged[at]
         at += 1
         if where != engine.path:
-            if not engine.path:
+            if not engine.path:  # the graph at the top, which has the child threads
                 of_nested(engine, event)
             continue
         # The common case is the outcome of a lone task and its commit, which need no Task and no general fold.
@@ -102,14 +103,14 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
                 quick = False
                 break
     if not quick or update is None:
-        evolve(engine, done, take)
+        evolve(engine, done, take)  # without `journalled`, which matters only for questions
         evolve(engine, commit, take)
         return
     due = engine.due[0]
-    engine.superstep += 1
+    engine.superstep += 1  # counted per thread; `steps` and `visits` count per run, for its limits
     engine.steps += 1
     engine.visits[due.node.index] += 1
-    sizes = engine.sizes
+    sizes = engine.sizes  # lengths of containers, to find nodes that change one in place
     for name, value in update.items():
         kind = fields[name].kind
         if kind == APPEND:
@@ -158,7 +159,7 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
 def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     """Put the failure of a task on it: it ended the run (FAILED), or an `on_error` node takes over (HANDLED)."""
     task = _task(engine, event.task)
-    task.more().failure = event.exception or Recalled(event.error, event.message)
+    task.more().failure = event.exception or Recalled(event.error, event.message)  # its class and text, as journalled
     task.status = FAILED if event.handler is None else HANDLED
     _used(task, event.usage)
     # A handled failure writes nothing but what its model calls take off the budget (decision 0030).
@@ -209,7 +210,7 @@ def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
 def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
     """Begin a run, with its input as the whole state of a new thread (`fresh`), or as an update of a finished one."""
     values = take(dict(event.input))
-    start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))
+    start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))  # R16: `reset`
     if event.fresh:
         engine.belong_to(event.parent)
 
@@ -247,7 +248,7 @@ def start(engine: Engine, values: Values) -> None:
     engine.count_anew()
     engine.close_superstep()
     engine.start(with_untracked(engine, values))
-    engine.forget_view()
+    engine.forget_view()  # it would be one more owner of the lists, which the fold extends in place (R15)
 
 
 def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
@@ -264,7 +265,7 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     engine.signals = take(saved.signals)
-    engine.inherit(saved.children, saved.parent)
+    engine.inherit(saved.children, saved.parent)  # except for those of the thread that this is a copy of
     set_joins(engine, saved.joins)
     if saved.held:
         for event in saved.held:
@@ -328,9 +329,9 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, ta
 
 def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
-    tasks = engine.tasks or engine.open()
+    tasks = engine.tasks or engine.open()  # opened by the first of their outcomes, if the journal has any
     values, ephemeral, record = engine.values, engine.ephemeral, engine.recorder is not None
-    try:  # `past`: a reducer that returned None when the entries were written is not an error now
+    try:
         folded = fold(engine.fields, values, tasks, ephemeral=ephemeral, record=record, past=True, where=engine.where)
     except FoldError as error:
         raise error.error from error.error.__cause__
@@ -364,7 +365,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
         return
     if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
         engine.open()
-    values = folded_in(engine, take(dict(event.values)), reset=False, past=True)
+    values = folded_in(engine, take(dict(event.values)), reset=False, past=True)  # ephemeral fields stay
     # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes.
     edit(engine, values, event.as_node, _goto(engine, event, take), anew=event.next is None)
     if event.next is not None:
@@ -395,4 +396,4 @@ CHANGE_NOTHING: Final = frozenset({
     events.ValuesErased,
 })
 # fmt: on
-"""Events that change no state. Questions and the ends of answers are applied in `evolve`, all others by `_APPLY`."""
+"""Events that change no state, for a test of all events. `evolve` itself applies questions and the ends of answers."""

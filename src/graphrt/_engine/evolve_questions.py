@@ -25,7 +25,11 @@ Take = Callable[[Any], Any]
 
 
 def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
-    """Apply the answer to a question."""
+    """Apply the answer to a question.
+
+    `nth` numbers the answers that the task was given; by it, a later answer to a question replaces an earlier one. `by`
+    says what answered: empty for a person or program, else for instance a timer (`OpenInterrupt.by`).
+    """
     engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth, by=event.by)
 
 
@@ -77,7 +81,7 @@ def fated(
                 question.fate = event.reason
             elif isinstance(event, events.AnswerUsed):
                 question.fate, question.reworded = USED, event.reworded
-                question.newest = take(event.payload)
+                question.newest = take(event.payload)  # what the node asked then; None if unchanged
 
 
 def local_id(engine: RunState, id_: str) -> str:
@@ -122,6 +126,7 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
     question = next((known for known in extra.interrupts if known.id == id_), None)
     if question is None:
         kind = event.key if event.key in STATIC else event.kind  # older entries have no kind for static questions
+        # None: the payload is set below, as for a known question.
         question = OpenInterrupt(id_, event.key, event.node, None, kind=kind, version=event.version)
         extra.interrupts.append(question)
     elif not journalled:

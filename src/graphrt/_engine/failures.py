@@ -3,6 +3,9 @@
 Whether a failure is retried or handled is decided in `outcome`. What a node or its libraries raised reaches the caller
 as the cause of a NodeError. What graphrt itself says about the task, such as an UpdateError or a LimitError, reaches
 the caller as it is (decision 0055): such a failure is marked `raise_as_is`.
+
+Of an error, `said` returns the text, and `told` its class and text. `Task.more()` returns what only some tasks have,
+such as the failure, and makes it first if there is none.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
     """
-    here = engine.where(task)
+    here = engine.where(task)  # a Place: graph, node, task and so on, by name in `known`
     if raise_as_is and isinstance(error, GraphrtError):
         error.locate(here)
         return
@@ -62,7 +65,7 @@ def failure(engine: RunState, task: Task) -> BaseException:
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
     text = said(error)
-    declared, known, fix = NODE_FAILED, "", extra.advice
+    declared, known, fix = NODE_FAILED, "", extra.advice  # `advice`: what the driver knew to do about it; may be empty
     if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
         known, fix = error.known, fix or error.fix
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):  # made by `outcome` for `TimedOut`
@@ -70,6 +73,7 @@ def failure(engine: RunState, task: Task) -> BaseException:
     else:
         fix = fix or advice(engine, task, error)
     # A server may ask for a longer wait, by Retry-After, than the node's retry policy allows.
+    # *too_long* says so in words; it is None otherwise.
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
@@ -94,4 +98,5 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
         task.engine.note_change(task)  # what was staged of it, its outcome, is out of date
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
+        # `ended`: graphrt 0.1 paused after the node, with an outcome that counts no more.
         extra.failure, extra.raise_as_is, extra.ended = error, True, False

@@ -11,6 +11,9 @@ opened. The task that runs, or is ready to run, is `Engine.call`; `Engine.tasks`
 A *view* is the state as a node or router gets it: an instance of the user's state class made of `Engine.values`, whose
 lists it shares. So while a view exists, it counts as an owner of these lists. A list grows in place only if the dict of
 values is its only owner (R15).
+
+Counters: `superstep` numbers the supersteps of the thread, `steps` and `visits` count for the limits of the run.
+`CALL_WITH_CONTEXT`, 0, is the value of `Task.plain` for a node that takes a Context; plain nodes have others.
 """
 
 from __future__ import annotations
@@ -35,14 +38,15 @@ if TYPE_CHECKING:
 def begin(engine: Engine) -> Task | None:
     """Open a superstep of one plain task, and return the task; None if the fast path does not apply.
 
-    It applies if exactly one task is due, no limit is reached, and the node has no timeout, cache, pause, queue or
-    nested graph (`on_fast_path`). The run must have no time limit, ephemeral field, redaction or `check_state`, and the
-    values no erased one (`Engine.fast`).
+    It applies if exactly one task is due. No Send may have started it, and it may not handle a failure as an `on_error`
+    node. No limit may be reached, and the node must have no timeout, cache, pause, queue or nested graph
+    (`on_fast_path`). The run must have no time limit, ephemeral field, redaction or `check_state`, and the values no
+    erased one (`Engine.fast`).
     """
     due = engine.due
     if len(due) != 1 or not engine.fast or engine.tasks:
         return None
-    node, _, error, is_send = due[0]
+    node, _, error, is_send = due[0]  # _: the argument of a Send; *error*: failures that the task handles
     if is_send or error is not None or not node.on_fast_path:
         return None
     at = node.index
@@ -52,6 +56,7 @@ def begin(engine: Engine) -> Task | None:
     engine.steps += 1
     engine.superstep += 1
     engine.due = []
+    # It is alone in its superstep, at index 0, and has no argument of a Send.
     call = engine.call = Task(node, 0, engine.superstep, None, engine.take_view(), engine)
     return call
 
@@ -93,14 +98,14 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     grown: list[tuple[str, list[Any], list[Any]]] | None = None  # (field, list, items) to extend in place
     boxed = False  # whether a written field may hold a container
     checked: dict[str, Any] | None = None  # validated update, for observers
-    undo: dict[str, Any] | None = None  # previous values, for steps
+    undo: dict[str, Any] | None = None  # how to undo each write, for steps (see `_before`)
     if reply.__class__ is dict:
         call.state = None  # the view would count as another owner of the lists
-        if engine.watched:
+        if engine.watched:  # by a recorder of steps, a trail or a log
             checked = {}
             if engine.recorder is not None:
                 undo = {}
-        fields = engine.writable
+        fields = engine.writable  # the fields that an update may write
         try:
             for name in reply:
                 value = reply[name]
@@ -156,13 +161,13 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         if not node.simple:  # several static edges or routers
             routed = engine.router().ask(node, view)
         elif node.router is None:
-            target = node.next
+            target = node.next  # None if the branch ends
         else:
             said = node.router(view)
             if said.__class__ is list:  # of labels and Sends
                 routed = engine.router().read(node, node.branches[0], said)
             else:
-                target = node.table[said]
+                target = node.table[said]  # None for END; an unknown label raises, also one for the default route
         if routed is not None and routed.emptied and engine.joins:
             # The router returned an empty list. A join behind it may then never fire, which the general path notes
             # (decision 0060).
@@ -180,13 +185,14 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     if boxed:
         _measure(sizes, out, grown)
     engine.values = new
+    # `quick` notes plain steps without events. What a task recorded (`extra`) and routes off the table need events.
     if engine.watched:
         if engine.quick is not None and routed is None and call.extra is None:
             engine.quick(call, checked, target)
         else:
             _note(engine, call, checked, undo, target, routed)
     if call.extra is not None:
-        count(engine, call)
+        count(engine, call)  # the usage of its model calls
     if target is not None:
         at = target.index
         visits = engine.visits[at]
@@ -194,13 +200,13 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             engine.visits[at] = visits + 1
             engine.steps += 1
             engine.superstep += 1
-            if target.plain == 0 or call.plain == 0:  # the context or a step may keep the Task
+            if target.plain == 0 or call.plain == 0:  # CALL_WITH_CONTEXT: the Context or a step may keep the Task
                 call = engine.call = Task(target, 0, engine.superstep, None, view, engine)
             else:  # nothing refers to the Task of a plain node after its call: reuse it
                 call.node, call.plain, call.state = target, target.plain, view
                 call.superstep = engine.superstep
             return call
-        engine.due = [Due(target)]
+        engine.due = [Due(target)]  # the general path goes on, and meets the limit if one is reached
     elif routed is not None:
         engine.due = routed.due()
     engine.call = None
@@ -240,7 +246,7 @@ def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, 
 
 def _leave(engine: Engine, call: Task) -> None:
     """Hand *call* over to the general path as the task of the open superstep; the run loop reports its reply there."""
-    call.superstep = engine.superstep
+    call.superstep = engine.superstep  # part of its id
     if call.state is None:  # was dropped for the reference counts; a task of the general path has a view
         call.state = engine.make_view(engine.values)
     engine.call = None
@@ -269,13 +275,13 @@ def _note(
     if checked:
         engine.follow(checked)
     if engine.log is not None:
-        call.superstep = engine.superstep
+        call.superstep = engine.superstep  # part of its id, which the events have
         # `fast_step` reads the next tasks from `due`. It stays empty afterwards: the next call is opened directly.
         engine.due = [Due(target)] if target is not None else routed.due() if routed is not None else []
         emit_events.fast_step(engine, call, checked)
         engine.due = []
     if engine.recorder is not None:
-        call.state = None
+        call.state = None  # a step keeps the task, and its view would count as an owner of the lists
         call.status = DONE
         call.updates = () if checked is None else (checked,)
         plain = call.plain != 0  # not CALL_WITH_CONTEXT
@@ -308,13 +314,16 @@ def take_back(engine: Engine) -> None:
         engine.visits[call.node.index] -= 1
         engine.steps -= 1
         engine.superstep -= 1
-        engine.forget_view()
+        engine.forget_view()  # the next drive makes a new one
 
 
 def park(engine: Engine) -> None:
-    """Leave the fast path after an exception such as KeyboardInterrupt: its task becomes the open superstep."""
+    """Leave the fast path after an exception such as KeyboardInterrupt: its task becomes the open superstep.
+
+    Unlike in `_leave`, there is no reply to report: the task runs again, and a view is made for it then if it has none.
+    """
     call = engine.call
     if call is not None:
-        call.superstep = engine.superstep
+        call.superstep = engine.superstep  # part of its id
         engine.call = None
-        engine.tasks, engine.looks = [call], True
+        engine.tasks, engine.looks = [call], True  # its report is checked at once for changes of the state (R15)

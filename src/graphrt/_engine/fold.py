@@ -7,8 +7,9 @@ untracked field (R16).
 The result lists what to write. Items to append are kept apart from other new values, because `apply_folded` may extend
 the existing list in place. An *undo record* holds what the fields that one task wrote were before it; steps need it.
 
-`ABSENT` is a TypedDict key without a value. A *marker* in an update is DELETE, or a `Replacement`, which `Overwrite`
-makes: it sets the field without its reducer. `ERASED` stands for a value that was erased from the journal.
+The `kind` of a field says how it folds: LAST takes the last value, APPEND adds items to a list, any other kind calls
+the reducer. `ABSENT` is a TypedDict key without a value. A *marker* in an update is DELETE, or a `Replacement`, which
+`Overwrite` makes: it sets the field without its reducer. `ERASED` stands for a value that was erased from the journal.
 """
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
     event of the commit.
     """
     moved: list[JoinState] = []
-    for join, source in routed.arrivals:
+    for join, source in routed.arrivals:  # index of the join, and of the node that arrived
         state = engine.joins[join]
         if state.arrive(source):
-            routed.plain[state.plan.dst.index] = state.plan.dst
+            routed.plain[state.plan.dst.index] = state.plan.dst  # one plain activation of the join's node
         if state not in moved:
             moved.append(state)
     for branch in routed.emptied:  # conditional edges whose routers returned an empty list
@@ -68,7 +68,7 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
         The marked joins: those with such a source and without arrivals in their open generation.
     """
     nodes = engine.plan.nodes
-    reached = {target.index for target in branch.table.values() if target is not None}
+    reached = {target.index for target in branch.table.values() if target is not None}  # None is END
     waiting = list(reached)
     while waiting:  # nodes behind them by static edges do not run either
         for target in nodes[waiting.pop()].static:
@@ -97,7 +97,10 @@ def never_fired(engine: RunState) -> list[str]:
 
 
 def fire_starved(engine: RunState) -> list[JoinState]:
-    """Fire the joins with `starved="run"` when nothing is due: make their nodes due, and return them.
+    """Fire the starved and emptied joins with `starved="run"`: make their nodes due, and return these joins.
+
+    Called when nothing is due. An emptied join, which has no arrival, raises no error: with "error" it gives a warning
+    at the end of the run (`never_fired`).
 
     Raises:
         StarvedJoinError: A join with `starved="error"` has arrivals and never fired.
@@ -111,9 +114,9 @@ def fire_starved(engine: RunState) -> list[JoinState]:
         raise starved_error(engine, bad)
     fired = [join for join in starved if join.plan.starved == "run"]
     routed = Routed()
-    for join in fired:
+    for join in fired:  # the generation stays open, and absorbs arrivals that come later after all
         join.fired = True
-    for join in emptied:  # nothing arrived, so there is no generation to close
+    for join in emptied:  # nothing arrived, so no generation is open; reset, so that it fires once for an empty list
         join.emptied = False
     for join in (*fired, *emptied):
         routed.plain[join.plan.dst.index] = join.plan.dst

@@ -64,7 +64,7 @@ def rest(engine: RunState) -> None:
     """
     visits, limits = engine.visits, engine.visit_limits
     for item in engine.due:
-        index = item[0].index
+        index = item[0].index  # of its node, the first member of a Due
         if visits[index] >= limits[index]:
             break
     else:  # the common case: no node is tired, and `due` stays the same list
@@ -86,7 +86,7 @@ def rest(engine: RunState) -> None:
                 routed.sends.append(item)
                 continue
             if item.error is not None:
-                routed.errors[node.index] = [item.error]
+                routed.errors[node.index] = [item.error]  # the failures that it handles as an `on_error` node
         if node is not None:
             routed.plain[node.index] = node
     engine.make_due(routed.due())

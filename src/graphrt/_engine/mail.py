@@ -58,8 +58,9 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
         elif letter.what == "answers":
             _answer(engine, letter)
         elif letter.what == "ended":
+            # The answer is None: it makes the task run again, and `ctx.wait` then looks how the child ended.
             _answered(engine, dict.fromkeys(waiting_for(engine, told["thread"])), by=BY_THREAD)
-        else:
+        else:  # a request to cancel, an input, or the report of a worker
             continue
         places.append(letter.place)
     return places

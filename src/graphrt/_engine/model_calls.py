@@ -103,7 +103,7 @@ class ModelCalls:
         self.holds[call] = (*self.holds.get(call, ()), want)
 
     def release(self, call: ModelCall) -> bool:
-        """Give the newest reservation of *call*, which used nothing, back; return False if there is none."""
+        """Give back the newest reservation of *call*, which used nothing; return False if there is none."""
         held = self.holds.get(call)
         if held:
             self.holds[call] = held[:-1]
@@ -141,7 +141,7 @@ class ModelCalls:
                 self.grants[event.question] = Grant(event.of, event.amounts)
             case events.BudgetHeld():
                 self.holds[ModelCall(event.failed_attempts, event.key)] = event.reservations
-            case events.BudgetReleased():
+            case events.BudgetReleased():  # all reservations were given back
                 self.holds[ModelCall(event.failed_attempts, event.key)] = ()
             case events.UsageRecorded():
                 counted = self.usages.setdefault(ModelCall(event.failed_attempts, event.key), {})
@@ -198,7 +198,7 @@ class ModelCalls:
         """
         found: dict[str, Amounts] = {}
         for question, (of, amounts) in list(self.grants.items()):
-            if question.rpartition("/budget/")[0] == key:
+            if question.rpartition("/budget/")[0] == key:  # what stands before it names the call, see `grants`
                 found[of] = found.get(of, Amounts()).plus(amounts)
         return found
 

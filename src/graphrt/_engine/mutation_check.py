@@ -6,6 +6,7 @@ and dicts it shares. A node must not change them, because other tasks and older 
 Two kinds of change are always found, when the node returns: an assignment to its view, which its task has for itself,
 and a container whose length differs. With `check_state`, the stored form of every value is compared as well, once all
 tasks have returned. That finds every change of a value that can be stored, without calling `==` of the user's classes.
+`Plan.checking` is the codec for that, and `RunState.guard` has the stored forms by field.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def prepare(engine: RunState) -> bool:
     # stages nothing is cheaper to check at its commit.
     engine.check_each_report(engine.staging or engine.check_state or len(engine.tasks) == 1)
     if engine.check_state:
-        look(engine)
+        look(engine)  # before the tasks run, so that the forms are those of the committed values
     return True
 
 
@@ -88,7 +89,7 @@ def check_all(engine: RunState, tasks: Sequence[Task]) -> None:
     """Check all *tasks*, which have ended, for changes of the state, and drop their views; the commit begins with it.
 
     Tasks that were checked when they returned are checked again: a node that was abandoned after its timeout may still
-    be running.
+    be running. Stored forms were compared when the last task returned, and are not compared again.
 
     Raises:
         UpdateError: Something was changed.

@@ -14,7 +14,7 @@ from graphrt.commands import UNSET
 USED: Final = "used"
 """Value of `fate` for an answer that its node was given; any other fate says why the answer was discarded."""
 EXPIRED: Final = "expired"
-"""Reason for which a question is closed, or its answer discarded, when nobody answered in time."""
+"""Reason for which a question is closed, or its answer discarded, when no answer came in time."""
 TIMER: Final = "timer"
 """Kind of the question that `ctx.sleep` asks of the clock. No person can answer it."""
 SIGNAL: Final = "signal"
@@ -79,7 +79,7 @@ class OpenInterrupt:
         self.expires_at: float | None = None
         """Time at which it answers itself, in seconds since the epoch; None if it waits for ever."""
         self.default: Any = UNSET
-        """The answer that it then gives itself; UNSET if its node is to be told that nobody answered."""
+        """The answer that it then gives itself; UNSET if its node gets an error instead."""
         self.stale: bool = False
         """Whether the state was edited after it was asked. An answer is then used whatever the node asks."""
         self.closed: str = ""
@@ -137,7 +137,7 @@ class OpenInterrupt:
     @property
     def task_id(self) -> str:
         """Id of the task that asked, `superstep.index:node`, after the path of its graph if that is nested."""
-        return self.id.partition("/")[2].removesuffix(f"#{self.key}")
+        return self.id.partition("/")[2].removesuffix(f"#{self.key}")  # ids of threads have no slash
 
     @property
     def current(self) -> bool:

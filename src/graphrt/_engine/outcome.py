@@ -6,7 +6,8 @@ open changes nothing (the law *duplicate*).
 
 Two flags accompany an error. `raise_as_is`: it is graphrt's own statement about the task and reaches the caller itself,
 not as the cause of a NodeError. `final`: neither the retry policy nor an `on_error` node gets to see it, for instance
-because a redaction rule failed (AuditError).
+because a redaction rule failed (AuditError). `Task.more()` returns the Extra of a task, what only some tasks have, and
+makes it first if there is none.
 """
 
 from __future__ import annotations
@@ -68,19 +69,21 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     """
     if task.execution != execution or task.status > RUNNING:  # late, or neither DUE nor RUNNING: ended already
         return False
-    engine.note_change(task)
+    engine.note_change(task)  # first, since every way below changes the task: it is staged (stored) anew after this
     kind = reply.__class__
     # `looks`: changes of the state in place are looked for at each report, and not only at the commit (R15). For a
     # Spent the recursive call below does that with the reply inside it; a stopped task has no outcome.
     if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
-        return True  # the outcome does not count, because the node changed the values that it worked on
+        # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
+        return True
     if kind is dict:  # the common case, without a call per field
-        fields = engine.writable
+        fields = engine.writable  # the fields that an update may write
         checked: dict[str, Any] = {}
         odd = False
         try:
             for name in reply:
                 field, value = fields[name], reply[name]
+                # The check would return an instance of `exact` unchanged.
                 checked[name] = value if value.__class__ is field.exact else field.check(value)
         except Exception:  # noqa: BLE001 - whatever it is, `check_reply` meets it again and reports it
             odd = True
@@ -103,7 +106,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
     elif kind is Asked:
         pause(engine, task, reply.questions, reply.child)
-    elif kind is Stopped:  # due at the next drive
+    elif kind is Stopped:  # cancelled or never started: due at the next drive
         task.again()
     elif kind is Nested:  # a nested graph completed, with an update for each of its commits
         if _stamp(engine, task, reply.updates):
@@ -127,8 +130,9 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself.
 
     Args:
-        spending: 0 or 1 updates of that field, see `spending.spending`.
+        spending: 0 or 1 updates that subtract the tokens from that field.
     """
+    # `ended`: graphrt 0.1 paused after the node, with the outcome known.
     ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     left = engine.values.get(TOKEN_BUDGET)
     if not ended or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
@@ -262,7 +266,7 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
         raise NOT_AN_UPDATE(
             node=node,
             form=_what(returned),
-            quoted=quoted(returned, engine.plan.state.unquoted),
+            quoted=quoted(returned, engine.plan.state.unquoted),  # fields whose values no error may quote (R16)
             fields=", ".join(map(repr, engine.fields)),
             where=engine.where(task),
             fix=_how(engine, returned),
@@ -343,7 +347,8 @@ def _fail(
     """
     node = task.node
     extra = task.more()
-    if extra.child is None:  # the next attempt asks the open questions again
+    # The next attempt asks the open questions again. Those of a nested graph (`child`) are of its tasks, and stay.
+    if extra.child is None:
         extra.interrupts = [question for question in extra.interrupts if not question.open]
     mark(task.engine, task, error, raise_as_is=raise_as_is)
     policy = node.policy.retry

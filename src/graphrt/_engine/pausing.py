@@ -5,7 +5,8 @@ task that runs it, so that both see an answer. Its engine, *parked* while it wai
 
 A question of the kind TASK means that a task was *left*: a worker of its node's queue runs it, and closes the question.
 `interrupt_after` pauses after the fold: the superstep is *held*, and its questions are in `RunState.after` and not on
-tasks. A task that graphrt 0.1 paused after its node was not folded yet; it has `Extra.ended`.
+tasks. A task that graphrt 0.1 paused after its node was not folded yet; it has `Extra.ended`. `Task.more()` returns the
+Extra of a task, `Task.extra`, and makes it first if there is none.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replac
         replace: Let these answers replace earlier ones, which a resume of a failed thread does.
         by: What gives them, as in `OpenInterrupt.by`: empty for a person, else for instance a timer.
     """
+    # No code of a node gets the answer to an `interrupt_after`, so neither its number nor what gave it matters.
     for question in engine.after:
         if question.id in answers:
             question.answered, question.answer = True, answers[question.id]
@@ -54,7 +56,8 @@ def answer(engine: RunState, answers: Mapping[str, Any], *, nth: int = 0, replac
             answer(extra.child, answers, nth=nth, replace=replace, by=by)  # it shares its questions with the task
         for question in extra.interrupts:
             # `current`: an answer still counts. On a restart, the event that an answer was discarded may be applied
-            # before the answer itself, which is then taken nevertheless.
+            # before the answer itself, which is then taken nevertheless. If the call above, for a nested graph, has
+            # answered a question already, it is not answered twice.
             wanted = question.current or not question.answered
             if question.id in answers and wanted and (extra.child is None or not question.answered):
                 take_answer(extra, question, answers[question.id], nth=nth, replace=replace, by=by)
@@ -111,6 +114,7 @@ def withdraw(engine: RunState, ids: Collection[str], reason: str) -> None:
             extra.interrupts = [question for question in extra.interrupts if question not in mine]
         if not mine or task.status != PAUSED:
             continue
+        # A nested graph may go on with some questions open; a function runs again once none is open.
         if may_go_on(task, child) if child is not None else not task.open_interrupts():
             task.again()
 
@@ -183,7 +187,7 @@ def unpause(task: Task) -> None:
             task.again()
     elif not task.open_interrupts():
         # A task that graphrt 0.1 paused after its node has a staged outcome. Any other runs again from its start.
-        if extra.ended and extra.interrupts[-1].kind == "after":
+        if extra.ended and extra.interrupts[-1].kind == "after":  # the last question is the one just answered
             task.status = DONE
         else:
             task.again()

@@ -25,7 +25,7 @@ NO_ITEMS: dict[int, Any] = {}
 
 
 Handles = Mapping[int, tuple[HandledTask, ...]]
-"""Failed tasks, by the position among the due tasks of the task that handles them as an `on_error` node."""
+"""Failed tasks, by position. The key is the index, among the due tasks, of the `on_error` task that handles them."""
 
 
 def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict[int, BaseException], Handles]:
@@ -46,7 +46,7 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
         if item.error is not None:
             if errors is NO_ITEMS:
                 errors, handled = {}, {}
-            errors[at] = item.error.error
+            errors[at] = item.error.error  # the exception, or a group of several
             if item.error.failures:  # unknown if the error was read from a journal of graphrt 0.1
                 handled[at] = tuple(
                     HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
@@ -63,8 +63,8 @@ def due_again(
 ) -> list[Due]:
     """Return the due tasks from their plain data; the inverse of `due_parts`.
 
-    A node that the graph no longer has gets a placeholder, so that the past can be folded. That no task of it is
-    pending was checked before, when the changed graph was compared (decision 0022).
+    A node that the graph no longer has, also under another name, gets a placeholder, so that the past can be folded.
+    That no task of it is pending was checked before, when the changed graph was compared (decision 0022).
     """
     nodes = engine.plan.by_name
     return [
@@ -98,9 +98,9 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
 
 
 def stand_in(engine: RunState, name: str) -> NodePlan:
-    """Return a placeholder for node *name*, which the graph no longer has; the same one each time.
+    """Return the renamed node that an older graph called *name*; else a placeholder, the same one each time.
 
-    It has no function: only the past is folded with it, and no task of it runs.
+    A placeholder has no function: only the past is folded with it, and no task of it runs.
     """
     node = engine.aliases.get(name)
     if node is None:
@@ -160,4 +160,4 @@ def held_task(engine: RunState, task_id: str) -> Task:
     place, _, name = task_id[len(engine.path) :].partition(":")
     superstep, _, index = place.partition(".")
     node = engine.plan.by_name.get(name) or stand_in(engine, name)
-    return Task(node, int(index), int(superstep), None, None, engine)
+    return Task(node, int(index), int(superstep), None, None, engine)  # None: no argument, no view of the state

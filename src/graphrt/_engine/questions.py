@@ -9,7 +9,8 @@ Data: `Extra.interrupts` lists the questions of a task in the order in which the
 asked anew, because its payload or answer type changed, is another question with the next version. The older ones stay,
 closed or with a discarded answer, so that their ids are never used again. A *fate* is what became of an answer: it was
 used, or discarded for a reason. *Static* questions are asked by a node's policy, such as `interrupt_before`, and not by
-its code. `current` is true of a question that is neither closed nor has a discarded answer.
+its code. `current` is true of a question that is neither closed nor has a discarded answer. `Task.extra` is the Extra
+of a task, None if it has none; `Task.more()` makes it then.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
     failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
     for task in failed or engine.tasks:
         extra = task.extra
+        # HANDLED: it failed, but its `on_error` node takes over, so that the failure does not end the run.
         if extra is None or task.status == HANDLED or (failed and task.status == DONE):
             continue
         if extra.child is not None:  # the engine of a nested graph, whose tasks were answered

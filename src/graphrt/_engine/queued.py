@@ -3,7 +3,8 @@
 The process that drives the thread does not run such a task. It *leaves* it: the task waits with a question of the kind
 `task`, whose payload is the name of the queue. Workers find the task by that question, run it, and report its outcome
 by mail, which closes the question (decision 0159). Each time the task is left, the question has the next version, so
-that a report about an earlier time is never taken for one about this time.
+that a report about an earlier time is never taken for one about this time. `Task.more()` returns what only some tasks
+have, such as questions, and makes it first if there is nothing yet.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def leave(engine: RunState, task: Task) -> None:
 def leave_anew(engine: Engine) -> None:
     """Leave the tasks of the open superstep that wait for a queue once more, after an edit (`Runtime.update`).
 
-    They have to see the edited state, so a worker that runs one of them on the older state loses it.
+    They have to see the edited state, so a worker that runs one of them on the older state loses it. Tasks of nested
+    graphs are not left anew, because the edit does not change the state of a nested graph.
     """
     for task in engine.tasks:
         question = open_question(task)
@@ -67,12 +69,12 @@ def close(engine: Engine, question: OpenInterrupt, reason: str) -> None:
     """Close *question*, by which a task waits for its queue, and log that; the task is due.
 
     Args:
-        engine: The engine of the graph at the top, also if the task is one of a nested graph.
+        engine: The engine of the task.
         reason: Why, such as EDITED.
     """
     emit_events.note(engine, events.InterruptWithdrawn(id=question.id, reason=reason))
     engine.withdraw({question.id}, reason)
-    question.closed, question.fate_told = reason, True  # `fate_told`: the event above says it
+    question.closed, question.fate_told = reason, True  # `fate_told`: the journal has the event above, so no second one
 
 
 def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:

@@ -48,7 +48,8 @@ def redacted_update(
                 engine.plan.codec, value, name, marked=marked, fits=fits, what=f"field {name!r} in {what}"
             )
         except NotStorable:
-            if engine.codec is None and not marked:  # a run without a store writes nothing, and may hold anything (R7)
+            # A run without a store writes nothing, and may hold anything (R7), but marked fields must be redacted.
+            if engine.codec is None and not marked:
                 continue
             raise
         if new is not value:
@@ -89,6 +90,7 @@ def redacted_value(engine: RunState, value: Any, what: str) -> Any:
     if redactor is None or value is None:
         return value
     try:
+        # For no field: it has no name, no mark, and no type that the result must fit.
         return redactor.value(engine.plan.codec, value, "", marked=False, fits=None, what=what)
     except NotStorable:
         if engine.codec is None:  # a run without a store writes nothing, and may hold anything (R7)

@@ -44,9 +44,12 @@ class Redactor(Protocol):
         ...
 
     def label(self, marked: frozenset[str]) -> str:
-        """Return the names of the rules in force, and a digest of them, for the events that begin a run or an edit.
+        """Return the names of the rules in force, and a digest of them, as one text.
+
+        The events that begin or resume a run, or record an edit of the state (`Runtime.update`), have it as their
+        `redaction`. So a reader of the journal sees by which rules the values from there on were redacted.
 
         Args:
-            marked: Fields of the graph that are marked `redacted`.
+            marked: Fields of the graph that are marked `redacted`. They are rules too: named, and part of the digest.
         """
         ...

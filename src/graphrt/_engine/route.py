@@ -32,7 +32,7 @@ from graphrt.errors._codes.nodes import (
 )
 
 _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is partly unknown to checkers
-"""Makes a Due in a third of the time that `Due(...)` takes, because fan-outs make many."""
+"""Makes a Due of (node, arg, error, is_send) in a third of the time that `Due(...)` takes: fan-outs make many."""
 
 
 @final
@@ -51,7 +51,7 @@ class Routed:
         self.errors: dict[int, list[Handled]] = {}
         """Failures in task order, by the index of the `on_error` node that handles them."""
         self.ends: bool = False
-        """Whether a router returned a label that leads to END."""
+        """Whether a router returned a label that leads to END, for `CompiledGraph.route`."""
         self.emptied: list[BranchPlan] = []
         """Conditional edges whose routers returned an empty list: a map over nothing (decision 0060). `joins` then
         marks the joins behind them, which may never fire."""
@@ -80,7 +80,7 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
         if not item.is_send:
             routed.plain.setdefault(item.node.index, item.node)
             if item.error is not None:
-                routed.errors.setdefault(item.node.index, []).insert(0, item.error)
+                routed.errors.setdefault(item.node.index, []).insert(0, item.error)  # older failures come first
     due = routed.due()
     plain = [item for item in due if not item.is_send]
     return [*plain, *(item for item in before if item.is_send), *due[len(plain) :]]
@@ -152,7 +152,7 @@ class Router:
             RouteError: As for `follow`.
         """
         result = Routed()
-        self._edges(node, view, result, None)
+        self._edges(node, view, result, None)  # None: no router was called before
         return result
 
     def _edges(self, node: NodePlan, view: Any, result: Routed, asked: tuple[BranchPlan, Any] | None) -> None:
@@ -245,7 +245,7 @@ class Router:
             )
         target: Any = branch.table.get(label, NO_DEFAULT)  # None is a target: it means END
         if target is NO_DEFAULT:
-            target = branch.default
+            target = branch.default  # the route of all other labels; NO_DEFAULT if there is none
         if target is NO_DEFAULT:
             guess = closest(label, [known for known in branch.table if isinstance(known, str)])
             raise UNKNOWN_ROUTE(

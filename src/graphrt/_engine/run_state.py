@@ -342,7 +342,7 @@ class RunState:
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
         self.steps = 0
-        self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))
+        self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))  # placeholders have indexes above the plan's
         for join in self.joins:
             join.arrived, join.fired, join.emptied = set(), False, False
         start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
@@ -358,7 +358,7 @@ class RunState:
         seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
         superstep = self.superstep
         tasks: list[Task] = []
-        for index, (node, arg, error, _) in enumerate(due):
+        for index, (node, arg, error, _) in enumerate(due):  # _: whether a Send started it
             if node.index not in seen:
                 seen.add(node.index)
                 self.visits[node.index] += 1
@@ -462,7 +462,7 @@ class RunState:
     def hold(self, after: list[OpenInterrupt]) -> None:
         """Hold the folded superstep open until the `interrupt_after` questions *after* are answered."""
         self.held, self.after = True, after
-        self.dirty.clear()
+        self.dirty.clear()  # the outcomes are committed, so nothing is left to stage
 
     def close_superstep(self) -> None:
         """Remove the open superstep: it was committed and routed, or is given up."""
@@ -519,7 +519,7 @@ class RunState:
 
         The argument of a Send is left out if it reveals the value of an untracked field (R16).
         """
-        plan, path = self.plan, self.path[:-1] or None
+        plan, path = self.plan, self.path[:-1] or None  # without the slash at its end
         if task is None:
             superstep = self.superstep or None
             return Place(graph=plan.name, path=path, superstep=superstep, thread=self.thread, run_id=self.run_id)
@@ -536,7 +536,12 @@ class RunState:
         )
 
     def make_due(self, due: list[Due]) -> None:
-        """Make *due* the tasks of the next superstep."""
+        """Make *due* the tasks of the next superstep, in place of those that are due.
+
+        The engine calls it with where routes lead: from START, a commit, joins that fire, and nodes over their limits;
+        with an empty list when it gives a superstep up. While one is open, only its commit calls it, right before
+        `close_superstep`, and with `waiting` merged into *due*.
+        """
         self.due = due
 
     def use_view(self, view: Any) -> None:
@@ -544,7 +549,7 @@ class RunState:
         self.view = view
 
     def take_asked(self) -> Any:
-        """Return `asked`, what a router returned on the fast path before that gave up, and forget it."""
+        """Return `asked`, what a router returned before the fast path handed its superstep over, and forget it."""
         asked, self.asked = self.asked, None
         return asked
 

@@ -29,7 +29,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
             and the next one is not open yet. The next tasks are unknown then.
     """
     open_tasks = engine.tasks if not engine.held else []
-    due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)
+    due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)  # *opened*: supersteps not to count, 0 or 1
     seen = {task.node.index for task in open_tasks}
     if engine.call is not None and not ended:  # the fast path has opened its next superstep
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
@@ -40,6 +40,7 @@ def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
         values={name: value for name, value in engine.values.items() if name not in untracked},
         superstep=engine.superstep - opened,
         steps=engine.steps - opened,
+        # `visits` may be longer than the nodes: counts of an older graph's nodes, now gone, come last and are dropped.
         visits={node.name: n for node, n in zip(engine.plan.nodes, visits, strict=False) if n},
         next=names,
         sends=sends,

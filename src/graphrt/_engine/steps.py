@@ -240,7 +240,8 @@ class Step(Generic[S]):
             "superstep": self.superstep,
             "node": self.node,
             "task_id": self.task_id,
-            "state_before": {n: v for n, v in before.items() if n != EXTRA},  # EXTRA is not a field
+            # EXTRA is not a field: it holds the undeclared values of a pydantic model with extra="allow".
+            "state_before": {n: v for n, v in before.items() if n != EXTRA},
             "state_diff": self.diff.to_dict(),
             "state_after": {n: v for n, v in after.items() if n != EXTRA},
             "outcome": self.outcome,

@@ -7,7 +7,9 @@ continues it from its last commit.
 Words: an *engine* is the mutable state of one run of a graph (`RunState` is its base class); here *parent* is the
 engine of the enclosing graph. A *plan* is a compiled graph as tables. *Shared* fields have the same name in both
 graphs; the options `input=` and `output=` of the node map other names, or are functions. A field *aggregates* if it has
-a reducer; any other field takes the last value. `parent.where(task)` is the place that an error names.
+a reducer; any other field takes the last value. `parent.where(task)` is the place that an error names. A failure with
+`raise_as_is` reaches the caller of the run itself, and not as the cause of a NodeError. `quoted` shows a value in an
+error, and only its type if the graph that it comes from has *unquoted* fields (untracked or redacted: shown nowhere).
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ def nested(task: Task, control: Control) -> Flow:
 
     A driver runs this flow as the body of the task, in place of calling a function.
 
+    Args:
+        control: The switches of the whole run, such as a request to halt; parent and child share them.
+
     Returns:
         `Nested` if it completed, `Asked` if it paused, `STOPPED` if it was cancelled, else `Failed` or `TimedOut`.
 
@@ -58,6 +63,7 @@ def nested(task: Task, control: Control) -> Flow:
             engine.limit(limits)
             engine.retry()
         try:
+            # `records=False`: the parent's commit writes the entries of the nested graph.
             status = yield from run(engine, control, Watch(records=False))
         finally:
             extra.usage = used(engine)  # tokens of its model calls; also after an error, since these are paid
@@ -70,16 +76,17 @@ def nested(task: Task, control: Control) -> Flow:
     except StoreError:
         raise  # no failure of this node: its retry policy and `on_error` do not apply
     except GraphrtError as error:
+        # Data of these errors lives in `__dict__`; an attribute that was not given reads as None.
         if error.node is None:  # the error tells of the nested graph as a whole, for instance of a limit
             error.__dict__["node"] = task.node.name
         given = parent.where(task).known
         if "arg" in given:  # an error of a plain task inside has no argument of its own: this one started the graph
             error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, raise_as_is=True)
-    if status in (CANCELLED, HANDED_OVER):
+    if status in (CANCELLED, HANDED_OVER):  # handed over: another process goes on with the thread
         return STOPPED  # the task stays due, and the next drive continues the nested graph
     if status == INTERRUPTED:
-        return Asked(engine.open_interrupts(), engine)
+        return Asked(engine.open_interrupts(), engine)  # its questions become the task's; the engine waits on the task
     try:
         return Nested(_output(task, parent, engine))
     except GraphrtError as error:
@@ -94,7 +101,9 @@ def child_of(task: Task) -> Engine:
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
+    # `path` begins the ids of its tasks. `check_state`: look for changes inside of values, as the parent does (R15).
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
+    # It gets run id, depth and redaction from the parent, and what a fork kept for its tasks (`_flows.kept`).
     engine.nest_in(parent, task.more().kept)
     return engine
 
@@ -110,7 +119,7 @@ def child_again(task: Task) -> Engine:
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
-    parent.snapshot_for(task)
+    parent.snapshot_for(task)  # sets `task.state`, which an `input=` function gets
     return _begin(task, parent, plan, _limits(plan, task), repeated=True)
 
 
@@ -119,6 +128,7 @@ def _limits(plan: Plan, task: Task) -> Limits:
     if task.timeout_s is None:
         return plan.limits
     own_s = plan.limits.deadline_s
+    # `over`: all other limits are those of the plan.
     return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
 
 
@@ -147,15 +157,16 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
     else:
         given = _input(task, parent, plan)
     if repeated and any(map(erased_in, given.values())):
-        values = plan.state.unchecked(given)
-    else:
+        values = plan.state.unchecked(given)  # with defaults, and not validated
+    else:  # validated; `only`: the fields of the graph's input schema, None for all
         values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
     engine = child_of(task)
+    # `whole`: an input has complete values, an update may have operands of reducers.
     values = dict(redacted_update(engine, values, f"the input of nested graph {plan.name!r}", whole=True))
-    # Limits of supersteps and visits hold for each graph by itself (R17).
+    # Limits of supersteps and visits hold for each graph by itself (R17); these two come from the parent.
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
-    if parent.log is not None:  # something reads the events of the run
+    if parent.log is not None:  # something reads the events of the run: log them here as the parent does
         engine.listen(parent.codec, staging=parent.staging, stamps=parent.stamps)
     # The engine collects the updates of its commits for `_output`: its *trail*. A field that takes the last value on
     # both sides needs only its newest write there, so that a long loop keeps no history.
@@ -172,6 +183,8 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
 def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     """Return the child's input: shared fields or the `input=` mapping, overlaid with the argument of a Send.
 
+    The result may share containers with the parent's values; `_begin` copies and validates it.
+
     Raises:
         InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
     """
@@ -179,18 +192,19 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     values = parent.values
     given: dict[str, Any]
     if wanted is None:
+        # `input_names`: fields of the child's input schema; None without one.
         names = plan.spec.input_names if plan.spec.input_names is not None else plan.state.fields
         given = {name: values[name] for name in names if name in values}
     elif is_mapping(wanted):
         given = {mine: values[theirs] for mine, theirs in wanted.items() if theirs in values}
     else:
         made = _call(wanted, task.state, "input", task, parent)
-        if not is_mapping(made):
+        if not is_mapping(made):  # it was made from the parent's values: the parent's unquoted fields count
             raise NESTED_INPUT_NOT_A_MAPPING(
                 node=task.node.name, quoted=quoted(made, parent.plan.state.unquoted), where=parent.where(task)
             )
         given = dict(made)
-    if task.arg is None or task.node.choose:  # of a node made by `chosen_graph`, the argument has chosen the graph
+    if task.arg is None or task.node.choose:  # of a node made by `chosen_graph`, the argument only chose the graph
         return given
     if is_mapping(task.arg):
         return {**given, **task.arg}
@@ -209,13 +223,13 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
     """
     wanted: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
     node, where = task.node.name, parent.where(task)
-    update = parent.plan.update
+    update = parent.plan.update  # checks updates: `entries` takes one apart (None if it is none), `checked` validates
     if callable(wanted) and not isinstance(wanted, Mapping):
         made = _call(wanted, engine.make_view(engine.values), "output", task, parent)
         if made is None:
             return ()
         entries = update.entries(made)
-        if entries is None:
+        if entries is None:  # it was made from the child's values: the child's unquoted fields count
             raise NESTED_OUTPUT_NOT_AN_UPDATE(node=node, quoted=quoted(made, engine.plan.state.unquoted), where=where)
         return (update.checked(entries, node=node, where=where),)
     pairs = _output_names(wanted, parent, engine.plan)
@@ -235,12 +249,15 @@ def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, 
     """
     if is_mapping(wanted):
         return list(wanted.items())
+    # `output_names`: fields of the child's output schema, None without one. `update.names`: what nodes may write.
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
     return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]
 
 
 def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: RunState) -> Any:
     """Return `fn(state)`, where *fn* is the function that the user passed as *option*, `input` or `output`.
+
+    *state* is a view of the parent's state for `input`, and of the child's final one for `output`.
 
     Raises:
         InputError: The function raised.

@@ -2,7 +2,8 @@
 
 An attempt is one execution of a task, and drivers cut it off after `task.timeout_s`. That is the node's timeout, or the
 time left until the run's deadline if this is shorter. A node that exceeds its own timeout has failed, and may be
-retried. The deadline fails the run, and the node did nothing wrong: its task is due again.
+retried. The deadline fails the run, and the node did nothing wrong: its task is due again. Each
+drive of the thread counts the deadline anew.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
         return
     remaining = deadline_s - (yield NOW)
     if remaining <= 0:
-        task.status = DUE
+        task.status = DUE  # the attempt does not start: the next drive runs the task
         raise too_late(engine)
     if task.extra is not None and task.extra.delay_s > 0.0:  # the backoff before a retry counts as well
         task.extra.delay_s = min(task.extra.delay_s, remaining)  # the driver waits no longer than that
@@ -65,10 +66,10 @@ def too_late(engine: Engine) -> DeadlineError:
     """Return the error for a run whose deadline is over."""
     return DEADLINE(
         limit=engine.limits.deadline_s,
-        open_nodes=", ".join(map(repr, engine.pending())),
+        open_nodes=", ".join(map(repr, engine.pending())),  # names of nodes with unfinished tasks
         steps=engine.steps,
         then_retry="" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again.",
         nodes=engine.pending(),
-        state=told_state(engine),
+        state=told_state(engine),  # without untracked values, since errors are logged
         where=engine.where(),
     )

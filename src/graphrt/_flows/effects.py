@@ -25,6 +25,7 @@ class Failure(NamedTuple):
     """How a task failed for good in a worker of its node's queue, which reported it by mail (R27)."""
 
     event: TaskFailed
+    """What the journal gets of the failure."""
     raise_as_is: bool
     """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
 
@@ -84,6 +85,8 @@ class Await:
 class Stop:
     """Cancel the started tasks that were not collected; answered like `Collect`, with those that ended all the same.
 
+    The list may be empty.
+
     Async tasks are cancelled and awaited. Sync tasks that did not start never start; those that did are awaited for at
     most `grace_s` and then abandoned (R9).
     """
@@ -118,7 +121,7 @@ class Record:
         self, logged: Sequence[Logged], staged: Sequence[Staged] = (), *, last: bool = False, taken: Sequence[int] = ()
     ) -> None:
         self.logged: Sequence[Logged] = logged
-        """Events to write, in order."""
+        """Events to write, in order, each with the path of its graph."""
         self.staged: Sequence[Staged] = staged
         """Events of tasks of the open superstep."""
         self.last: bool = last
@@ -182,7 +185,8 @@ class Control:
     """Switches of a run that its surroundings set: requests to halt or to hand over, and what is watched.
 
     `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
-    Letters are mail that other processes put into the thread: signals, answers, requests to cancel (R22).
+    Letters are mail that other processes put into the thread: signals, answers, requests to cancel (R22). The run's
+    opener (`_runs.active_run`) hands them over: signals and answers in `letters`, a request to cancel by `cancel`.
     """
 
     # fmt: off
@@ -199,11 +203,12 @@ class Control:
         self.handing_over: str | None = None
         """Reason to give the thread back as it is, with work left to do; None without such a request."""
         self.on_halt: list[Any] = []
-        """Callbacks without arguments, called when `halt` is set: drivers wake up what waits."""
+        """Callbacks without arguments, called at each `cancel`: drivers wake up what waits. A driver adds one before it
+        waits and removes it afterwards; it then looks at `halt` once more, which may have been set before."""
         self.letters: deque[Letter] = NO_LETTERS
-        """Mail that has arrived while the run goes on, and that it has not taken yet (R22)."""
+        """Signals and answers that have arrived while the run goes on, and that it has not taken yet (R22)."""
         self.settled: tuple[int, ...] = ()
-        """Places of letters that the last commit of the run deletes, such as a request to cancel it."""
+        """Places (numbers in the store) of letters that the last commit of the run deletes: requests to cancel."""
         self.watched: bool = False
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
@@ -216,7 +221,8 @@ class Control:
     def cancel(self, reason: str) -> None:
         """Request the run to halt: running tasks are stopped, and unfinished ones stay due. The first reason is kept.
 
-        Called for `Runtime.cancel`, when the reader of a stream leaves it, and by the run loop after an error.
+        Called for `Runtime.cancel`, when the reader of a stream leaves it, and by the run loop after an error. A second
+        call only wakes what waits once more.
         """
         if self.halt is None:
             self.halt = reason

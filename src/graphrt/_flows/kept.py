@@ -42,8 +42,10 @@ def take_kept(engine: Engine) -> None:
     if not engine.kept:
         return
     for task in engine.tasks:
-        logged = engine.kept.pop(task.id, None)
+        logged = engine.kept.pop(task.id, None)  # removed: a task takes it once
         if logged is not None:
-            evolve_all(engine, logged, own, journalled=False)  # false: the fork's journal does not have them yet
+            # Applies copies (`own`). `journalled=False`: the fork's journal does not have the questions among them, so
+            # that they are still to be logged.
+            evolve_all(engine, logged, own, journalled=False)
         if task.node.child is not None:
             task.more().kept = engine.kept  # the same dict, so that it is empty once all was taken

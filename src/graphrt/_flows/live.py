@@ -1,7 +1,8 @@
 """The stream mode `live`: what tasks do while their superstep is open, in nested graphs and at the top (rule R17).
 
-Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). Drivers publish
-that a task starts. All other items follow from the engine's state after a report or a commit, and are made here.
+Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which
+drivers run a node, publishes that a task starts. All other items follow from the engine's state after a report or a
+commit, and are made here.
 
 The functions that return a `Flow` are generators, which the run loop calls by `yield from`. A *report* tells the engine
 the reply of an attempt; the status of the task then says what follows: `DUE` for another attempt or for the next drive,
@@ -50,6 +51,7 @@ class Live:
 
 def live(task: Task, what: What, value: Any = None) -> Live:
     """Return an item about *task*; see `Live` for the value of each kind (*what*)."""
+    # `Engine.path` is the task id of the enclosing node with a slash at its end, or empty.
     return Live(path=task.engine.path.rstrip("/"), node=task.node.name, task_id=task.id, what=what, value=value)
 
 
@@ -73,7 +75,8 @@ def reported(task: Task, reply: Any) -> Flow:
             }
             yield Publish("live", live(task, "retrying", told))
         return
-    # A nested graph whose failure was handled does not run again; one that failed continues at the next drive.
+    # A nested graph whose failure was handled does not run again, so what it has shown is void. One that failed for
+    # good continues at the next drive.
     if nested and task.status == HANDLED:
         yield Publish("live", live(task, "withdrawn"))
     yield Publish("live", live(task, "ended", _OUTCOME[task.status]))
@@ -92,16 +95,19 @@ def given_up(engine: Engine) -> Flow:
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:
-    """Make drivers run *tasks* by `invoke`, which publishes `started`, and not by a plain call of the function."""
+    """Make drivers run *tasks* by `invoke`, which publishes `started`, and not by a plain call of the function.
+
+    Called by the run loop for the due tasks of a superstep, if the mode is read.
+    """
     for task in tasks:
-        task.plain = CALL_WITH_CONTEXT
+        task.plain = CALL_WITH_CONTEXT  # the way of calling that always goes through `invoke`
 
 
 def committed(engine: Engine) -> list[Publish]:
     """Return the `step` items of the open superstep, in task order.
 
     Made before the commit, which closes the superstep, and published after it. Untracked fields are left out, because
-    their values leave the run nowhere (R16).
+    their values leave the run nowhere (R16). The several updates of a nested graph are combined into one for display.
     """
     steps: list[Publish] = []
     for task in engine.tasks:

@@ -1,7 +1,8 @@
 """Mail that is taken by a run at a pause (R22): signals and answers that arrived let its tasks go on at once.
 
-Mail is what other processes put into a thread that they do not own. A watcher of the store hands it to the run as
-`Letter`s in `Control.letters`. `standing` is here because taking mail stages tasks too; the run loop shares it.
+Mail is what other processes put into a thread that they do not own. A watcher of the store hands signals and answers to
+the run as `Letter`s in `Control.letters`; it handles other letters itself, or leaves them to the next drive. `standing`
+is here because taking mail stages tasks too; the run loop shares it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
     Returns:
         Pairs of a task id and the task's events, 0..n in task order.
     """
+    # `dirty` has the tasks with unstaged changes; it is empty in a run that stages nothing.
     tasks = sorted(engine.dirty, key=attrgetter("index"))  # task order, not completion order (R2)
     engine.dirty.clear()
     return [(task.id, emit_events.standing(engine, task)) for task in tasks]
@@ -36,8 +38,8 @@ def take_mail(engine: Engine, control: Control) -> Flow:
     the deletion of the letters, are one commit. Letters that arrive later make the paused thread due.
     """
     letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive meanwhile
-    taken = take_letters(engine, letters)
+    taken = take_letters(engine, letters)  # places in the store, by which the letters are deleted
     deliver(engine)  # signals, also ones that came before, to tasks that wait for them in `ctx.receive`
-    if engine.log:
+    if engine.log:  # never empty if a letter was taken: each leaves an event, also one that is dropped
         yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=taken)
     return any(task.status == DUE for task in engine.tasks)

@@ -24,21 +24,21 @@ class Act(Enum):
     DISPATCH = auto()
     """Tasks are due: start them."""
     WAIT = auto()
-    """Tasks run: wait for their outcomes."""
+    """Tasks run: wait for their outcomes. For `drive` alone: the run loop asks when its tasks have ended."""
     PAUSE = auto()
-    """A person must answer before it can go on."""
+    """A question must be answered before it can go on: by a person, a timer, a signal, a child thread or a worker."""
     COMMIT = auto()
     """All tasks have ended: fold their updates, and route."""
 
 
 def next_act(engine: Engine) -> Act:
-    """Return what the open superstep of *engine* needs.
+    """Return what the open superstep of *engine* needs; it has one task or more.
 
     Level-triggered: the tasks' statuses decide, and not the order of the events that led to them. A failure comes
     first, since nothing of its superstep may be started any more (R9). A question (PAUSED) comes last, since the other
     tasks can end while it waits for an answer. The superstep commits only as a whole.
     """
-    if engine.held:
+    if engine.held:  # first: its tasks have ended, and their statuses mean nothing any more
         return Act.ROUTE
     statuses = {task.status for task in engine.tasks}
     if FAILED in statuses:

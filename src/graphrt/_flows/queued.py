@@ -21,7 +21,8 @@ from graphrt._plan.copying import own
 def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
     """Leave the tasks among *due* that a queue runs, let those fail that failed there, and return the others.
 
-    Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process.
+    Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process. `leave` makes a
+    task PAUSED, so that the run pauses when no other task is due.
     """
     here: list[Task] = []
     for task in due:
@@ -29,7 +30,7 @@ def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Tas
             here.append(task)
         elif (failure := control.failures.pop(task.id, None)) is not None:
             evolve(engine, failure.event, own)  # sets the task's status and error, as a replay of the event would
-            task.more().raise_as_is = failure.raise_as_is
+            task.more().raise_as_is = failure.raise_as_is  # whether the caller gets the error without a NodeError
         else:
             leave(engine, task)  # asks the question for which workers look
     return here
@@ -41,6 +42,10 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     Its outcome is on *task* afterwards, and the worker reports it by mail. Nothing is committed, since the worker does
     not own the thread.
 
+    Args:
+        engine: The restored engine of the task's graph, which may be a nested one.
+        control: Switches of this run of the task, by which it is cancelled.
+
     Raises:
         DeadlineError: The deadline of the run is over, counted from now.
         StoreError: An outcome inside a nested graph could not be reported.
@@ -48,7 +53,7 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
-    engine.begin()  # the superstep is open: this only chooses how changes in place are found
+    engine.begin()  # the superstep is open: this only chooses how changes of the state by a node are found (R15)
     # Its question stays open: for the thread the task waits until its end is reported.
     task.again()  # due, so that `one` runs it
     yield from one(engine, task, control, deadline_s)

@@ -10,6 +10,11 @@ like one at the top. The commit of its parent's superstep writes them to the jou
 
 `Engine.path` is empty at the top, and `2.0:sub/` for a graph that the task `2.0:sub` runs. Task ids begin with it.
 A *question* is what a task asked a person or a clock. Its *fate* is that its answer was used, or why it was discarded.
+
+`evolve_all` applies events to an engine. `journalled=False` says that they were staged: their questions and fates count
+as not journalled, and are still to be logged. Of a task, `extra` has what only some tasks have: it is None until
+something needs it, and `more()` makes it. A task is DUE, PAUSED (waits for answers), DONE, or HANDLED (failed, and its
+`on_error` node takes over).
 """
 
 from __future__ import annotations
@@ -67,6 +72,7 @@ def restore_open(
         # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
         _restore(engine, staged, kept, told, take)
         for id_, event in answers.items():
+            # `nth`: its number among the answers of the task. `by`: empty for a person, else for instance a timer.
             engine.answer({id_: event.answer}, nth=event.nth, by=event.by)
         for id_, reason in withdrawn.items():
             engine.withdraw({id_}, reason)
@@ -94,11 +100,11 @@ def _restore(
         first = f"{engine.path}{engine.superstep + 1}."  # ids are `path/superstep.index:node`
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
-        engine.open()
+        engine.open()  # without a check of limits, which it was within when it ran
     for task in engine.tasks:
         mine = task.id
         effects = f"{mine}#"
-        if mine in staged:
+        if mine in staged:  # all that is known of the task
             _forget(task)
             evolve_all(engine, staged[mine], take, journalled=False)
             _keep_outcome(task, staged[mine])
@@ -113,7 +119,7 @@ def _restore(
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
-            # `ended`: graphrt 0.1 let a task wait with its outcome known.
+            # With an outcome, its nested graph has ended. `ended`: in graphrt 0.1 such a task could still wait.
             if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
                 _settle_child(task, staged, told)
             else:
@@ -121,9 +127,10 @@ def _restore(
 
 
 def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
-    """Return the recorded results of effects and model calls among the staged events of a task.
+    """Return the recorded results of effects and model calls among the staged events of a task of *engine*.
 
-    Results that were erased are left out: the effect may have run again, and its own row then has the new result.
+    Events of graphs nested in it are passed over by their paths: these graphs restore their own. Results that were
+    erased are left out: the effect may have run again, and its own row then has the new result.
     """
     found: list[Logged] = []
     for path, event in logged:
@@ -169,7 +176,7 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
     if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":  # the key of `interrupt_after`
         return
     if any(isinstance(event, TaskSucceeded) and event.task == task.id for _, event in logged):
-        extra.ended = True
+        extra.ended = True  # an answer then makes the task DONE, and does not run it
         if task.status == DUE:
             task.status = DONE
 
@@ -186,6 +193,7 @@ def _restore_child(
         return
     child = child_again(task)
     # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
+    # As journalled ones: for a graph without a journal its batches stand for it. `batches` counts them, from 0.
     while (logged := staged.get(f"{path}+{child.batches}")) is not None:
         evolve_all(child, logged, take)
         child.settled += logged
@@ -221,10 +229,10 @@ def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         child.settled += logged
         child.batches += 1
-    # The task's own row contains the graph's last events, which were not staged as a batch.
-    child.settled += [one for one in staged.get(task.id, ()) if one[0] != task.engine.path]
+    # The task's own row contains the graph's last events, which were not staged as a batch. Their path is the graph's.
+    child.settled += [(path, event) for path, event in staged.get(task.id, ()) if path != task.engine.path]
     _drop_journalled(child, told)
-    if child.settled:
+    if child.settled:  # else nothing is left to journal, and the task needs no engine
         task.more().child = child
 
 

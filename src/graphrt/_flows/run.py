@@ -3,7 +3,9 @@
 Every function that returns a `Flow` is a generator. It yields effects (`Record`, `Start`, ...), a driver performs them,
 and each answer is the value of the `yield`. A yielded Task is run by the driver and answered with its *reply*: what the
 node returned, or a value such as `Failed` or `STOPPED`. What follows from a reply is decided by the engine, the mutable
-state of one run. Entries are recorded before anything shows what they say: durable first, then true.
+state of one run. Entries are recorded before anything shows what they say: durable first, then true. Other code sets
+the switches of `Control`: `halt` to end the run now, `ends` to begin no further superstep, `live` for a stream that
+shows attempts.
 
 Words of this file:
 
@@ -12,9 +14,11 @@ Words of this file:
   routes once a person has answered the question of `interrupt_after`.
 - The *fast path* (decision 0004) runs supersteps of one plain task by a shorter way, and leaves all others to the
   general path. Its `begin` and `advance` return the task to call next, or None to leave.
-- `engine.log` has the events that are not written yet. It is None if no stream, sink or journal reads events.
+- `engine.log` has the events that are not written yet, as (path of the graph, event). It is None if no stream, sink or
+  journal reads events. `emit_events` appends to it.
 - *Staged* events (decision 0020) tell the outcomes of an open superstep. A store keeps them beside the journal until
-  the commit, so that a crash loses no finished task. `engine.dirty` has the tasks with changes that are not staged.
+  the commit, so that a crash loses no finished task. `engine.dirty` has the tasks with changes that are not staged, and
+  `standing` returns their events.
 - `deadline_s` is the time at which the run must end, in seconds of the driver's monotonic clock; None without one.
 """
 
@@ -74,6 +78,7 @@ class Watch:
         self.values: bool = values
         """Whether to publish the whole state after each commit (stream mode `values`)."""
         self.any: bool = steps or updates or values
+        """Whether any of these three is published."""
         self.only_steps: bool = steps and not updates and not values  # a shorter way through the fast path's loop
         self.records: bool = records
         """False in a nested graph, whose entries are written with its parent's commit (R17)."""
@@ -83,7 +88,7 @@ UNWATCHED: Final = Watch()
 
 
 def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
-    """Drive *engine* until it completes, pauses, is cancelled or fails.
+    """Drive *engine* until it completes, pauses, is cancelled or fails; `ActiveRun.flow` and `nested` call it.
 
     Returns:
         The status: `completed`, `interrupted`, `cancelled`, or `running` if the thread was handed over.
@@ -158,12 +163,9 @@ def _node_of(error: Exception) -> Any:
 
 
 def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
-    """Write the new events; with *last* also stage what is known of the tasks of a superstep that stays open.
+    """Write the new events; with *last*, the run ends, and what is known of tasks of an open superstep is staged too.
 
     A nested graph writes no entries: it stages its events, numbered by commit, until its parent's commit writes them.
-
-    Args:
-        last: Whether the run ends with this.
     """
     if watch.records:
         if engine.log:
@@ -227,7 +229,7 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
             return COMPLETED
         elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
             yield from _flush(engine, watch)
-        take_kept(engine)
+        take_kept(engine)  # what a fork kept for tasks of a nested graph
         if engine.tasks:
             status = yield from _superstep(engine, control, watch, deadline_s)
             if status is not None:
@@ -263,12 +265,13 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         for task in tasks:
             if task.status == PAUSED:
                 emit_events.raised(engine, task)  # logs its questions
-        # Signals and answers that other processes posted (R22) may let a task go on at once.
+        # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
+        # (`records`) takes them, also for tasks of nested graphs.
         if (engine.signals or control.letters) and watch.records and (yield from take_mail(engine, control)):
             return None
         yield from _show(engine, watch, PAUSED)
         return INTERRUPTED
-    live = committed(engine) if control.live else ()
+    live = committed(engine) if control.live else ()  # made before the commit, which closes the superstep
     try:
         held = engine.commit()  # whether an `interrupt_after` holds the superstep
     except Exception:  # the updates cannot be folded or routed
@@ -277,7 +280,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         yield from _show(engine, watch, FAILED)
         raise
     if held:
-        emit_events.raised_after(engine)
+        emit_events.raised_after(engine)  # logs the questions
     yield from _flush(engine, watch)  # before anything is published: durable first, then true
     yield from live
     if watch.any:
@@ -307,7 +310,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
         DeadlineError: The run's deadline is over, and no task failed for good, which would be the error of the run.
     """
     if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
-        for task in due:
+        for task in due:  # before any starts, since it raises when the deadline is over
             yield from set_timeout(engine, task, deadline_s)
     for task in due:
         if task.state is None:
@@ -330,7 +333,8 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                     yield from date_of(reply)
                 if is_cut(engine, task, reply):  # the deadline ended this attempt: its node did not fail
                     reply, late = STOPPED, True
-            if not outcome.report(engine, task, execution, reply):  # a duplicate, or late
+            # The function of `engine.report`, called directly for speed. False: a duplicate, or late.
+            if not outcome.report(engine, task, execution, reply):
                 continue
             if control.live:
                 yield from reported(task, reply)
@@ -354,10 +358,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
 
 
 def _stop(engine: Engine, control: Control) -> Flow:
-    """Stop running tasks after a failure, a halt or the deadline; the answer to STOP has the ones that ended anyway.
-
-    Those keep their outcome. The others are due at the next drive.
-    """
+    """Stop running tasks: they are due again. Those that ended all the same, the answer to STOP, keep their outcome."""
     for task, execution, reply in (yield STOP):
         if is_cut(engine, task, reply):  # the deadline of the run ended this attempt: its node did not fail
             reply = STOPPED
@@ -380,7 +381,7 @@ def _publish(engine: Engine, watch: Watch) -> Flow:
         if watch.updates:
             yield Publish("updates", {step.node: step.update})
     if watch.values and (engine.held or not engine.tasks):  # after an odd reply on the fast path nothing is committed
-        yield Publish("values", engine.make_view(own(engine.values)))
+        yield Publish("values", engine.make_view(own(engine.values)))  # a copy: the reader may change it
 
 
 def _show(engine: Engine, watch: Watch, status: int) -> Flow:

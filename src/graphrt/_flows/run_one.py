@@ -21,7 +21,9 @@ def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) 
     """Run the only due *task* of the open superstep until it has an outcome, its retries included, or the run halts.
 
     Args:
-        task: A due task, which the driver is given as an effect and answers with the reply of its node.
+        task: A due task, which the driver is given as an effect and answers with the *reply*: what its node returned,
+            or a value such as `Failed`, or `STOPPED` if the attempt was cancelled.
+        control: Switches of the run: `halt` is the request to end it now, `live` whether a stream shows attempts.
         deadline_s: End of the run in seconds of the driver's monotonic clock; None without a deadline.
 
     Raises:
@@ -37,14 +39,14 @@ def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) 
             if control.halt is not None:
                 return
         yield from set_timeout(engine, task, deadline_s)
-        engine.snapshot_for(task)
+        engine.snapshot_for(task)  # makes the view of the state that its node gets, unless the task has one
         reply = yield task
         if reply.__class__ is CoroutineType:  # of a plain function that returned one
             reply = yield Await(task, reply)
         if reply.__class__ is Interrupt:
             yield from date_of(reply)
         if is_cut(engine, task, reply):  # the run's deadline ended the attempt: the node did not fail
-            engine.report(task, task.execution, STOPPED)
+            engine.report(task, task.execution, STOPPED)  # makes it due again
             if control.live:
                 yield from reported(task, STOPPED)
             raise too_late(engine)

@@ -2,11 +2,14 @@
 
 In one process the run loop (`run`) does both; it takes the same decisions, from `next_act`. On a distributed engine,
 driving and running a node would be messages that are delivered at least once and in any order. So both are idempotent:
-calling `drive` too often and reporting an outcome twice change nothing. The laws in `tests/laws` drive random graphs
-this way and compare the journals. Nothing else calls `drive`.
+calling `drive` too often, unless it raised, and reporting an outcome twice change nothing. The laws in `tests/laws`
+drive random graphs this way and compare the journals. Nothing else calls `drive`.
 
 A superstep runs all due tasks on one snapshot of the state, and commits their updates together. The caller of `drive`
 runs the tasks that it returns, reports their outcomes to the engine, and calls it again.
+
+A *join* is a node that waits until several others have arrived, over supersteps. It is *starved* if some have arrived
+and nothing can arrive any more, since nothing is due or open. Its option `starved="run"` lets it run then all the same.
 """
 
 from __future__ import annotations
@@ -33,13 +36,15 @@ class Decision(NamedTuple):
 def drive(engine: Engine) -> Decision:
     """Commit a superstep whose tasks have ended, open the next one, and return the tasks to dispatch.
 
-    Level-triggered: the decision depends on the engine's state alone, and not on the events that led to it.
+    Level-triggered: the decision depends on the engine's state alone, and not on the events that led to it. It raises
+    at the end of a run that failed: a further call would log the same failure again, and raise it.
 
     Raises:
         GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
     """
     while True:
-        # `begin` opens a superstep of what is due; `quiesce` fires starved joins, which may make tasks due.
+        # `begin` opens a superstep of what is due, or finds the open one. `quiesce` fires starved joins, which makes
+        # tasks due: only here, where nothing is open or due, is it known which joins starve.
         if not engine.tasks and not engine.begin() and not engine.quiesce():
             return Decision(COMPLETED)
         if not engine.tasks:  # joins fired: `begin` opens their superstep
@@ -54,7 +59,7 @@ def drive(engine: Engine) -> Decision:
             case Act.DISPATCH:
                 due = tuple(task for task in engine.tasks if task.status == DUE)
                 for task in due:  # marked as running, so that a repeated call does not dispatch them again
-                    engine.snapshot_for(task)
+                    engine.snapshot_for(task)  # the view of the state that its node gets
                     task.status = RUNNING
                 return Decision("running", due)
             case Act.WAIT:
@@ -62,7 +67,7 @@ def drive(engine: Engine) -> Decision:
             case Act.PAUSE:
                 _log_questions(engine)
                 return Decision(INTERRUPTED)
-            case Act.COMMIT:
+            case Act.COMMIT:  # if an `interrupt_after` holds the superstep now, the next round (ROUTE) says so
                 engine.commit()
 
 

@@ -67,7 +67,7 @@ class Batch(NamedTuple):
     """Pairs of path and event, in journal order."""
 
     def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
-        """Yield the events as entries of *thread*, numbered from *first*."""
+        """Yield the events as entries of *thread*, numbered from *first*; *thread* is None if the run has no store."""
         # Latest cause by path. A nested graph has causes of its own; until it has one, that of the top graph applies.
         causes: dict[str, int] = {"": self.cause}
         for seq, (path, event) in enumerate(self.logged, first):
@@ -81,7 +81,10 @@ class Batch(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A fast-path commit in a store that keeps objects. `FastStep` makes its two entries when they are read."""
+    """A fast-path commit in a store that keeps objects. `FastStep` makes its two entries when they are read.
+
+    Run and cause are not here: `FastStep` gets them when the journal writes the lines that it has collected.
+    """
 
     at: float
     """Seconds since the epoch."""

@@ -1,6 +1,7 @@
 """The stored form of a batch of events: encoding it as bytes, and decoding it.
 
-A body is lines of JSON, separated by one newline (docs/reference/journal.md):
+A body is the bytes of a record (the entries of one commit), of a snapshot or of a staged body. It is lines of JSON,
+separated by one newline (docs/reference/journal.md):
 
     line 0    structure: version, time, run, cause, new names, entries, number of a line that vouches (optional)
     line 1-n  one value per line, as the codec encodes it; the structure names it by the number of its line
@@ -55,6 +56,7 @@ def encode(
 
     Args:
         body: A new container, which gets the lines and the large values.
+        batch: The events, with their paths. A path names a nested graph, and is empty for the graph at the top.
         first: Whether it is the first record of its thread, which vouches for the names in the meta.
         staged: Staged bodies that it vouches for, as in `Vouch.staged`.
         snapshot: Entry and digest of a snapshot that it vouches for.
@@ -78,12 +80,13 @@ def encode(
         # On a line of its own, which can be erased like a value: digests of staged outcomes are made of user values.
         vouched: dict[str, Any] = {}
         if first:
+            # `bound`: staged bodies of the thread are bound to their keys. First records of graphrt 0.1 lack it.
             vouched |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
         if staged:
             vouched["staged"] = staged
         if snapshot:
             vouched["snapshot"] = snapshot
-        structure.append(body.line(to_json(vouched)))
+        structure.append(body.line(to_json(vouched)))  # the number of the line
     body.lines[0] = to_json(structure, inf_nan_mode="strings")  # JSON has no literal for NaN and infinity
     return closed(body.lines, binding)
 
@@ -95,7 +98,7 @@ def closed(lines: Sequence[bytes], binding: bytes = b"") -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of another row's body in hexadecimal, as a record vouches for it."""
+    """Return the SHA-256 in hexadecimal, as a record vouches for a snapshot's body or for the list of names."""
     from hashlib import sha256  # imported here because it loads OpenSSL, which takes time at start-up
 
     return sha256(data).hexdigest()
@@ -134,7 +137,7 @@ def encode_state(body: Body, state: events.StateSaved) -> bytes:
 def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
     """Return *event* as a list: code, path (0 at the top), and the fields of its form."""
     body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
-    form = FORMS[event.__class__]
+    form = FORMS[event.__class__]  # pairs of a field's name and its codec, in stored order
     entry: list[Any] = [CODES[event.__class__], path or 0]
     for name, how in form:
         value = getattr(event, name)
@@ -168,7 +171,7 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
             raise ValueError("it is not what was staged under its key" if used else "its checksum is wrong")
         body.lines = text.split(b"\n")
         count = len(body.lines)
-        structure = from_json(body.lines[0], allow_inf_nan=False)
+        structure = from_json(body.lines[0], allow_inf_nan=False)  # NaN is written as text, so a literal is damage
         version = structure[0]
         if version != VERSION:
             from graphrt._journal.upcast import upcast
@@ -178,7 +181,7 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
         body.names.add(new_names)  # first, because the entries refer to names by number
         logged = [_decoded(body, entry) for entry in entries]
         del body.lines[count:]  # lines of an upcaster are not stored, and the hash chain does not cover them
-        if more:
+        if more:  # the number of the line that vouches
             body.vouched = _vouched(body, *more)
         at = float(at)
         if not (isinstance(run, str) and isinstance(cause, int) and isfinite(at)):
@@ -196,7 +199,10 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
 
 
 def _vouched(body: Body, line: int) -> Vouch:
-    """Read the line that vouches for other rows. If what it vouched for was erased, so was the line."""
+    """Read the line with the number *line*, which vouches for other rows.
+
+    It was erased if it repeated digests of erased values: then the record vouches for nothing.
+    """
     if body.is_erased(line):
         return NOTHING
     found = from_json(body.lines[line])
@@ -227,6 +233,7 @@ def _decoded(body: Body, entry: Any) -> Logged:
         raise TypeError("a path is text")
     form: Form = FORMS[kind]
     values: dict[str, Any] = {}
+    # `how.empty`: the default of an absent field; `...` if it is required.
     at, last = 2, len(entry)  # the fields follow code and path
     for name, how in form:
         stored = entry[at] if at < last else None
@@ -237,7 +244,7 @@ def _decoded(body: Body, entry: Any) -> Logged:
             raise ValueError(f"{name} is missing")
         else:
             values[name] = {} if how.empty.__class__ is dict else how.empty  # a fresh dict: it may be changed
-    # The task's id names the node, so the node is not stored.
+    # Events whose node is not stored, because the id of their task names it.
     if kind in NODE_IN_TASK_ID:
         values["node"] = node_of(values["task"], path)
     return path, kind(**values)

@@ -3,6 +3,9 @@
 `batch_format` says what the lines are; here is only the container that the codecs of events and fields share. In short:
 line 0 is the structure, JSON that lists the events without user values, and every other line is one encoded value. The
 structure refers to a value by the number of its line, and to the name of a node or field by its number in `Names`.
+
+A large value (blob) is the encoded value of a field that exceeds a size. It is stored once, beside the bodies, and its
+line holds a reference to it. The codecs of `field_codecs` call the methods here, for each field of an event.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class Body:
         """Fields of the top graph that the body writes, in order: name, and number of the value's line. The hash chain
         extends the digests of these fields."""
         self.vouched: Vouch = NOTHING
-        """The digests of other rows that the body holds; set by `decode`."""
+        """The digests of other rows that the body holds; set by `batch_format.decode`."""
 
     def put(self, value: Any) -> int:
         """Write *value* on a line of its own, and return the line's number."""
@@ -86,6 +89,7 @@ class Body:
 
         Raises:
             IndexError: There is no such line, or it is the structure.
+            StoreError: The line is damaged, or has the tag of an unknown class.
         """
         if at <= 0:  # the structure, or counted from the end
             raise IndexError
@@ -103,7 +107,8 @@ class Body:
 
     def put_fields(self, values: Mapping[str, Any]) -> list[int]:
         """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
-        # An update that was checked at its node's boundary (R7) is a `Stamped`, a dict that brings its encoded values.
+        # An update that was checked at its node's boundary (R7) is a `Stamped`, a dict that brings its encoded values:
+        # `lines` by field, without untracked ones, and `blobs` by name. `stamp` makes one of any other dict.
         made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
         self.blobs.update(made.blobs)
         pairs: list[int] = []
@@ -124,7 +129,7 @@ class Body:
         for number, at in zip(each, each, strict=True):  # one iterator twice: takes the flat list in pairs
             # Negative numbers would count from the end; line 0 is the structure.
             if number < 0 or at <= 0:
-                raise IndexError
+                raise IndexError  # as for numbers that are too large; `decode` makes it a StoreError
             name = names[number]
             found[name] = load(lines[at], fetch)
             if not self.path:  # as in `put_fields`
@@ -136,7 +141,11 @@ class Body:
         return self.line(self.codec.dump_error(error))
 
     def get_error(self, at: int) -> BaseException:
-        """Return the exception on line *at*, or the record of one whose class is not known here or that was erased."""
+        """Return the exception on line *at*, or a `RecordedError` in its place.
+
+        That stands for an exception that was erased, or whose class is neither Python's nor graphrt's. Of the latter,
+        only name and text are stored.
+        """
         if self.is_erased(at):
             from graphrt._codec import RecordedError  # rarely needed
 

@@ -16,8 +16,8 @@ A field's digest is a chain over the commitments of the lines that were folded i
 computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
 of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
 
-What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of 0.1 (an
-early graphrt) have headers of version 1, without `kid`, and store them whole.
+What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of graphrt
+0.1 store their headers, of version 1 and without `kid`, whole. `UNKEYED` is the `kid` of zeros.
 This module loads OpenSSL, so it is imported for chained threads only.
 """
 
@@ -87,7 +87,7 @@ class Chain:
         tree = kept.pop(TREE, None)
         self.thread: str = thread
         self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
-        """Name of the key of the last header."""
+        """Name of the key of the last header; `UNKEYED` without one."""
         # Without a saved tree: empty at the beginning of a chain, and unknown after a snapshot of 0.1.
         self._tree: Tree | None = _read_tree(tree) if tree is not None else None if kept else Tree()
         self._leaves: list[bytes] = []
@@ -174,7 +174,8 @@ class Chain:
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise TIME_CANNOT_BE_SEALED(at=at, latest_s=LATEST_S, seq=seq) from cause
         salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
-        salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))  # as `salts_of`, which costs a call
+        # `SALTS` is the label of this hash. As `seal.salts_of`, which would cost a call.
+        salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))
         commits = _commits(lines, salts)
         state = self._fold(commits, written)
         keys = self._keys
@@ -185,8 +186,9 @@ class Chain:
         leaves.append(leaf)
         if len(leaves) >= _LEAVES:
             self._grow()
-        if keys is None:
-            return UNKEYED_BEGIN + state + leaf + salts_seed
+        if keys is None:  # `writable` has refused a chain whose last header has a key
+            return UNKEYED_BEGIN + state + leaf + salts_seed  # as `packed` makes it
+        # Before `kid` changes: the first record under a new key has a MAC under the previous one, too.
         macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, leaf)) is not None]
         self.kid = kid
         return packed(kid, state, leaf, macs, salts_seed)
@@ -199,7 +201,7 @@ class Chain:
         MACs are verified where their key is known.
 
         Raises:
-            StoreError: The commit was changed, or is not the one that follows.
+            StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
         """
         if seal[:1] in VERSION_1:
             self._check_1(seq, count, at, lines, written, seal)
@@ -230,17 +232,19 @@ class Chain:
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
     ) -> None:
         """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it."""
+        # The first byte differs if lines are erased; the header was hashed with its version, 1.
         header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
-        if commits is None or self.kid != UNKEYED:
-            raise _misfit(seq, count)
-        state = self._fold(commits, written)
-        if header != header_1(seq, count, at, self.leaf, commits, state):
+        try:
+            state = self._fold(commits, written) if commits is not None and self.kid == UNKEYED else b""
+        except IndexError:  # fewer lines than were written
+            raise _misfit(seq, count) from None
+        if not state or header != header_1(seq, count, at, self.leaf, commits or (), state):
             raise _misfit(seq, count)
         self.leaf = sha256(b"\x00" + header).digest()
         self._leaves.append(self.leaf)
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
-        """Return the names of the keys of a record's MACs: *kid*, and in its first record also the previous one."""
+        """Return the names of the keys of a record's MACs: *kid*, and in the first record under it the previous one."""
         if kid == UNKEYED:
             return ()
         return (kid,) if self.kid in (kid, UNKEYED) else (kid, self.kid)
@@ -266,7 +270,8 @@ class Chain:
 class Links:
     """Verifies records in sequence without the state: that each is what was sealed, and follows the one before.
 
-    The hash of the state in a seal is taken as it is: to verify it needs everything that was ever written.
+    The hash of the state in a seal is taken as it is: to verify it needs everything that was ever written. MACs are not
+    verified either.
 
     Args:
         leaf: Leaf of the record before the first one, or `genesis` of the thread. None if it is not known: of the first
@@ -285,10 +290,10 @@ class Links:
             StoreError: The commit was changed, or is not the one that follows.
         """
         if seal[:1] in VERSION_1:
-            header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
+            header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)  # as in `Chain._check_1`
             # If the record before is not known, the first one's own `prev`, after the fixed part, is taken as right.
             before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
-            state = header[-32:]
+            state = header[-32:]  # taken as it is
             if commits is None or header != header_1(seq, count, at, before, commits, state):
                 raise _misfit(seq, count)
             self._leaf = sha256(b"\x00" + header).digest()
@@ -315,7 +320,7 @@ def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
-    """Do the same for a record with erased lines, or of version 1; *kept* is as in `Seal.kept`."""
+    """Do the same by *kept*, a pair for each line: its salt and b"", or b"" and its commitment if it was erased."""
     if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(kept, lines, strict=True)):
         return None
     return [
@@ -338,7 +343,7 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
 
 def commitments_1(seal: bytes, lines: Sequence[bytes]) -> list[bytes] | None:
     """Return the commitments to *lines* by a seal of version 1; None if the seal does not fit the lines."""
-    found = opened_1(seal, len(lines))
+    found = opened_1(seal, len(lines))  # header, and pairs for `_kept_commits`
     return _kept_commits(lines, found[1]) if found is not None else None
 
 
@@ -391,5 +396,5 @@ def _misfit(seq: int, count: int) -> StoreError:
 
 
 def _seed(seed: int, seq: int) -> bytes:
-    """Return the seed of a record's salts in a seeded run. Anyone who knows the run's seed can compute it, and confirm a guess."""
+    """Return the seed of a record's salts in a seeded run. With the run's seed, a guess of a line can be confirmed."""
     return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(SEED_BYTES)

@@ -7,8 +7,9 @@
 Commits that wait are merged into few: their records are joined. What is staged (outcomes and effects of an open
 superstep, kept beside the journal) is dropped by a later commit with `unstage`, which ends that superstep.
 
-A claim is the right to write a thread; the store refuses commits under a void one. An audit log (`Recorder`) and sinks
-that measure (`Watcher`) hear of each commit once it is stored.
+A claim is the right to write a thread; the store refuses commits under a void one. A letter is mail that a store keeps
+for a thread; a commit may post letters, and delete those that it has taken. An audit log (`Recorder`) and sinks that
+measure (`Watcher`) are called after each commit that was stored.
 """
 
 from __future__ import annotations
@@ -128,13 +129,15 @@ class CommitQueue:
         """
         if engine is None:
             return commit
+        # The last argument is the number of the commit's last entry.
         posts = family_letters(engine, self._store, self._claim.thread, logged, commit.expected + len(logged))
         return commit._replace(posts=posts) if posts else commit
 
     def settle(self, seq: int, taken: Sequence[int]) -> None:
         """Delete the letters at the places *taken*, none of which changes the thread, and release the thread.
 
-        No entry is written, so the thread's last entry stays *seq*, and the time of its last commit stays too.
+        No entry is written, so the thread's last entry stays *seq*, and the time of its last commit stays too. For the
+        same reason the audit log gets no commit. Called in place of `put`, under `sync`.
         """
         self._store.commit(self._claim, Commit(seq, self._claim.head.updated_at, release=True, taken=taken))
         self._released = True
@@ -158,11 +161,12 @@ class CommitQueue:
                 raise self._error
             try:
                 if self.watcher is None:
-                    self._store.commit(self._claim, commit)
+                    self._store.commit(self._claim, commit)  # as `_commit`, at the cost of one call less
                 else:
                     self._commit(commit)
             except BaseException as error:
-                if commit.records and not self._done:  # without records the journal is intact: staging can be repeated
+                # Without records the journal is intact: staging can be repeated. After `close` the store refuses each.
+                if commit.records and not self._done:
                     self._error = error if isinstance(error, Exception) else _broken_off(self._claim.thread, error)
                 raise
             if self.recorder is not None:
@@ -240,7 +244,7 @@ class CommitQueue:
                     return
                 with more:
                     self._released = merged.release
-                    # Only now: until the store has them, a crash would lose these entries, which the limit counts.
+                    # Only now, because the limit counts entries that a crash would lose, until the store has them.
                     self._size -= sum(record.count for record in merged.records)
                     more.notify_all()
             with more:
@@ -293,12 +297,12 @@ class CommitQueue:
             if self.recorder is not None:
                 self.recorder.close()
             if not self._released:
-                self._released = True
+                self._released = True  # first, so that a second `close` does not release again
                 give_back(self._store, self._claim)
 
 
 def _broken_off(thread: str, error: BaseException) -> StoreError:
-    """Return what later commits raise after Ctrl-C, or another *error* that is not an Exception, broke one off.
+    """Return what later commits raise after Ctrl-C, or another *error* that is not an Exception, interrupted one.
 
     It is not known whether that commit is stored.
     """

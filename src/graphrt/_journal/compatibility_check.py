@@ -9,6 +9,9 @@ entries still need: the pending nodes, and the reducers of the fields that they 
 `migrate_thread` does that.
 
 Entries with a path belong to nested graphs and are passed over, because their writes count when they reach the top.
+
+What was `loaded` of a thread: its head (id, status, last entry), the newest snapshot, the records after it (the entries
+of one commit each), and the bodies that are staged for tasks of the open superstep, by key.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class GraphLike(Protocol):
 def judge(
     graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
 ) -> Verdict:
-    """Return the verdict on the thread that was *loaded*. Called before a thread is folded.
+    """Return the verdict on the thread that was *loaded*. Called before a thread is folded, and for reports.
 
     Args:
         graph: The present graph.
@@ -66,7 +69,8 @@ def _judged(
     head = loaded.head
     source, target = str(meta.get("fingerprint", "")), graph.fingerprint
     common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
-    if not source or source == target:  # no fingerprint: no commit has set the meta yet
+    # No fingerprint: no commit has set the meta yet. An identical graph gets no `pending`, which a run does not need.
+    if not source or source == target:
         return Verdict(kind="identical", **common)
     plan: Plan = graph.__graphrt_plan__
     before: Mapping[str, Any] = meta.get("topology") or {}
@@ -111,6 +115,7 @@ def _nodes(
     old = {node["name"]: node for node in before.get("nodes", ())}
     new = {node["name"]: node for node in now["nodes"]}
     for name in dict.fromkeys(waiting):
+        # `kind`: a function, a nested graph, or one chosen at run time; `graph`: topology of a nested one.
         there = new.get(renamed.get(name, name))
         if there is None:
             blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
@@ -121,6 +126,7 @@ def _nodes(
         elif name in old and there.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
     for name, target in led_to:
+        # END is a target, but not a node of either graph.
         if target in old and renamed.get(target, target) not in new:
             blocking.append(
                 f"a finished task of node {name!r} leads to node {target!r}, which no longer exists in this graph"
@@ -144,7 +150,7 @@ def _fields(
     blocking: list[str],
     changes: list[str],
 ) -> None:
-    """Compare fields. A changed reducer cannot fold old entries again; another changed field needs a migration.
+    """Compare fields. A changed reducer cannot fold old entries again; a changed or missing field needs a migration.
 
     Args:
         before: Topology of the thread's graph.
@@ -161,6 +167,7 @@ def _fields(
         if there is None:
             (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
         elif there["reducer"] != field["reducer"]:
+            # Also with a migration: it gets the folded values, so it comes too late for the reducer.
             what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
             # A snapshot holds the result of the older reducer; only entries after it are folded again.
             if name in written:
@@ -181,7 +188,11 @@ def _fields(
 
 
 def _written(reader: Reader, loaded: Loaded) -> set[str]:
-    """Return the fields that the entries after the snapshot fold values into: their reducers are still needed."""
+    """Return the fields that the entries after the snapshot fold values into: their reducers are still needed.
+
+    Raises:
+        StoreError: A record is damaged. Without it, no verdict on reducers is possible, and `judge` raises as well.
+    """
     found: set[str] = set()
     for record in loaded.records:
         for path, event in reader.batch(record).logged:
@@ -201,6 +212,9 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
     """Return the names of the nodes that are due or open, in task order, from the thread's entries alone.
 
     No graph is needed, so that it also works for a thread that the present graph cannot fold.
+
+    Raises:
+        StoreError: The snapshot is damaged. For a damaged record, the result is empty.
     """
     if loaded.head.status == "completed":
         return ()
@@ -208,7 +222,7 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
     for record in reversed(loaded.records):
         try:
             logged = reader.batch(record).logged
-        except StoreError:  # the verdict stands; folding the thread reports the damage
+        except StoreError:  # no names; `_written`, or folding the thread, reports the damage
             return ()
         for path, event in reversed(logged):
             if path:
@@ -233,7 +247,7 @@ def _led_to(reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
     for key, body in loaded.staged:
         try:
             logged = reader.staged(key, body)
-        except StoreError:  # as in `pending`
+        except StoreError:  # passed over here; restoring the open superstep reports the damage
             continue
         for path, event in logged:
             if not path and isinstance(event, events.TaskSucceeded):
@@ -243,6 +257,7 @@ def _led_to(reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
 
 def refusal(verdict: Verdict) -> InputError:
     """Return the error for a thread that may not go on: that it is of another graph, or that its graph has changed."""
+    # The beginning of what `_judged` and `_nodes` say of another graph; both put it first.
     other = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
     source = verdict.source[:12]

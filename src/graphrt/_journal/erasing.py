@@ -117,7 +117,7 @@ class ThreadErasure:
         codec: Encodes and decodes the objects of a store in memory.
         keys: Keys of the log; None verifies no MACs and makes none.
         choose: Chooses the lines to erase.
-        text: The text by which values are chosen, if so. It is looked for outside of values too, to be reported.
+        text: The text by which values are chosen; None if by other means. It is reported if it stands elsewhere too.
 
     Raises:
         StoreError: The thread is damaged.
@@ -140,22 +140,20 @@ class ThreadErasure:
         self._choose: Final = choose
         self.loaded: Final = loaded
         self._meta: Final = read_meta(loaded.meta, head.thread)
-        check_own(store, head.thread, self._meta)
-        self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)
+        check_own(store, head.thread, self._meta)  # that its id was not exchanged with another thread's
+        self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)  # reads values as JSON
         self.chain: Chain | None = None
         """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
         self._run, self._cause = "", 0  # of the last record: the entry about the erasure continues that run
         self.ends_with_erasure: bool = False
         """Whether the last entry is a `ValuesErased`: the audit log file may still lack an interrupted erasure."""
-        self._blobs: set[str] = set()
-        """Names of the large values that records and staged bodies refer to before the erasure."""
+        self._blobs: set[str] = set()  # names of the large values that records and staged bodies refer to until now
         self._cut: Final[dict[int, tuple[Record, Part]]] = {}
         """Records with chosen lines, or with lines that may have to go with them, by their `seq`."""
         self.base: Saved | None = None
         """The snapshot that a pruned thread begins with, in place of its first entries; None if it was not pruned."""
         self._base_part: Part | None = None
-        self._staged: dict[str, Part] = {}
-        """Staged bodies by key."""
+        self._staged: dict[str, Part] = {}  # staged bodies by key
         self.text_stays: bool = False
         """Whether the text is also in something that is not a value: names, ids, keys of effects, the meta."""
         self.digest_stays: bool = False
@@ -211,7 +209,7 @@ class ThreadErasure:
                 self._blobs |= blob_names(record.body)
             else:
                 batch = reader.kept(record.body)
-                whole = Batch(batch.at, batch.run, batch.cause, batch.logged)
+                whole = Batch(batch.at, batch.run, batch.cause, batch.logged)  # it may be a `FastStep`
                 lines, names = self._lines(record.body, partial(encode, batch=whole))
             part = part_of(lines, names, seq + 1, self._choose)
             self._look_in(lines[0])
@@ -222,7 +220,7 @@ class ThreadErasure:
             if part.chosen or any(place.kind in ("checksums", "vouch") for place in part.places):
                 self._cut[record.seq] = record, part
             self._run = batch.run or self._run
-            self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)
+            self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)  # pairs of path and event
             self._cause = last_cause(batch.logged, record.seq, self._cause)
             seq = record.seq
         check_end(head.thread, seq, head.seq)
@@ -230,7 +228,7 @@ class ThreadErasure:
     def _read_staged(self) -> None:
         """Verify the staged bodies, and choose lines of them. They have no entries yet, so they count as the next."""
         reader, seq = self.reader, self.loaded.head.seq
-        reader.check_beside(self.loaded.staged, seq)
+        reader.check_beside(self.loaded.staged, seq)  # against the digests by which records vouch for them
         for key, payload in self.loaded.staged:
             logged = reader.staged(key, payload)
             lines: Sequence[bytes]
@@ -241,7 +239,7 @@ class ThreadErasure:
                 names = own.known
                 self._blobs |= blob_names(payload)
             else:
-                whole = Batch(0.0, "", 0, logged)
+                whole = Batch(0.0, "", 0, logged)  # no time, run or cause yet
                 lines, names = self._lines(payload, partial(encode, batch=whole))
             self._staged[key] = part_of(lines, names, seq + 1, self._choose)
 
@@ -291,7 +289,7 @@ class ThreadErasure:
         """Return the records that change, by their `seq`."""
         fields: set[str | None] = {
             place.field for part in self.parts() for place in part.places if place.line in part.chosen
-        } - {None}
+        } - {None}  # of lines that hold no field
         found: dict[int, Record] = {}
         since = self.since
         for seq, (record, part) in self._cut.items():
@@ -327,7 +325,7 @@ class ThreadErasure:
             return payload
         if payload.__class__ is not bytes:
             return list(self._decoded(closed(part.without()))[0].logged)
-        # graphrt 0.1 staged with a CRC-32 of 8 digits at the end, which binds nothing; a SHA-256 has 64.
+        # graphrt 0.1 staged with a line of 8 digits at the end, a CRC-32, which binds nothing; a SHA-256 has 64.
         bound = len(payload) - payload.rfind(b"\n") > 9
         return closed(part.without(), binding(str(self._meta.get("chained") or ""), key) if bound else b"")
 
@@ -337,7 +335,7 @@ class ThreadErasure:
             return None
         body: Any = closed(self._base_part.without())
         if self.base.body.__class__ is not bytes:
-            state: Any = self._decoded(body)[0].logged[0][1]
+            state: Any = self._decoded(body)[0].logged[0][1]  # its only event
             assert isinstance(state, StateSaved)  # noqa: S101 - it was encoded from one
             body = state
         return Saved(self.base.seq, body)
@@ -354,14 +352,15 @@ class ThreadErasure:
         batch = Batch(at, self._run, self._cause, [("", event)])
         payload: Any = batch
         seal = b""
-        if self._store.durable or self.chain is not None:
+        if self._store.durable or self.chain is not None:  # a store in memory keeps bytes of chained threads only
             body = Body(PLAIN, self.reader.names)
+            # An *end* is the hash that a staged body ends with, in part. Vouch for the keys that the last record did
+            # (`beside`, all checked to be staged); where its end is empty, it vouched only that there is a body.
             ends = outcomes(staged)
-            # Vouch for the same keys as the last record; an empty end vouches only that there is a body.
             beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
             payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
             if self.chain is not None:
-                seal = self.chain.seal(seq, 1, at, body.lines, body.written, seed)
+                seal = self.chain.seal(seq, 1, at, body.lines, body.written, seed)  # 1 entry
         changed = [one for one in staged if self._staged[one[0]].chosen]
         return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
 
@@ -383,7 +382,7 @@ class ThreadErasure:
         return self._store.load(self.reader.thread, upto=seq - 1).snapshot if seq > 1 else None
 
     def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
-        """Return the names of the large values that stay, and of those that nothing refers to any more."""
+        """Return the names of the large values that stay, and of those that nothing refers to after the erasure."""
         head = self.loaded.head
         kept = blob_names(self.loaded.meta)  # an object or None refers to none
         for _, payload in self.staged():
@@ -393,7 +392,7 @@ class ThreadErasure:
         saved = commit.snapshot
         if saved is not None:
             kept |= blob_names(saved.body)
-        saved = self._snapshot_before(self.since)
+        saved = self._snapshot_before(self.since)  # later snapshots are dropped
         while saved is not None:
             kept |= blob_names(saved.body)
             saved = self._snapshot_before(saved.seq)

@@ -68,7 +68,7 @@ def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
 
 def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
     """Read what `_put_state` wrote."""
-    # Not strict: entries of older versions have fewer fields.
+    # Not strict: entries of older versions have fewer fields. The others get the defaults of their codecs.
     values = {name: how.get(body, one) for (name, how), one in zip(STATE, stored, strict=False) if one is not None}
     for name, how in STATE:
         if name not in values:
@@ -77,7 +77,10 @@ def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
 
 
 def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
-    """Write the outcomes of a superstep that waits for `interrupt_after`, in a snapshot: lists of code and fields."""
+    """Write the outcomes of a superstep that waits for `interrupt_after`, in a snapshot: lists of code and fields.
+
+    It is folded already, and its routers run once a person has answered. The state of a fork may have such outcomes.
+    """
     stored: list[Any] = []
     for event in outcomes:
         form = FORMS[event.__class__]
@@ -94,7 +97,8 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
         if kind not in (events.TaskSucceeded, events.TaskFailed):
             raise ValueError("an outcome of a task was expected")
         values: dict[str, Any] = {}
-        for (name, how), one in zip(FORMS[kind], parts, strict=False):  # older entries have fewer fields
+        # Older entries have fewer fields; the event classes have defaults for those that were added.
+        for (name, how), one in zip(FORMS[kind], parts, strict=False):
             values[name] = how.empty if one is None else how.get(body, one)
         values["node"] = node_of(values["task"], body.path)
         found.append(kind(**values))

@@ -1,4 +1,4 @@
-"""Letters between a parent and its child threads, which the commit posts that ends a run of one of them (R24).
+"""Letters between a parent and its child threads. The commit that ends a run of one of them posts these letters (R24).
 
 A node starts a child thread with `ctx.start`; the thread of the node is its parent. A letter is mail that a store keeps
 for a thread until the thread's owner takes it. Here it is a tuple: the receiving thread, the id of the letter, and its
@@ -8,8 +8,8 @@ A child reports to its parent that its run has ended, and the parent reads the c
 cancelled or given up asks its children to cancel theirs. Both letters are in the transaction of the entry that says so,
 so that no crash can come between entry and letter.
 
-A store that several tenants share puts the tenant before the id of a thread. Letters have ids without it, which parent
-and child share.
+A store that several tenants share puts the tenant before the id of a thread. Letters have ids without it (`bare_id`),
+which parent and child share. `beside` adds the tenant of a thread to the id of another one.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def family_letters(
         # `threads` are the children that go with the run: those that were started to outlive it are not among them.
         if isinstance(event, events.RunCancelled | events.SuperstepAbandoned) and event.threads:
             posts += [cancel_letter(engine, store, thread, child, str(seq)) for child in event.threads]
+        # `parent`: id of the thread whose node started this one, without the tenant.
         if isinstance(event, _ENDS) and engine.parent is not None:
             body = written(store, engine.plan.codec, "ended", {"thread": mine})
             posts.append((beside(thread, engine.parent), f"ended:{_short(mine)}:{seq}", body))
@@ -64,7 +65,8 @@ def cancel_letter(engine: Engine, store: Store, thread: str, child: str, once: s
         store: Where the letter is kept.
         thread: Id of the parent in *store*.
         child: Id of the child without the tenant.
-        once: Distinguishes this letter's id from those of other letters between the two threads.
+        once: Distinguishes this letter's id from those of other letters between the two threads: the number of the
+            entry that causes it, or `start` if the parent was cancelled before the child that it started existed.
     """
     # No epoch: the request is for whichever claim drives the child, which the parent does not know.
     body = written(store, engine.plan.codec, "cancel", {"epoch": None, "parent": bare_id(thread)})

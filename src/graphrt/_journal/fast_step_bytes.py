@@ -73,7 +73,10 @@ class FastStepBytes:
         """Shapes by node, next node, and fields in the order of the update."""
 
     def shape(self, fresh: Fresh) -> Shape | None:
-        """Return the shape of the superstep; None if it has a new name. Then the writer has to make events of it."""
+        """Return the shape of the superstep; None if it has a new name. Then the writer has to make events of it.
+
+        A structure without new names, as `_STRUCTURE` is, cannot introduce one.
+        """
         _, node, update, target = fresh
         # Fields in the order of the update, because lines are written in that order.
         key = (node, target, *update) if update else (node, target)
@@ -97,7 +100,7 @@ class FastStepBytes:
             InputError: *at* is infinite or not a number, or does not fit into a header.
         """
         task, commit, written = shape
-        superstep, _, update, _ = fresh
+        superstep, _, update, _ = fresh  # the nodes are in the shape
         if at - at:  # nan, and so true, for infinity and nan alone
             raise no_time(at)
         structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
@@ -133,9 +136,10 @@ class FastStepBytes:
         if update:
             task += b",[%b]" % to_json(pairs)  # `updates` has one update, a flat list of name and line
         fields = to_json([numbers[name] for name in wrote])
+        # The brackets after the fields close the commit's entry, the list of entries, and the structure.
         if target is not None:
             commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
         else:
             # Like `batch_format`: fields at the end that hold nothing are left out.
             commit = b",%b]]]" % fields if wrote else b"]]]"
-        return task + _COMMIT, commit, tuple(zip(written, pairs[1::2], strict=True))
+        return task + _COMMIT, commit, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line

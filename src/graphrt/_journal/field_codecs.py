@@ -5,8 +5,10 @@ Every other line is one encoded value, to which the structure refers by the line
 and fields by their number too (`Names`).
 
 `_put_` functions get a value and return its JSON for the structure. `_get_` functions get this JSON (*stored*, or *at*
-if it is the number of a line) and return the value. They raise TypeError, ValueError or LookupError on JSON that
-graphrt does not write, because what comes from a store may be anything.
+if it is the number of a line) and return the value. What comes from a store may be anything, so they raise TypeError,
+ValueError or LookupError on JSON of which no value of the field can be made.
+
+Names that end with an underscore are also used by `event_schema`. `same_` and `clean_` put; `text_` and `int_` get.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def int_(_body: Body, value: Any) -> int:
     return number
 
 
-def _number(_body: Body, value: Any) -> float:
+def _get_number(_body: Body, value: Any) -> float:
     """Read a number; `float` also takes the texts that `encode` writes for NaN and infinity."""
     return float(value)
 
@@ -79,13 +81,16 @@ def _put_rare_int(_body: Body, value: Any) -> int | None:
     return value or None
 
 
-def listed_(_body: Body, items: Any) -> list[Any]:
-    """Write a sequence as a list."""
+def _put_texts(_body: Body, items: Any) -> list[Any]:
+    """Write a sequence of texts as a list."""
     return list(items)
 
 
 def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
-    """Write a snapshot's digests of the hash chain by field; absent without a chain."""
+    """Write a snapshot's digests of the hash chain by field; absent without a chain.
+
+    They stand in the structure, unlike `_put_checksums`: they are made with salts, and confirm no guess of a value.
+    """
     return dict(digests) or None
 
 
@@ -99,11 +104,11 @@ def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
 
 def _get_checksums(body: Body, at: int) -> dict[str, str]:
     """Read checksums by field; none if they were erased."""
-    return {} if body.is_erased(at) else _digests(body, body.get(at))
+    return {} if body.is_erased(at) else _get_digests(body, body.get(at))
 
 
-def _flag(_body: Body, value: Any) -> bool:
-    """Read a bool."""
+def _get_flag(_body: Body, value: Any) -> bool:
+    """Read a bool. Nothing is refused, unlike in other fields: Python makes a bool of any JSON."""
     return bool(value)
 
 
@@ -113,7 +118,7 @@ def _put_name(body: Body, name: str) -> int:
 
 
 def _get_name(body: Body, number: int) -> str:
-    """Read the name of a node or field."""
+    """Read the name of a node or field. A number that is too large raises IndexError as well."""
     if number < 0:  # would count from the end
         raise IndexError
     return body.names.known[number]
@@ -223,7 +228,7 @@ def _put_error(body: Body, error: BaseException) -> int:
 
 
 def _get_error(body: Body, at: int) -> BaseException:
-    """Read an exception; a record of it if its class is not known here, or if it was erased."""
+    """Read an exception; a `RecordedError` in its place if its class is a user's, or if it was erased."""
     return body.get_error(at)
 
 
@@ -258,7 +263,10 @@ def _get_each_amounts(_body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amo
 
 
 def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
-    """Write where joins stand, which are nodes that wait for several others: node, its sources, those that arrived."""
+    """Write where joins stand, which are nodes that wait for several others: node, its sources, those that arrived.
+
+    The flags are `fired`, that the node was started already, and `emptied`, that a router led to none of the sources.
+    """
     return [
         # Two flags in one number, 1 and 2: `emptied` was added later, and entries without it keep their bytes.
         [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
@@ -312,12 +320,12 @@ def _get_counts(body: Body, stored: Sequence[int]) -> dict[str, int]:
     return {_get_name(body, name): int_(body, count) for name, count in zip(each, each, strict=True)}
 
 
-def _texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
+def _get_texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
     """Read a list of texts."""
     return tuple(text_(_body, one) for one in value)
 
 
-def _digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
+def _get_digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
     """Read digests or checksums by field."""
     return {text_(body, name): text_(body, digest) for name, digest in value.items()}
 
@@ -327,10 +335,10 @@ _NOTHING: Final[dict[int, Any]] = {}
 # MAYBE_: the field may be None, which an absent field stands for. RARE_: the usual value is not stored.
 TEXT = FieldCodec(clean_, text_, "")
 INT = FieldCodec(same_, int_, 0)
-NUMBER = FieldCodec(same_, _number)
-FLAG = FieldCodec(_put_flag, _flag, False)
+NUMBER = FieldCodec(same_, _get_number)
+FLAG = FieldCodec(_put_flag, _get_flag, False)
 RARE_INT = FieldCodec(_put_rare_int, int_, 0)
-RARE_FLAG = FieldCodec(_put_rare_flag, _flag, False)
+RARE_FLAG = FieldCodec(_put_rare_flag, _get_flag, False)
 NAME = FieldCodec(_put_name, _get_name)
 NAMES = FieldCodec(_put_names, _get_names, ())
 MAYBE_NAMES = FieldCodec(_put_names, _get_names, None)
@@ -346,8 +354,8 @@ ERRORS = FieldCodec(_put_errors, _get_errors, _NOTHING)
 ERROR = FieldCodec(_put_error, _get_error)
 USAGE = FieldCodec(_put_usage, _get_usage)
 JOINS = FieldCodec(_put_joins, _get_joins, ())
-DIGESTS = FieldCodec(_put_digests, _digests, {})
-TEXTS = FieldCodec(listed_, _texts, ())
+DIGESTS = FieldCodec(_put_digests, _get_digests, {})
+TEXTS = FieldCodec(_put_texts, _get_texts, ())
 MAYBE_INT = FieldCodec(same_, int_)
 MAYBE_TEXT = FieldCodec(clean_, text_)
 USED = FieldCodec(_put_usage, _get_usage, ...)

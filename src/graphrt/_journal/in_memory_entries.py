@@ -47,8 +47,9 @@ def owned(event: Any) -> Any:
     changed: dict[str, Any] = {}
     for name in _VALUES.get(kind, ()):
         value = getattr(event, name)
-        if value:
-            changed[name] = own(value if value.__class__ is tuple else _plain(value))  # tuples: updates and tags
+        if value:  # None and empty containers stay as they are
+            # A tuple (updates, tags, signals) is no mapping, and so `_plain` is not called for it.
+            changed[name] = own(value if value.__class__ is tuple else _plain(value))
     return replace(event, **changed) if changed else event
 
 
@@ -63,7 +64,7 @@ def handed(event: Any) -> Any:
         value = getattr(event, field.name)
         if value.__class__ is events.StateSaved:
             changed[field.name] = handed(value)
-        elif value.__class__ not in _SAFE and not isinstance(value, BaseException):
+        elif value.__class__ not in _SAFE and not isinstance(value, BaseException):  # exceptions are shared
             changed[field.name] = own(_plain(value))
     return replace(event, **changed) if changed else event
 

@@ -40,7 +40,7 @@ class LeaseRenewer:
         """Guards all of this, and wakes the worker thread early."""
         self._worker: threading.Thread | None = None
         self._due = 0.0
-        """Monotonic time at which the worker thread looks again."""
+        """Monotonic time at which the worker thread looks again; 0 until it has set it."""
 
     def add(self, claim: Claim) -> None:
         """Renew *claim* until it is removed. A run calls this when it begins, and `remove` when it ends."""
@@ -51,12 +51,12 @@ class LeaseRenewer:
             self._wake(due)
 
     def remove(self, claim: Claim) -> None:
-        """Stop renewing *claim*."""
+        """Stop renewing *claim*; without effect if it is not renewed."""
         with self._changed:
             self._claims.pop(id(claim), None)
 
     def release_later(self, claim: Claim) -> None:
-        """Release *claim* as soon as the store can."""
+        """Release *claim*, whose release failed, as soon as the store can."""
         with self._changed:
             self._owed[claim.thread] = claim, time.monotonic() + claim.lease_s
             self._wake(time.monotonic() + IDLE_S)
@@ -107,7 +107,7 @@ class LeaseRenewer:
             return True
 
     def _chosen(self) -> list[Claim]:
-        """Return the claims to renew now, and schedule the next renewal of every one after a third of its lease."""
+        """Return the claims to renew now, and schedule their next renewals after a third of the lease."""
         with self._changed:
             now = time.monotonic()
             chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]

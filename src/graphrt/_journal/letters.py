@@ -41,7 +41,7 @@ def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any
         store: Where it will be posted. Only a durable store needs bytes.
         codec: Encodes the values.
         what: The kind of the letter.
-        told: What it says, by name; see the list above.
+        told: The data of that kind, by name; see the list above.
 
     Raises:
         NotStorable: A value in it cannot be stored.
@@ -52,6 +52,8 @@ def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any
 
 def read(codec: Codec, stored: Stored) -> Letter:
     """Return a letter, decoded; an object of a store in memory is copied. Its id is the one that its sender chose.
+
+    Its `place` is its number in the store, by which a commit deletes it.
 
     Raises:
         StoreError: Its body is damaged, or has a class that *codec* does not know.

@@ -2,8 +2,8 @@
 
 Another process cannot interrupt a run. It posts a letter, and this worker thread hands it to the run, which is
 cancelled by it or takes it at its next pause. Likewise a process that wants to see a run live notes its interest in the
-store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never ask
-the store, so that a step costs nothing, and a run that is shorter than the interval is never asked for.
+store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never
+query the store, so a step costs nothing. For a run that is shorter than the interval, there is no query at all.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Shown(Protocol):
     """The part of a run that shows live items (such as tokens) to followers: readers in other processes."""
 
     def follow(self, *, wanted: bool) -> bool:
-        """Begin or end to collect items; return whether they are collected now."""
+        """Start or stop collecting items; return whether they are collected now."""
         ...
 
     def flush(self) -> None:
-        """Hand over what was collected."""
+        """Hand over to the followers, through the store, what was collected."""
         ...
 
 
@@ -70,6 +70,7 @@ class MailWatch:
     def remove(self, thread: str, deliver: Deliver) -> None:
         """Stop calling *deliver*, unless another run of the thread has taken its place already."""
         with self._changed:
+            # *deliver* is usually a bound method, and Python makes a new object of one for each access: hence `==`.
             if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
 
@@ -93,15 +94,18 @@ class MailWatch:
                 return
             # No error may end this thread, which other runs need. The letters wait, and the next look finds them.
             with contextlib.suppress(Exception):
-                kept = postable(store)
-                for thread in kept.mailed(runs):
+                kept = postable(store)  # the store, as one that keeps mail
+                for thread in kept.mailed(runs):  # those that have letters
                     with contextlib.suppress(Exception):
-                        runs[thread][0](kept.mail(thread))
+                        runs[thread][0](kept.mail(thread))  # calls its `deliver`
             self._look_for_followers(store, {thread: shown for thread, (_, shown) in runs.items()})
             del store  # this frame must not keep the store alive while it waits
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
-        """Say to each run whether it is followed, and let those that are hand over the items they have collected."""
+        """Say to each run whether it is followed, and let those that are hand over the items they have collected.
+
+        A store that does not note followers (`relays` is False) has none.
+        """
         self._pause_s = POLL_S
         with contextlib.suppress(Exception):
             followed = {*relaying(store).followed(runs)} if relays(store) else frozenset[str]()

@@ -38,7 +38,7 @@ class Tree:
         node, size, roots = leaf, self.size, self.roots
         # Like a carry in binary: each set bit at the end of the size is a whole subtree as large as the node so far.
         while size & 1:
-            node = sha256(b"\x01" + roots.pop() + node).digest()
+            node = sha256(b"\x01" + roots.pop() + node).digest()  # as `joined`, at the cost of one call less
             size >>= 1
         roots.append(node)
         self.size += 1

@@ -44,7 +44,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     renamed: dict[str, str] = dict(meta.get("renamed") or {})
     if verdict.migration is not None:
         renamed |= verdict.migration.nodes
-    # Also kept in the meta: later loads fold the same old entries, and need the same stand-ins.
+    # Also kept in the meta, which the next commit stores: later loads fold the same entries, and need the stand-ins.
     if gone:
         fold.meta = {**meta, "gone": gone}
     if renamed:
@@ -67,7 +67,8 @@ def _stand_in(name: str, label: str) -> Field:
     field = Field(name, Any)
     reducer = reducers.by_name(label)
     if reducer is not None:
-        read_marks(field, [reducer], [])  # sets the reducer, as a declaration with `Annotated` does
+        # Sets the reducer, as a declaration with `Annotated` does. A built-in one causes no problems to report in `[]`.
+        read_marks(field, [reducer], [])
     # Allows several writers in one superstep (R6): whether that is an error was checked when the entries were written.
     field.aggregates = True
     return field
@@ -90,7 +91,7 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
             start = field.reset() if name not in values else ABSENT  # the default; ABSENT if there is none
             if start is not ABSENT:
                 values[name] = start
-    engine.adopt(values)
+    engine.adopt(values)  # None keeps the values, and leaves only the stand-ins behind
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
     # Untracked fields are in no entry (R16).
@@ -100,7 +101,11 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
 
 
 def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:
-    """Call the migration with a copy of *values*, and return the state that it made, validated."""
+    """Call the migration with a copy of *values*, and return the state that it made, validated.
+
+    Raises:
+        InputError: The migration raised, or what it returned is not a valid state.
+    """
     assert migration.values is not None  # noqa: S101 - the caller checked
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
@@ -109,7 +114,10 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
         raise MIGRATION_RAISED(source=migration.source[:12], error=error, where=where) from error
     if not is_mapping(made):
         raise MIGRATION_RETURNED_NO_MAPPING(
-            source=migration.source[:12], made=quoted(made, engine.plan.state.untracked), where=where
+            # `quoted` shows no value that might be of an untracked field.
+            source=migration.source[:12],
+            made=quoted(made, engine.plan.state.untracked),
+            where=where,
         )
     if any(map(erased_in, made.values())):
         return engine.plan.state.unchecked(made)  # an erased value (`Erased`) fits no type, so nothing is validated

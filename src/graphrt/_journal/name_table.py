@@ -55,7 +55,10 @@ class Names:
                 self.told = max(self.told, number + 1)
 
     def forget(self, length: int) -> None:
-        """Forget all but the first *length* names, because the body that introduced the others was not stored."""
+        """Forget all but the first *length* names, because the body that introduced the others was not stored.
+
+        Only writers call it. `told` stays, since only `add` uses it, for readers.
+        """
         for name in self.known[length:]:
             del self._numbers[name]
         del self.known[length:]

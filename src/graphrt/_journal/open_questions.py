@@ -74,7 +74,8 @@ def listed(
         at = asked_at(question.id) if callable(asked_at) else asked_at
         found.append(
             Question(
-                place=question.id.partition("/")[2],  # ids are `thread/task#key`; a copy has another thread
+                # Ids are `thread/task#key`, and ids of threads have no slash. A copy of the thread has another id.
+                place=question.id.partition("/")[2],
                 kind=question.kind,
                 node=question.node,
                 graph=engine.plan.name,
@@ -101,7 +102,8 @@ class Listing:
     def __init__(self, engine: Engine, codec: Codec | None) -> None:
         self._engine = engine
         self._codec = codec
-        # A worker's report closes the question of a task when it is loaded, while the store still lists it.
+        # Only tasks of an open superstep ask. A worker's report closes the question of a task when it is loaded, while
+        # the store still lists it; `all_questions` has closed ones, too.
         self._asks = bool(engine.tasks) and (
             bool(engine.open_interrupts()) or any(question.kind == TASK for question in all_questions(engine))
         )
@@ -149,7 +151,7 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
                 raise
             shown = from_json(question.body)
     parts: Mapping[Any, Any] = shown if is_mapping(shown) else {}
-    key = question.place.partition("#")[2]
+    key = question.place.partition("#")[2]  # the place is `task#key`
     found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)
     found.answer_type, found.expires_at, found.stale = parts.get("answer_type"), question.expires_at, question.stale
     found.default = parts.get("default", UNSET)

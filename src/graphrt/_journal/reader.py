@@ -117,7 +117,10 @@ class Reader:
         return self._blobs[name]
 
     def know(self, blobs: Mapping[str, bytes]) -> None:
-        """Take large values from *blobs*, too: they came with a letter, in which a worker reports on a task."""
+        """Take large values from *blobs*, too: they came with a letter, by which a worker of a queue reports on a task.
+
+        The store does not have them yet: the commit that stages what the letter reports stores them.
+        """
         self._blobs |= blobs
 
     @property
@@ -167,7 +170,7 @@ class Reader:
     def placed(self, error: StoreError, place: str, **data: Any) -> StoreError:
         """Return *error* with the thread and place where it occurred, unless it names a thread already.
 
-        Codecs and seals raise errors without a place. *data* are more attributes for the error.
+        Codecs and seals raise errors without a place. *data* are more attributes for the error, which is changed.
         """
         if error.thread is None:
             here, said = f"thread {self.thread!r}" + (f", {place}" if place else ""), error.where
@@ -202,7 +205,8 @@ class Reader:
                 says.
         """
         payload, place = record.body, f"entry {record.seq}"
-        if payload.__class__ is not bytes:  # objects are kept for threads that are not chained
+        # Objects are kept for threads that are not chained, in the memory of this process: nothing of them is verified.
+        if payload.__class__ is not bytes:
             kept: Batch | FastStep = self.kept(payload)
             return kept
         batch, body = self.body(payload, place=place, first=record.seq == record.count)
@@ -235,7 +239,7 @@ class Reader:
         # The superstep ended, which removed the staged bodies that earlier records vouched for.
         if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
             self.beside = {}
-        self.beside = vouched.staged or self.beside
+        self.beside = vouched.staged or self.beside  # a record that vouches has all keys
         if vouched.snapshot is not None and vouched.snapshot[0] in self._saved:  # one that was not read was not used
             seq, wanted = vouched.snapshot
             if digest(self._saved[seq]) != wanted:
@@ -311,11 +315,11 @@ class Reader:
             state: events.StateSaved = self.kept(payload)
             return state
         logged = self.body(payload, Names(), place="its snapshot")[0].logged
-        event: Any = logged[0][1] if logged else None
+        event: Any = logged[0][1] if logged else None  # a batch with one event
         if not isinstance(event, events.StateSaved):
             error = SNAPSHOT_OF_WRONG_CLASS()
             raise self.placed(error, "its snapshot")
-        self._saved[seq] = payload
+        self._saved[seq] = payload  # a later record may vouch for it, see `check_vouched`
         return event
 
 
@@ -367,7 +371,7 @@ def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
     if not began or began == thread:
         return
     try:
-        other = read_meta(store.load(began, upto=0).meta, began)
+        other = read_meta(store.load(began, upto=0).meta, began)  # `upto=0` loads no entries
     except (InputError, StoreError) as error:  # deleted, or damaged: its own readers report that
         if error.code in WORLD:
             raise

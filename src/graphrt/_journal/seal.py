@@ -85,7 +85,7 @@ def salts_of(seed: bytes, number: int) -> bytes:
 
 
 def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: bytes) -> bytes:
-    """Return a seal of version 2."""
+    """Return a seal of version 2 without erased lines; for the arguments see `Seal` and the layout above."""
     return _FIXED.pack(VERSION, len(macs), kid, state, leaf) + b"".join(macs) + seed
 
 
@@ -121,7 +121,7 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
     at, erased = 0, False
     for _ in range(lines):
         kind = rest[at : at + 1]
-        size = SALT_BYTES if kind == b"\x00" else 32
+        size = SALT_BYTES if kind == b"\x00" else 32  # a salt, or a commitment
         value = rest[at + 1 : at + 1 + size]
         if kind not in (b"\x00", b"\x01") or len(value) != size:
             return ()
@@ -145,6 +145,7 @@ def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes],
 def leaf_in(seal: bytes) -> bytes:
     """Return the leaf of the header that *seal*, of either version, belongs to."""
     if seal[:1] in VERSION_1:
+        # 0 marks a leaf; 1 is the version that the header was hashed with, also if lines were erased since.
         return sha256(b"\x00\x01" + seal[1 : HEADER_1.size]).digest()
     return seal[_LEAF:_MACS]
 

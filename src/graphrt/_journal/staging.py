@@ -53,7 +53,7 @@ def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequenc
         NotStorable: A value cannot be stored exactly.
     """
     bound = binding(str(meta.get("chained") or ""), key) if meta.get("bound") else b""
-    return encode(body, Batch(0.0, "", 0, logged), binding=bound)
+    return encode(body, Batch(0.0, "", 0, logged), binding=bound)  # staged events have no time, run or cause yet
 
 
 def outcomes(staged: Iterable[tuple[str, Any]]) -> dict[str, str]:
@@ -72,7 +72,7 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
 
     Args:
         engine: The thread; None vouches for nothing.
-        beside: Keys and ends, as `outcomes` returns them.
+        beside: Keys and ends of what is staged when the record is written, as `outcomes` returns them.
         last: Whether the thread is released with the record. The next writer then begins with a record, so nothing can
             be replaced in between.
     """
@@ -80,7 +80,8 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
         return {}
     if last:
         return {key: beside[key] for key in sorted(beside)}
-    # A task that asked is left out: its body also says what became of its questions, which may still change.
+    # DONE: the task has its outcome. `extra` is the part of a task that only some have, such as questions it asked. A
+    # task that asked is left out: its body also says what became of its questions, which may still change.
     done = {task.id for task in engine.tasks if task.status == DONE and not (task.extra and task.extra.interrupts)}
     return {key: beside[key] if key in done else "" for key in sorted(beside)}
 

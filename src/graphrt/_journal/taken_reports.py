@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 
 def waits(fold: Fold) -> set[tuple[str, int]]:
-    """Return (task, version) of the tasks that wait for a queue according to the journal, which *fold* has folded."""
+    """Return (task, version) of the tasks that wait for a queue according to the journal, which *fold* has folded.
+
+    `fold.asked` has all questions of the open superstep, by id; it is cleared when the superstep commits. A question of
+    the kind `TASK` takes no answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
+    """
     found: set[tuple[str, int]] = set()
     for id_, event in fold.asked.items():
         if event.kind == TASK and id_ not in fold.withdrawn:
-            # The id of the question is `thread/task#key`.
+            # The id of the question is `thread/task#key`, and ids of threads have no slash.
             found.add((id_.partition("/")[2].removesuffix(f"#{event.key}"), event.version))
     return found
 
@@ -47,7 +51,7 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
         about = letter.task, letter.version
         result.places.append(letter.place)
         if about not in counts:
-            counts[about] = taken(known, *about)
+            counts[about] = taken(known, *about)  # letters that were taken before, by the keys of what is staged
         # The task does not wait for it, or a letter before it is missing.
         if about not in waiting or letter.number > counts[about] + 1:
             result.dropped.append(letter)
@@ -61,6 +65,7 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
         counted = f"{counter(*about)}{letter.number}"  # a key without events, which records that this one was taken
         result.rows[counted] = known[counted] = ()
         if letter.failed is not None:
+            # One pair of path and event, a `TaskFailed`.
             _, event = fold.reader.staged(failed_key(letter.task), letter.failed)[0]
             result.failures[letter.task] = event, letter.raise_as_is
     return result

@@ -135,7 +135,7 @@ def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:
     for stored in letters:
         letter = read(codec, stored)
         if letter.what == "task":
-            content = letter.told
+            content = letter.told  # the keys that `packed` writes are the fields of `Report` after place and id
             found.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))
     return found
 

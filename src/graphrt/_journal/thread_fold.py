@@ -111,7 +111,7 @@ class Fold:
         """Answers since the last commit, by the id of the question. Entries of a copy name its source in such ids; here
         they are converted to this thread (`local_id`)."""
         self.asked: dict[str, events.InterruptRaised] = {}
-        """Questions since the last commit, by the same ids."""
+        """Questions since the last commit of a superstep, by the same ids; answered and withdrawn ones stay here."""
         self.withdrawn: dict[str, str] = {}
         """Reasons of the questions that were withdrawn since the last commit, by the same ids."""
         self.fates: set[str] = set()
@@ -145,7 +145,7 @@ class Fold:
             StoreError: Its names are not those of the thread's meta.
         """
         names = self.reader.names
-        if saved.names:
+        if saved.names:  # empty where objects are kept
             if list(saved.names) != names.known[: len(saved.names)]:
                 raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
             # From here on, new names must continue this list, which `Names.add` checks.
@@ -157,7 +157,7 @@ class Fold:
             self.chain = chain_of(str(self.meta["chained"]), saved.digests, self.reader.keys)
 
     def _stand(self, saved: events.StateSaved, seq: int) -> None:
-        """Set what a snapshot, or the state of a fork, says about position and run."""
+        """Set what a snapshot, or the state of a fork (inside its `ThreadForked`), says about position and run."""
         self.seq = self.steps_at = seq
         self.cause, self.run, self.seed = saved.cause, saved.run, saved.seed
         self.fingerprint = saved.fingerprint
@@ -224,7 +224,8 @@ class Fold:
             StoreError: They do not fit the graph (`journal-misfit`).
             ReplayDivergedError: A reducer raises that did not raise when they were written (`fold-failed`).
         """
-        # One by one, because an edit sets the status by what the engine has left to do right after it.
+        # One by one, because an edit sets the status by what the engine has left to do right after it. Other commits
+        # are folded in one call, which costs less.
         if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:
             for seq, one in enumerate(logged, first):
                 self.fold([one], seq, run, take)
@@ -287,7 +288,7 @@ class Fold:
             self._stand(saved, seq)
         elif kind is events.ThreadMigrated:
             self.fingerprint = event.target
-        elif kind is events.ThreadUpdated:
+        elif kind is events.ThreadUpdated:  # `fresh`: the edit made the thread, which counts as completed before
             self.status = status_after(self.engine, "completed" if event.fresh else self.status)
 
 
@@ -300,6 +301,6 @@ CHANGES: Final = frozenset(
         events.ThreadMigrated,
     }
 )
-"""Events that change the state."""
+"""Events that change the state. Listings of snapshots have one for each, and for the end of a run."""
 SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
-"""Events after which no superstep is open."""
+"""Events after which no superstep is open. `SuperstepAbandoned` is missing because a `RunStarted` follows it."""

@@ -45,7 +45,7 @@ def renewed(
     new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
     # `topology_of` is the fingerprint of the graph whose topology is stored.
     if plan is not None and meta.get("topology_of") != fingerprint:
-        plan.shown = plan.shown or topology(plan)
+        plan.shown = plan.shown or topology(plan)  # made once for each graph
         new["topology"] = plan.shown
         new["topology_of"] = fingerprint
     return new
@@ -65,7 +65,7 @@ def read_meta(meta: Any, thread: str) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         from graphrt.stores._sealing import refuse_sealed  # imported here: only stores with keys need it
 
-        refuse_sealed(meta, thread)  # encrypted meta is not JSON either, but calls for other advice
+        refuse_sealed(meta, thread)  # raises for encrypted meta, which is not JSON either, but calls for other advice
         raise _damaged(thread, str(error)[:80]) from error
     if wrong:
         raise _damaged(thread, f"its {wrong} is not what graphrt writes")

@@ -33,6 +33,8 @@ _EFFECT: Final = CODES[events.EffectRecorded]
 _CALL: Final = r"[0-9a-f]{16}\.\d+/.*"
 """Key of a call in version 1: the digest of its run, the number of the run, and what follows. No effect of a user had
 such a key, whereas `model/...` alone may also be an effect that a user named so."""
+# The groups of these: number of failed attempts, key of the call, and number of the usage record; of `_GRANTED`, the
+# question that a person answered.
 _REPLY: Final = re.compile(rf"model/(\d+)/({_CALL})", re.DOTALL)
 _USAGE: Final = re.compile(r"model/(\d+)/(.+)/spent/(\d+)", re.DOTALL)
 _HELD: Final = re.compile(rf"held/(\d+)/({_CALL})", re.DOTALL)
@@ -48,11 +50,12 @@ def _model_calls(structure: Any, body: Body) -> Any:
 
 def _entry(entry: Sequence[Any], body: Body) -> Sequence[Any]:
     """Return *entry* in version 2: an entry about a model call, or *entry* as it is."""
+    # `[code, path, task, key, ...]`
     if entry[0] != _EFFECT or not str(entry[3]).startswith(("model/", "held/", "granted/", _FAILED)):
         return entry
     _, path, task, key, *rest = entry  # `rest`: line of the result, and number of answers before it
     result: Any = body.get(rest[0]) if rest and rest[0] is not None else None
-    found = _of_reply(key, result, body, *rest[1:]) or _of_budget(key, result)
+    found = _of_reply(key, result, body, *rest[1:]) or _of_budget(key, result)  # class, and fields after the task
     if found is None:
         return entry  # a user's effect with a similar name
     kind, *fields = found
@@ -65,6 +68,7 @@ def _of_budget(key: str, result: Any) -> list[Any] | None:
     The *result*, decoded, is the number of failed attempts after which replies were discarded; a list of reservations,
     empty once they were released; or the owner of a budget (`of`) and the amounts that a person granted (`more`).
     """
+    # `issubclass` of the type in place of `isinstance`: type checkers do not narrow by it, and *result* stays Any.
     if key == _FAILED and type(result) is int:
         return [events.RepliesDiscarded, result]
     if issubclass(type(result), list) and (found := _HELD.fullmatch(key)):

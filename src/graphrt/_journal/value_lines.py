@@ -58,8 +58,9 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
         structure: Line 0 of the body, decoded, of any version.
         names: Names of the thread, those that the body introduces included.
     """
-    _, _, _, _, _, entries, *more = structure  # `more`: the number of the line that vouches, if there is one
-    for entry, (code, _, *stored) in enumerate(entries):
+    # Version, time, run, cause and new names come first. `more`: the number of the line that vouches, if there is one.
+    _, _, _, _, _, entries, *more = structure
+    for entry, (code, _, *stored) in enumerate(entries):  # the path is not needed
         for place in _of_form(BY_CODE[code], FORMS[BY_CODE[code]], stored, names):
             yield place._replace(entry=entry)
     for line in more:

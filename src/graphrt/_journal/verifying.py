@@ -5,9 +5,10 @@ snapshot keeps the state after an entry, and the digests of the chain there, wit
 Staged bodies hold what is known of tasks of an open superstep, and blobs are large values, named by the SHA-256 of
 their bytes. Records vouch for staged bodies and snapshots by digests.
 
-Values are read as plain JSON and never decoded, so no user class has to be importable. Reading goes through the same
-`Reader` and `Chain` as that of a run. Nothing is written. One record or blob is in memory at a time, in addition to
-what a resume loads. `stores._verifying` runs the check for each thread, and makes the report.
+Values are read as plain JSON and never decoded, so no user class has to be importable. No keys are needed either: MACs
+are not verified. Reading goes through the same `Reader` and `Chain` as that of a run. Nothing is written. One record or
+blob is in memory at a time, in addition to what a resume loads. `stores._verifying` runs the check for each thread, and
+makes the report.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Plain:
         """Parse an encoded value. A reference to a large value stays a reference, so nothing is fetched."""
         return from_json(line)
 
-    load_error = load
+    load_error = load  # a record of an exception is JSON data, too
 
     @staticmethod
     def dump(value: Any) -> bytes:
@@ -91,6 +92,7 @@ class Check:
         reader = Reader(self._store, self._thread, PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
+        # Whether it has exchanged its id with another thread.
         yield from _found("head", partial(check_own, self._store, self._thread, meta))
         yield from self._records(reader, head, meta, digests)
         yield from _found("staged", partial(reader.check_beside, loaded.staged, head.seq))

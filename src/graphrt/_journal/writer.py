@@ -2,7 +2,7 @@
 
 It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
 store in `commit_queue`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell` (bytes)
-or `step` (objects), all else by `write`. Drivers call them, and so does code that edits a thread.
+or `step` (objects, for threads in memory without a hash chain), all else by `write`, also for edits of a thread.
 
 An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
 `Logged` is a pair of path and event; the path is empty for the graph at the top. What is known of tasks of an open
@@ -59,7 +59,7 @@ FLUSH_S: Final = 0.05
 class Journal:
     """Numbers events, stores them if there is a store, and hands them to the sinks.
 
-    Several worker threads use it: the run's own, and those of nodes that record effects. Hence the lock.
+    The run's worker thread uses it, and those of nodes that record effects. Callers of private methods hold the lock.
 
     Args:
         clock: Returns seconds since the epoch.
@@ -97,7 +97,7 @@ class Journal:
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
         self._steps: list[Line] = []  # fast-path supersteps that were noted and not written yet
-        self._staged: dict[str, str] = {}  # key to the end of the body, of what is staged now; see `outcomes`
+        self._staged: dict[str, str] = {}  # staged now: key to the end of the body, for records to vouch for
         self._at = self._flushed_at = 0.0  # times of the last commit, and of the last flush of `_steps`
         self._tail = 0  # bytes since the last snapshot; entries where objects are kept
         self._measured = 0  # size of the state when it was last measured, in the same unit
@@ -136,8 +136,8 @@ class Journal:
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
-        if codec is not None and not names.known:
-            meta = {**meta, "bound": 1}  # a new thread: staged bodies are bound to keys; those of 0.1 stay without
+        if codec is not None and not names.known:  # a new thread has no names yet; threads of 0.1 stay unbound
+            meta = {**meta, "bound": 1}  # its staged bodies are bound to their keys
         self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
@@ -255,7 +255,7 @@ class Journal:
             blobs=blobs,
             meta=self._new_meta(known),
             status=status,
-            graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,
+            graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,  # in the first one
             release=release,
             taken=tuple(taken),
         )
@@ -293,7 +293,7 @@ class Journal:
         if engine is None or engine.tasks or self._tail < max(least, 2 * self._measured):
             return None  # a snapshot cannot hold an open superstep
         if self._codec is None:
-            self._measured = sum(engine.sizes.values())
+            self._measured = sum(engine.sizes.values())  # items in the containers of the state
             if self._tail < 2 * self._measured:
                 return None
             state = owned_state(self.state(seq))
@@ -319,14 +319,14 @@ class Journal:
             status=self.status,
             run=self._run_id,
             seed=self.seed,
-            cause=seq,
+            cause=seq,  # of the next entry: *seq* is a superstep's commit
             fingerprint=self.fingerprint,
             names=tuple(self._names.known),
             digests=self._chain.saved() if self._chain is not None else {},
         )
 
     def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-        """Note a fast-path superstep, to write later with others; *update* is the journal's, *target* is due next."""
+        """Note a fast-path superstep, to write with others; *update* is the journal's, *target* is due."""
         at = self._clock()
         # The fast path reuses a plain task, whose number may be the next superstep's; the engine's is right.
         engine, steps = task.engine, self._steps
@@ -349,7 +349,7 @@ class Journal:
                 return
             at = self._at = self._clock()
             expected, seq = self.seq, self.seq + 2  # the task's outcome and the commit
-            blobs: dict[str, bytes] = told[2].blobs if told[2] else {}
+            blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
             body, seal = briefs.make(shape, told, seq, at, self.cause)
             self._tail += len(body) + len(seal)
             snapshot = self._snapshot(seq, blobs) if self._tail >= SNAPSHOT_BYTES else None

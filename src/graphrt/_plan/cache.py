@@ -50,14 +50,16 @@ class NodeCache:
                 argument of the Send that started the task (None without one), `engine.values` the state as a dict.
 
         Raises:
-            UpdateError: The inputs have no canonical form, or what `key=` returned cannot be hashed (`cache-key`).
+            UpdateError: The inputs have no canonical form, or what `key=` returned cannot be hashed (`cache-key`). An
+                error that `key=` raises itself is raised as it is.
         """
         given = self._key(task.state) if self._key is not None else task.engine.values
         try:
             if self._key is None:
                 return canonical([given, task.arg])
             hash(given)
-            return (given, canonical(task.arg)) if task.arg is not None else given  # tasks without a Send share a key
+            # Without an argument, what `key=` returned is the whole key.
+            return (given, canonical(task.arg)) if task.arg is not None else given
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise CACHE_KEY(node=node, error=error, where=task.engine.where(task)) from error
 

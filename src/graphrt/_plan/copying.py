@@ -22,14 +22,14 @@ def own(value: Any) -> Any:
     """Return a copy of *value* that shares no container with it.
 
     Lists, dicts, sets and tuples are copied at every depth, also inside an `Overwrite`, the marker of an update. Models
-    and dataclass instances are deep-copied. Anything else, and any value that cannot be copied (a lock, a client), is
-    kept by reference.
+    and dataclass instances are deep-copied. Anything else, any value that cannot be copied (a lock, a client), and the
+    keys of dicts and members of sets, which are hashable, are kept by reference.
     """
     if value.__class__ in SCALARS:
         return value
     try:
         return _own(value)
-    except RecursionError:  # a cycle, which deepcopy resolves with its memo; or a very deep value
+    except RecursionError:  # a cycle, which deepcopy resolves with its memo; or a very deep value, which stays shared
         return _copied(value)
 
 
@@ -64,3 +64,4 @@ def _copied(value: Any) -> Any:
 
 
 _CONTAINERS: Final = (BaseModel, list, dict, set, tuple, bytearray, deque)
+"""Types whose instances are deep-copied if `_own` has no quicker way for their exact class."""

@@ -8,7 +8,10 @@ Only the fields count that nodes declare to read and delete (`node_fields`), so 
 nothing here.
 
 A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
-places in the plan; START is -1. `Paths` has the possible successors of every node.
+places in the plan (`at`); START is -1 and so the last place of every list. `Paths` has the possible successors of every
+node: `sure` by static edges, `choices` by conditional edges, which have their `targets` and the number that the router
+`names`, and all of them reversed in `before()`. A join is a node that waits for several sources; a node `arrives` at
+the joins that it is a source of, which it has by index.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ def _reaching(target: int, before: list[list[int]]) -> set[int]:
 
 def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
     """Return True if some node starts two different targets at once, of which one is in *one* and one in *other*.
+
+    The targets of gotos and of error policies are not looked at: for them nothing is reported, in favour of the graph.
 
     Args:
         paths: The successors.

@@ -2,7 +2,8 @@
 
 A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle. A goto
 and on_error name nodes that follow in the place of a node's edges. on_fatigue names one that runs instead of a node
-that was active too often. A join is a node that waits for several sources.
+that was active too often. A join is a node that waits until `need` of its sources have arrived; a node `arrives` at the
+joins that it is a source of, which it has by index.
 
 A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
 places in the plan (`at`), and OUT stands for END. `Paths` has the possible successors of every node: `sure` by static
@@ -62,7 +63,7 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True
         if inside.isdisjoint(paths.edges(at)):
-            return True  # only goto, on_error or on_fatigue stay inside; without them its edges are followed
+            return True  # its own edges lead out: only a goto, on_error or on_fatigue stays inside
         for choice in paths.choices[at]:
             # A router that names SOME targets may name none of them, which ends the branch.
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
@@ -72,7 +73,7 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
 
 def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]]) -> Problem:
     """Return the finding for a strongly connected *component*, with one cycle in it; *after* has the successors."""
-    loop = [plan.nodes[at].name for at in _cycle(component, after)]
+    loop = [plan.nodes[at].name for at in _cycle(component, after)]  # the first node is also the last
     shown = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
     if len(loop) > _SHOWN:
         shown += f" -> ... ({len(loop) - 1} nodes)"

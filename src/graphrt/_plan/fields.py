@@ -141,6 +141,7 @@ class Field:
         """
         self.check = checked.check
         self.exact = checked.exact
+        # A reducer that is called may return a container, whatever the types say, and APPEND makes a list.
         flat = _is_scalar(self.annotation) and _is_scalar(update_hint)
         self.boxed = not (flat and self.kind in (LAST, ADD))
 
@@ -198,7 +199,7 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
     found: list[Any] = []
     for mark in metadata:
         if isinstance(mark, reducers.ReducedBy):
-            found.append(mark.reducer)
+            found.append(mark.reducer)  # made by `reduced(...)`
             for marker in mark.markers:
                 _set_marker(field, marker)
         elif isinstance(mark, reducers.Marker):
@@ -275,7 +276,7 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
         A function without arguments, for instance `list`; None for a reducer of the user's, whose identity is unknown,
         and for one that has none for this field.
     """
-    known = reducers.known(fn)
+    known = reducers.known(fn)  # what is known of a built-in reducer; None for one of the user's
     if known is None:
         return None
     start: Any = known.identity
@@ -284,7 +285,7 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
     if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions", "collections"):
         try:
             base()
-        except TypeError:  # a datetime has no zero
+        except TypeError:  # a datetime has no zero: the reducer's own identity, which may be None
             base = start
         start = base
     made: Callable[[], Any] | None = start
@@ -345,7 +346,7 @@ def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
 
     Args:
         fn: A reducer.
-        localns: Local names around the state class, for annotations that are texts.
+        localns: Local names around the graph's builder, for annotations that are texts.
 
     Returns:
         The annotation; UNRESOLVED for a built-in reducer, and if it is missing, generic or cannot be resolved.

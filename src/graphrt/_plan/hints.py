@@ -85,6 +85,7 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
         try:
             found = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
         except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
+            # A hint with an unknown name inside, such as `list["X"]`, still says something; a bare name does not.
             return UNRESOLVED if isinstance(hint, ForwardRef) else hint
         return found[name]
     return hint
@@ -238,6 +239,7 @@ def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
 
 def _flat(arg: Any) -> tuple[Any, ...]:
     """Return the hints in one type argument: several for the parameter list of a Callable, else one."""
+    # By the class: after an isinstance(), type checkers would see a list of unknown items.
     return tuple(arg) if issubclass(type(arg), list) else (arg,)
 
 

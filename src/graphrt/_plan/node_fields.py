@@ -1,7 +1,8 @@
 """The fields that a node's function says it reads, writes and deletes, and the errors in these names.
 
 A function has them as the attribute `__graphrt_fields__`. Ready-made nodes, which the library's factories make, have it
-set; `declare_fields` sets it for any other function. Nothing here looks into a function's code.
+set; `declare_fields` sets it for any other function. Nothing here looks into a function's code. `validate` checks the
+names: those read with `unknown_reads`, those written and deleted with the argument `writes=` (`nodes`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
     The arguments that take the name of a node are checked with the edges.
     """
     policy = node.policy
-    limits: list[str | None] = []  # texts of what is wrong with numbers; None where nothing is
+    # Texts of what is wrong with numbers; None where nothing is. An `optional` number may be None.
+    limits: list[str | None] = []
     if policy.max_visits != "graph":
         limits.append(number_problem("max_visits", policy.max_visits, optional=True, least=1))
     limits.append(number_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
@@ -113,7 +114,7 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
         if given is None:
             pairs = [(name, name) for name in inner.fields if only is None or name in only]
         else:
-            pairs = given.items() if is_mapping(given) else ()
+            pairs = given.items() if is_mapping(given) else ()  # nothing is known of a function
         for into, out_of in pairs:
             if out_of in source.untracked and into in target.fields and into not in target.untracked:
                 yield UNTRACKED_LEAK(

@@ -99,6 +99,7 @@ class Paths:
 
     def _choice(self, branch: BranchPlan) -> Choice:
         """Return a conditional edge as indexes; set `sends` if its router may start nodes outside its routes."""
+        # A dict in the place of an ordered set. In a plan, a target that is None is END.
         targets = dict.fromkeys(OUT if target is None else target.index for target in branch.table.values())
         if branch.default is not NO_DEFAULT:
             targets[OUT if branch.default is None else branch.default.index] = None
@@ -114,7 +115,7 @@ class Paths:
         at = node.index
         instead: list[int] = []
         for ref in node.goto or ():
-            if isinstance(ref, EndType):
+            if isinstance(ref, EndType):  # declared targets are END itself or names
                 self.stops.add(at)
             else:
                 instead.append(self.plan.by_name[ref].index)
@@ -122,7 +123,7 @@ class Paths:
             self.stops.add(at)
         if isinstance(node.on_error, NodePlan):
             instead.append(node.on_error.index)
-        elif node.on_error is not None:
+        elif node.on_error is not None:  # END
             self.stops.add(at)
         if node.on_fatigue is not None:
             self.tired[at] = (node.on_fatigue.index if isinstance(node.on_fatigue, NodePlan) else OUT,)
@@ -191,7 +192,7 @@ def _mentions(fn: Any, wanted: type) -> bool:
         fn: A node's function or a router.
         wanted: `Command` or `Send`, by its name or under another one.
     """
-    seen: set[types.CodeType] = set()
+    seen: set[types.CodeType] = set()  # functions may call each other in a circle
     work: list[tuple[Any, int]] = [(fn, 0)]
     while work:
         found, depth = work.pop()

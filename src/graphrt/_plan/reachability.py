@@ -5,7 +5,8 @@ router, so `compile(allow=...)` accepts it by its code. The other judgements hav
 
 Nodes are numbers, their places in the plan (`at`). START is -1 and so the last place of a list; OUT is END. `Paths` has
 the possible successors of every node: `after` has all of them, `open` the nodes that may return a Command to any node,
-`stops` those that may end their branch, and `sends` is True if a router may start other nodes than its routes.
+`stops` those that may end their branch, `tired` the targets of on_fatigue, which run instead of a node that was active
+too often, and `choices` the conditional edges. `sends` is True if a router may start other nodes than its routes.
 
 Nothing recurses: a chain of 100,000 nodes would exceed Python's stack.
 """
@@ -93,7 +94,7 @@ def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
             or any(choice.names == SOME or OUT in choice.targets for choice in paths.choices[at])
             or any(plan.joins[join].starved == "ignore" for join in node.arrives)
         )
-    if all(good[:-1]):
+    if all(good[:-1]):  # the last place is START
         return
     before = paths.before()
     work = [at for at in range(paths.count) if good[at]]

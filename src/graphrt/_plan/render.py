@@ -35,6 +35,7 @@ def topology(plan: Plan) -> dict[str, Any]:
             edges += _branch(src, n, branch)
         for kind, route in (("on_error", node.on_error), ("on_fatigue", node.on_fatigue)):
             if route is not None:
+                # A node or END, which both have a `name`.
                 edges.append({"from": src, "to": str(getattr(route, "name", route)), "kind": kind})
         for target_ref in sorted(node.goto or (), key=str):
             to = "END" if isinstance(target_ref, EndType) else target_ref
@@ -113,7 +114,10 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
 
 
 def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each policy
-    """Return a node as data. A policy with its default is left out, so a new kind of policy changes no fingerprint."""
+    """Return a node as data. A policy with its default is left out, so a new kind of policy changes no fingerprint.
+
+    The policies that name a node are edges. `inline=` and `key=` are never in the data: they change no fingerprint.
+    """
     policy = node.policy
     kind = "graph" if node.child is not None else "chosen" if node.choose else "function"
     data: dict[str, Any] = {"name": node.name, "kind": kind}
@@ -140,7 +144,7 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
     if policy.tools:
         data["tools"] = list(policy.tools)
     if policy.budget is not None:
-        data["budget"] = policy.budget.described
+        data["budget"] = policy.budget.described  # its limits as a list
     if policy.version is not None:
         data["version"] = policy.version
     if policy.queue is not None:

@@ -2,10 +2,11 @@
 
 A join is a node that waits until `need` of its sources have *arrived*: have run and followed their edges. It then
 *fires*: it runs once. A judgement is a finding of `compile()` about paths; `reachability` collects all. Nodes are
-numbers, their places in the plan (`at`); START is -1 and so the last place of a list, and OUT is END. The successors of
-a node are in `Paths`: `sure` by static edges, `choices` by conditional edges, `instead` by gotos and on_error, which
-replace its edges, `tired` by on_fatigue, `after` by all of these and by joins. `stops` are the nodes that may end
-without following their edges, and `open` those that may return a Command to any node.
+numbers, their places in the plan (`at`); START is -1 and so the last place of a list, and OUT is END. A node `arrives`
+at the joins that it is a source of, which it has by index. The successors of a node are in `Paths`: `sure` by static
+edges, `choices` by conditional edges, `instead` by gotos and on_error, which replace its edges, `tired` by on_fatigue,
+`after` by all of these and by joins. `stops` are the nodes that may end without following their edges, and `open` those
+that may return a Command to any node.
 
 A *scenario* is a set of sources of one join that do not arrive: so many that the join cannot fire. A scenario is
 possible if an execution can reach an end without any of these sources. The join starves in it if such an execution runs
@@ -227,7 +228,8 @@ class _Executions:
         """By source, the scenarios in which it does not arrive."""
         self.begins: dict[int, int] = {-1: self.all}
         """By node, the scenarios in which an execution may begin there: at START in all; at a join's own node, if only
-        its sources lead there and all must arrive, since each firing begins a new generation (R5)."""
+        its sources lead there and all must arrive: with its firing one round of arrivals is complete, and the next one
+        begins afresh (R5)."""
         again: dict[int, bool] = {}  # by join: whether an execution may begin at its node
         for bit, (join, missing) in enumerate(scenarios):
             for source in missing:
@@ -289,7 +291,7 @@ class _Executions:
         return bits
 
     def _one_ends(self, choice: Choice) -> int:
-        """Return the scenarios in which some target of the choice can run and end."""
+        """Return the scenarios in which some target of the choice can run and end; END is not among the targets."""
         bits = 0
         for target in choice.targets:
             bits |= self.safe[target]

@@ -158,6 +158,7 @@ class StateSchema:
                 mark = spec.metadata.get("graphrt")  # where `reduced()` puts its reducer and markers
                 self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
         known: Mapping[str, Any] = self.cls.__dataclass_fields__
+        # What is left are the InitVars.
         self._also = frozenset(known) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(known)
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
@@ -384,8 +385,7 @@ def _is_instance_of_dataclass(value: Any) -> bool:
 
 
 def _class_vars(known: Mapping[str, Any]) -> set[str]:
-    """Return the names of the ClassVars among the `__dataclass_fields__` of a class."""
-    # `__dataclass_fields__` lists ClassVars and InitVars too; only the private `_field_type` tells them apart.
+    """Return the names of the ClassVars in `__dataclass_fields__`; only the private `_field_type` tells them apart."""
     return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
 
 

@@ -107,7 +107,7 @@ class NodePlan:
         self.router: Callable[[Any], Any] | None = None
         """The only router; None if there is no conditional edge."""
         self.table: Mapping[Any, NodePlan | None] = {}
-        """Routes of `router`: label to node, None for END."""
+        """Routes of `router`: label to node, None for END. Any other label, `default=` too, takes the general path."""
 
     def settle(self) -> None:
         """Set what the fast path needs for routing: for nodes with 0..1 static edges, or with one router alone."""

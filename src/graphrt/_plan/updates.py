@@ -151,7 +151,7 @@ class UpdateSchema:
             return None
 
     def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Return the same for a pydantic model, which resolves them itself."""
+        """Return the types of the fields as `_hints` does, for a pydantic model, which resolves them itself."""
         cls: type[BaseModel] = self.cls
         try:
             complete_model(cls, localns)
@@ -199,6 +199,7 @@ class UpdateSchema:
             return None
         full: dict[str, Any] = {}
         for name, value in given.items():
+            # A key that is not a field stays as it is: `checked` refuses it.
             full[name] = value if is_marker(value) or name not in fields else Replacement(value)
         for name, field in fields.items():
             if name not in full and not field.required:
@@ -230,6 +231,7 @@ class UpdateSchema:
             try:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
+                # `unquoted`: the fields whose values no error may quote (R16).
                 wrong[name] = explain(error, name, self.state.unquoted)
                 wanted.append(_wanted(field, value))
         if wrong:
@@ -237,7 +239,7 @@ class UpdateSchema:
                 node=node,
                 problems="; ".join(wrong.values()),
                 field=next(iter(wrong)),
-                path=next(iter(wrong.values())).split(":")[0],
+                path=next(iter(wrong.values())).split(":")[0],  # a text of `explain` is "path: what is wrong"
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
                 fix="A value is a coroutine: await the call that makes it."
@@ -264,6 +266,8 @@ class UpdateSchema:
 
     def _check_one(self, field: Field, value: Any, node: str, where: str | Place) -> Any:
         """Return the validated value of one field; the runtime uses it for an input that continues a thread, too.
+
+        The key of a TypedDict may be deleted without a default, as it may be absent.
 
         Raises:
             ValueError: The value does not fit (pydantic's ValidationError is one).

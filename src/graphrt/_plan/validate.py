@@ -115,7 +115,7 @@ class _Checks:
         if problem:
             yield BAD_NODE_NAME(name=short(name), problem=problem, most=MAX_NAME, where=node.where)
             return
-        if name in RESERVED_NAMES:
+        if name in RESERVED_NAMES:  # texts that mean START or END
             yield RESERVED_NAME(node=name, where=node.where)
         first = self.nodes[name]
         if first is not node:  # a second declaration of the name
@@ -260,6 +260,7 @@ class _Checks:
         listed = not is_mapping(branch.routes)
         either = listed and bool({END, END.value} & {*labels})
         for label in known:
+            # The last condition: an impossible label was reported above.
             if label in labels or (either and label in (END, END.value)) or not isinstance(label, (str, int, Enum)):
                 continue
             if label is not END or not listed:  # of the two labels for END in a list, only the text is reported
@@ -287,7 +288,7 @@ class _Checks:
         if isinstance(ref, str) and ref in self.nodes:
             return
         guess = self._guess(ref)
-        if isinstance(ref, str) and ref in RESERVED_NAMES:
+        if isinstance(ref, str) and ref in RESERVED_NAMES:  # "START" or "__start__", and the same for END
             end = "START" if "START" in ref.upper() else "END"
             hint = f"Pass the object {end} (from graphrt import {end}), not its name."
         elif guess:

@@ -115,6 +115,7 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
 
     Raises:
         PydanticUserError: pydantic cannot make a schema for *hint*.
+        PydanticUndefinedAnnotation, NameError, TypeError: *hint* is not a type, or a name in it cannot be resolved.
     """
     base = hints.bare(hint)
     unconstrained = is_unconstrained(hint)
@@ -179,7 +180,7 @@ def _refuses_markers(hint: Any) -> bool:
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union; for any other hint, the hint itself."""
+    """Return the members of a union, with their Annotated kept; for any other hint, the hint itself."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if is_union else (hint,)
 

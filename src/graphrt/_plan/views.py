@@ -44,7 +44,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
         extra = own_values.pop(EXTRA, None)
         made = new(cls)
         put(made, "__dict__", own_values)
-        put(made, "__pydantic_fields_set__", set(everything))
+        put(made, "__pydantic_fields_set__", set(everything))  # a copy: assigning an extra adds its name
         put(made, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
         put(made, "__pydantic_private__", None)
         # It sets the private attributes, and whatever else the class does after validation.

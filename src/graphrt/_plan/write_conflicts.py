@@ -9,8 +9,10 @@ label.
 
 `reachability` collects the findings. Nodes are numbers, their places in the plan (`at`); START is -1 and so the last
 place of a list, and OUT is END. `Paths` has the successors of every node: `sure` by static edges, `choices` by
-conditional edges, `instead` by gotos and on_error, `after` by all of these and by joins. A join is a node that waits
-for several sources; it *fires* when enough of them have *arrived*, that is, have run.
+conditional edges, `instead` by gotos and on_error, `after` by all of these, by joins and by on_fatigue. A join is a
+node that waits for several sources; it *fires* when enough of them have *arrived*, that is, have run.
+
+In favour of the graph, targets of on_fatigue are not followed, and several targets of gotos count as alternatives.
 """
 
 from __future__ import annotations
@@ -251,9 +253,9 @@ class _Search:
                 continue
             there = arrived.setdefault(index, {})
             if at in there and len(there) >= join.need:
-                there.clear()  # the join fired before: a source that comes again opens the next generation (R5)
+                there.clear()  # the join fired before: a source that comes again opens the next round of arrivals (R5)
             there[at] = label
-            if len(there) == join.need:
+            if len(there) == join.need:  # later sources of the same round do not let it fire again
                 labels = set(there.values())
                 # Where branches meet, a new label.
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()

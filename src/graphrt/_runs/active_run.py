@@ -1,17 +1,19 @@
 """`ActiveRun`: one open run with its engine, services, journal and claim, and how it is closed.
 
-`open_run` and `reopen_run` open runs, and a driver performs their `flow`. A run holds resources from the moment it is
-opened: the claim on its thread (the right to write it), its place among the active runs of the runtime, perhaps worker
-threads. `ended`, `broke` and `close` give them back: one of them must follow every opening.
+`open_run` and `reopen_run` open runs, and a driver performs their `flow`. A run holds the claim on its thread (the
+right to write it), its place among the active runs of the runtime, and perhaps worker threads. `ended`, `broke` and
+`close` give them back: one of them must follow every opening. A `Fold` is a thread that was read by applying its
+journal to an engine: the engine, and what else the journal says.
 
 Other processes reach a run through its store. A *letter* is stored mail to its thread (R22): a request to cancel, an
-input, an answer, a signal. Its *place* is its number, by which a commit deletes it. A *follower* reads the thread's
-entries as they come, and between them *live items*, such as tokens, which no journal has. The *fast path* runs
-supersteps of one plain task, and builds event objects only for a reader that needs them.
+input, an answer, a signal. Its *place* is its number, by which a commit deletes it. `Mail` is the letter decoded: its
+kind (`what`) and what it says, by name (`told`). A *follower* reads the thread's entries as they come, and between them
+*live items*, such as tokens, which no journal has. The *fast path* builds event objects only for a reader.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -51,16 +53,14 @@ if TYPE_CHECKING:
     from graphrt.stores.mail import Letter
 
 _following = FreshLock()
-"""Guards the change between a run that is followed and one that is not. One for all runs: it is taken rarely."""
+"""Guards the change between a run that is followed and one that is not, for all runs: it is taken rarely."""
 _OVER = frozenset({"completed", "failed", "cancelled"})
 """Statuses of a thread whose last run has ended."""
 
 
 def reason_of(cancel: Mail) -> str:
-    """Return the reason that the journal gives for a run that the letter *cancel* ends.
-
-    Only the letter of a parent thread, which cancels its children with itself (R24), names a parent.
-    """
+    """Return the reason that the journal gives for a run that the letter *cancel* ends."""
+    # Only the letter of a parent thread, which cancels its children with itself (R24), names a parent.
     parent = cancel.told.get("parent")
     return "cancel() was called in another process" if parent is None else f"its parent {parent!r} was cancelled"
 
@@ -109,15 +109,14 @@ class ActiveRun:
         self.services: RunServices = services
         self.watch: Watch = watch if watch is not None else _UNWATCHED
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
-        # Events are built only if something reads them: a stream, the journal of a thread, or a sink (`sinks=`).
+        # Events are built only if something reads them: a stream, a thread's journal, or a sink (`sinks=`).
         self._sinks: tuple[listeners.Sink, ...] = ()
         if config.sinks or run_log.wanted():  # the log: the program listens to the logger `graphrt.runs`
             self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
-        self._commits: commit_queue.CommitQueue | None = None
-        """The commits of the journal on their way to the store; None without a thread."""
+        self._commits: commit_queue.CommitQueue | None = None  # on their way to the store; None without a thread
         self._relay: LiveRelay | None = None
         """Hands live items to followers in other processes; None before the first follower came."""
         self._seen: frozenset[int] = frozenset()
@@ -142,7 +141,8 @@ class ActiveRun:
         if claim is None or store is None:
             engine.listen()
         else:
-            # Whether a journal is hash-chained is decided when its thread is made; the meta keeps the id it began with.
+            # Whether a journal is hash-chained is decided when its thread is made. The meta (data of the whole thread)
+            # keeps the id that the chain began with, with the tenant.
             begins = shared_id(store, claim.thread)
             meta = fold.meta if fold is not None else {"chained": begins if config.chains(store) else None}
             chained = bool(meta.get("chained"))
@@ -164,20 +164,21 @@ class ActiveRun:
                 engine,
                 codec=codec,
                 chain=chain,
-                names=fold.reader.names if fold is not None else name_table.Names(),
+                names=fold.reader.names if fold is not None else name_table.Names(),  # numbers for nodes and fields
                 meta=meta,
-                tail=fold.tail if fold is not None else 0,
-                staged=fold.staged if fold is not None else {},
-                salts_seed=config.seed,
+                tail=fold.tail if fold is not None else 0,  # size of what was stored since the last snapshot
+                staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
+                salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
             )
-            if fold is not None:
+            if fold is not None:  # `cause`: the last start, resume or commit; `fingerprint`: digest of the graph
                 journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
-            services.stage = journal.stage
+            services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
             # Steps of the fast path are written without event objects if only the store needs them. `tell` writes bytes
-            # and can also show steps to sinks that only read; `step`, for a store in memory, cannot.
+            # and can also show steps to sinks that only read; `step`, for a store in memory, cannot. Both
+            # replace what else the engine notes of a step: also for its `recorder`, which makes the items of `steps()`.
             quick = not self._sinks or (codec is not None and not copies)
             if quick and not listen and engine.recorder is None:
                 engine.write_steps_with(journal.step if codec is None else tell)
@@ -189,24 +190,21 @@ class ActiveRun:
                     self._pass_over_cancels(postable(store).mail(claim.thread))
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
-                self.control.queues = finds(store)  # workers find tasks by the index of questions, and report by mail
+                self.control.queues = finds(store)  # a queue's Worker finds its tasks by the index of questions
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
-        """Ignore the requests of the parent to cancel, and delete them with the end of the run.
-
-        They were posted before this run began, so they are about earlier runs.
-        """
+        """Ignore the parent's requests to cancel, which are about earlier runs; the last commit deletes them."""
         for letter in stored:
             mail = letters.read(self.engine.plan.codec, letter)
             if mail.what == "cancel" and mail.told["epoch"] is None:
-                self._seen |= {letter.place}
+                self._seen |= {letter.place}  # so that `_deliver` does not cancel this run by it
                 self.control.settled = (*self.control.settled, letter.place)
 
     def _deliver(self, stored: Sequence[Letter]) -> None:
-        """Take note of mail that waits for the thread; called by the worker thread that looks for it (`mail_watch`).
+        """Take note of mail that waits for the thread; called by the worker thread of `mail_watch`, which looks for it.
 
-        A request to cancel has the epoch of the claim that it is about, or None from a parent: it is about any run.
+        A request to cancel has the epoch (number) of the claim that it is about, or None from a parent: for any run.
         """
         control, claim = self.control, self.claim
         assert claim is not None  # noqa: S101 - only threads get mail
@@ -216,7 +214,7 @@ class ActiveRun:
             self._seen |= {letter.place}
             mail = letters.read(self.engine.plan.codec, letter)
             if mail.what == "cancel":
-                control.settled = (*control.settled, letter.place)
+                control.settled = (*control.settled, letter.place)  # the last commit of the run deletes these
                 if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended
                     control.cancel(reason_of(mail))
             elif mail.what in ("signal", "answers"):
@@ -228,7 +226,11 @@ class ActiveRun:
                 control.cancel("a new input abandons the run")
 
     def look_for_followers(self) -> None:
-        """Show live items from the beginning, before the first look of `mail_watch`, if the thread has a follower."""
+        """Show live items before the first look of `mail_watch`, if the thread has a follower.
+
+        Called for a thread that was due (`drive_due`), as a Worker drives it: whoever left it may follow it already. Other
+        runs wait for that look, which saves a read of the store.
+        """
         store, claim = self.config.store, self.claim
         if claim is not None and relays(store):
             with suppress(StoreError):  # a failure to show items must not keep the run from beginning
@@ -242,7 +244,7 @@ class ActiveRun:
         store, claim, commits = self.config.store, self.claim, self._commits
         if claim is None or commits is None:
             return False
-        with _following:  # the driver and the worker thread that looks for mail may find a follower at once
+        with _following:  # the driver and the worker thread of `mail_watch` may find a follower at once
             if wanted == (commits.before is not None):  # `before` is set while items are collected
                 return wanted
             if not wanted:
@@ -289,7 +291,7 @@ class ActiveRun:
         return seed
 
     def hand_over(self, *, taken: Sequence[int] = ()) -> None:
-        """Store the events noted so far, and release the thread in the same commit: it is due, for any worker (R20).
+        """Store the events noted so far, and release the thread in the same commit: it is due, for any Worker (R20).
 
         `Runtime.start` ends with this, and so do child threads and inputs that came by mail.
 
@@ -297,10 +299,10 @@ class ActiveRun:
             taken: Places of letters to delete with the commit.
 
         Raises:
-            StoreError: Nothing was stored.
+            StoreError: Nothing was stored. The caller then calls `broke`.
         """
         assert self._journal is not None  # noqa: S101 - only runs on a thread are handed over
-        emit_events.stopped(self.engine, "left to others", None)
+        emit_events.stopped(self.engine, "left to others", None)  # None: it was not cancelled
         self._journal.write(emit_events.take(self.engine), release=True, taken=taken)
         self.close()
 
@@ -321,7 +323,7 @@ class ActiveRun:
         if services.models is not None and status == "completed":  # else an agent may still run after a resume
             services.warnings += services.models.unmet()  # names in models= that no agent has
         if status == "completed":
-            services.warnings += never_fired(self.engine)
+            services.warnings += never_fired(self.engine)  # joins that waited for nodes that no router started
         elif status == HANDED_OVER:
             status = "cancelled"
             services.warnings.append(
@@ -334,23 +336,25 @@ class ActiveRun:
         else:  # no store has the secrets of the state: this runtime keeps them for the run that continues the thread
             self.config.secrets.remember(self.engine)
         result: RunResult[Any] = RunResult(self.engine, services, status)
-        self.close()
-        if services.watcher is not None:
-            services.watcher.ended(None)
+        try:
+            self.close()
+        finally:
+            if services.watcher is not None:
+                services.watcher.ended(sys.exception())  # what `close` raised, or None
         return result
 
     def _warn_of_values(self) -> None:
-        """Warn about values that a run on a thread would have refused (R7): in the result, and as a UserWarning."""
+        """Warn of values that a thread would have refused (R7), if the check of the state met some (`check_state`)."""
         for name, error in self.engine.unstorable.items():
             text = (
                 f"Field {name!r} of graph {self.engine.plan.name!r} has a value that no store takes"
                 f"{f', at {error.path}' if error.path else ''}: it {error.why}. {error.fix}."
             )
-            self.services.warnings.append(text)
+            self.services.warnings.append(text)  # for `RunResult.warnings`
             warnings.warn(text, UserWarning, stacklevel=2)
 
     def broke(self, error: BaseException) -> None:
-        """Close the run after *error*, which the caller of this method raises next."""
+        """Close the run after *error*, which the caller of this method raises next. `prepare` adds run and entry."""
         prepare(error, self.engine, self.services, self.seq if self.claim is not None else 0)
         self.config.secrets.remember(self.engine)
         try:
@@ -368,7 +372,7 @@ class ActiveRun:
         """
         above = PARENT_AGENT.get()
         if above is not None and (usage := used(self.engine)) is not None:
-            above.took.append(usage)
+            above.took.append(usage)  # the agent adds it to its own usage
         try:
             self.services.close()
             if self.engine.recorder is not None:
@@ -384,7 +388,7 @@ class ActiveRun:
                 leases.renewer_of(store).remove(claim)
             if posts(store):
                 mail_watch.watch_of(store).remove(claim.thread, self._deliver)
-            self.config.active.remove(claim.thread, self.control)
+            self.config.active.remove(claim.thread, self.control)  # added by the module that opened the run
             try:
                 if self._journal is not None:
                     self._journal.close()

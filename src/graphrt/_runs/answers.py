@@ -7,6 +7,9 @@ the worker of a queue answers the others. A question with `expires_at` answers i
 An answer is a `Given`: its value, and what gave it (empty for a person). UNSET stands for an argument that the caller
 did not pass, since None may be an answer.
 
+`replaceable` gives the (task, question) pairs of a failed thread whose answer another one may replace. TIMER, THREAD
+and TASK are kinds: `ctx.sleep`, the wait for a child thread, and a task that waits for a worker of its queue.
+
 Nothing is changed here. A refused answer leaves the thread as it is.
 """
 
@@ -57,13 +60,14 @@ def answers_by_id(
             of any task if the superstep could not be folded or routed (decision 0057).
 
     Returns:
-        0..n answers. None of them if the owner of the thread died and no question is open.
+        0..n answers. Empty if the caller and the time gave none, no timer is open, and no open question is for people.
 
     Raises:
         InputError: An answer is missing or of a wrong type, an id is not open, a question has expired, or an effect
             depends on the answer to replace; or the thread only sleeps, and its time has not come.
     """
     open_ = engine.open_interrupts()
+    # *none*: the caller gave no answer. *given*: what may be replaced, by interrupt id; empty unless the thread failed.
     none = answer is UNSET and (answers is UNSET or (is_mapping(answers) and not answers))
     timed = any(question.expires_at is not None for question in open_)
     if none and timed and not failed and (due := elapsed(engine, clock())):
@@ -83,7 +87,7 @@ def answers_by_id(
             raise _waits(engine, open_[0])
     if not questions:
         if none:
-            return {}  # the owner of the thread died: it continues without answers
+            return {}  # the thread goes on without answers: its owner died, or it looks again at what it waits for
         raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
     # The other tasks of a failed thread may still have open questions: a mapping answers both kinds in one call.
     wanted = _by_id(engine, questions, for_people(open_), answers, answer)
@@ -173,11 +177,11 @@ def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> Inpu
 def _is_over(engine: Engine, id_: Any) -> bool:
     """Return whether the id, which the caller chose, belongs to a superstep of this thread that was committed."""
     thread, _, rest = str(id_).partition("/")  # thread/superstep.number:node#key
-    number = rest.partition(".")[0]
+    superstep = rest.partition(".")[0]
     # `engine.superstep` numbers the open superstep, if tasks are open, else the last one. A held superstep is committed
     # already: it is open only because `interrupt_after` pauses before its routers are called.
     last = engine.superstep - bool(engine.tasks and not engine.held)
-    return thread == engine.thread and number.isdigit() and int(number) <= last
+    return thread == engine.thread and superstep.isdigit() and int(superstep) <= last
 
 
 def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> None:
@@ -207,7 +211,7 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
 
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:
-    """Return *answer*, validated against the type that the question asks for.
+    """Return *answer*, validated against the type that the question asks for; a question without one takes any value.
 
     An expired question takes no answer: the next drive gives it its default, or lets its node raise.
 

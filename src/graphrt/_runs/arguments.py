@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import typing_extensions as te
 
@@ -99,7 +99,7 @@ def opened_store(store: Any) -> Store | None:
     if store is None:
         return None
     a_class = isinstance(store, type)
-    missing = [name for name in METHODS if not hasattr(store, name)]
+    missing = [name for name in METHODS if not hasattr(store, name)]  # of the methods that every store must have
     if missing or a_class:
         raise NOT_A_STORE_ARGUMENT(
             given=a_kind(store),
@@ -110,7 +110,7 @@ def opened_store(store: Any) -> Store | None:
 
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
-    """Return *migrations*, which bring threads of older graphs to the present graph, as a tuple.
+    """Return *migrations*, one or a list, which bring threads of older graphs to the present graph, as a tuple.
 
     Raises:
         InputError: One of them is not a Migration (`bad-migration`).
@@ -226,7 +226,7 @@ def checked_harness(harness: Any) -> Any:
 
         check_harness(
             harness,
-            taker="harness= takes a harness",
+            taker="harness= takes a harness",  # these are parts of its error messages
             of_model="Give the model to an agent: harness=Agent(model).",
             otherwise='Pass an Agent, LiteLLMHarness("provider/model"), MockHarness([...]), or any object with an async run().',
         )
@@ -249,6 +249,7 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
         return given
     wrong = refused[0]
     a_class = isinstance(wrong, type)
+    # The error has a usual fix, for None.
     raise BAD_SINK(
         given=a_kind(wrong),
         known="a class is not a sink: its instances may be"
@@ -313,18 +314,14 @@ def checked_clock(clock: Any) -> Callable[[], float]:
         """Return the time that *clock* gives; raise an InputError if it is not a number."""
         at: Any = clock()
         if at.__class__ is not float and not is_number(at):  # the first half is the usual case, and fast
-            raise no_time(at)
+            raise no_time(at)  # makes the InputError
         return at
 
     return checked_time
 
 
 def checked(limits: Any) -> Limits:
-    """Return *limits*, the limits of supersteps, tasks and time of a run.
-
-    Raises:
-        InputError: They are not Limits, or one of them is out of its range (`bad-limit`).
-    """
+    """Return *limits*, of supersteps, tasks and time; raise an InputError if they are not valid (`bad-limit`)."""
     if not isinstance(limits, Limits):
         raise NOT_LIMITS(limits=limits)
     found = list(limits.problems())
@@ -333,17 +330,24 @@ def checked(limits: Any) -> Limits:
     return limits
 
 
+_FIXES: Final = {
+    "limit": "Pass how many at most, or None for all.",
+    "max_tries": "Pass a number of runs, or None for any number.",
+}
+"""What to pass for the numbers that are not the `seq` of an entry."""
+
+
 def check_number(name: str, value: Any) -> None:
     """Check that the argument *name* is None or a number, 0 or more: how many, or the `seq` of an entry.
 
     Raises:
-        InputError: It is not (`bad-limit`). The fix depends on the name: only `limit` means how many.
+        InputError: It is not (`bad-limit`).
     """
     if value is not None and not (is_number(value, whole=True) and value >= 0):
         raise BAD_NUMBER(
             option=name,
             given=value,
-            fix="Pass how many at most, or None for all." if name == "limit" else "Pass the seq of an entry.",
+            fix=_FIXES.get(name, "Pass the seq of an entry."),
         )
 
 
@@ -371,11 +375,7 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: A
 
 
 def check_status(status: Any) -> None:
-    """Check that *status* is None, for any, or a status that a thread can have.
-
-    Raises:
-        InputError: It is neither (`bad-status`).
-    """
+    """Check that *status* is None, for any, or one that a thread can have; else raise an InputError (`bad-status`)."""
     if status is not None and status not in STATUSES:
         raise BAD_STATUS(status=status, statuses=STATUSES)
 

@@ -12,6 +12,9 @@ A run that was opened holds a claim on its thread until `ended`, `broke` or `clo
 for a run that did not fail, `broke` after an error, and `close` for one without a result. Each of them may write to the
 store, so they are called by `call_store`, on a worker thread if the store may block.
 
+`Pulled` and `LiveItems` drive the run, and return `OVER` and `LIVE_OVER` after the last item. `Pulled.status` is then
+how the run ended; `LiveItems` has closed the run by then, and has its result.
+
 Neither reader is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed
 by then (decision 0050).
 """
@@ -108,13 +111,13 @@ class PullReader:
             run.control.cancel("the stream was closed")
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._idle])
+            await asyncio.wait([self._idle])  # not `await self._idle`: a cancelled caller would cancel the future too
         if self._over:
             return
         self._over = True
         try:
             if self._begun:
-                with run.services.held():
+                with run.services.held():  # without a look at `holds`: this is not done for each item
                     await self._pulled.close()
         finally:
             await call_store(run.services, run.close)
@@ -130,9 +133,9 @@ class PullReader:
         self._over = True
         try:
             if self._begun:
-                self._pulled.leave()
+                self._pulled.leave()  # no node runs between two items, so the context variables are not needed
         finally:
-            self._run.close()
+            self._run.close()  # here, and not by `call_store`, which would need the event loop
 
 
 @final
@@ -165,6 +168,7 @@ class LiveReader:
             tasks = "live" in wanted
             if tasks:  # report a task when it ends, and not when the last task of its superstep does
                 run.services.eager = True
+            # *watcher* takes each (mode, item) of the driver, and queues it for this reader.
             self._items = LiveItems(
                 run, lambda watcher: AioDriver(run.services, run.engine.limits, watcher), tasks=tasks
             )
@@ -172,7 +176,7 @@ class LiveReader:
         while True:
             try:
                 item = await self._items.next()
-            except BaseException:
+            except BaseException:  # an error of the run, or this reader was cancelled while it waited
                 await self.close()
                 raise
             if item is LIVE_OVER:
@@ -188,8 +192,8 @@ class LiveReader:
         """End the run as cancelled, and wait until it has ended."""
         self._over = True
         if self._items is not None:
-            await self._items.close()
-        else:
+            await self._items.close()  # its asyncio task closes the run
+        else:  # closing such a run once more would change nothing
             await call_store(self._run.services, self._run.close)
 
     def leave(self) -> None:

@@ -1,8 +1,10 @@
 """`asteps` and `astream`: drive a run on the running event loop and yield what happens in it.
 
 The arguments are those of the verbs of `Runtime`: an input (*given*), or a *thread* to continue, with *answers* by
-interrupt id or one *answer* to its only question; UNSET means that the argument was not passed. Which of them go
-together is checked when the run is opened, at the first read of the stream.
+interrupt id or one *answer* to its only question; UNSET means that the argument was not passed. *abandon* gives up what
+the thread left undone, for a new input; *labels* are a title and tags for the thread. `streaming.opener` binds these
+arguments to the function that opens the run. That function checks which of them go together, when the stream is awaited
+or first read. A `Watch` says which steps, updates and values the run publishes.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def asteps(
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
-        """Open the run; the stream calls this when it is awaited or first read."""
+        """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
         from graphrt._runs.async_readers import PullReader  # imported late: it loads asyncio
 
         run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
@@ -61,7 +63,7 @@ def astream(
     begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
 
     async def open_() -> Reader:
-        """Open the run; the stream calls this when it is awaited or first read."""
+        """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
         from graphrt._runs.async_readers import LiveReader, PullReader  # imported late: it loads asyncio
 
         run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))

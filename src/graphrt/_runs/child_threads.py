@@ -2,7 +2,8 @@
 
 A node starts a child thread with `ctx.start(graph, input)` and waits for its end with `ctx.wait(child)`. The id of the
 child is derived from the task, so a node that runs again finds the child that it has made. This module makes and reads
-the thread of the child; any worker drives it.
+the thread of the child; any worker drives it. A *letter* is mail to a thread, which the store keeps. Journals and
+letters name threads without the tenant (`bare_id`), which a store that tenants share puts before an id.
 
 What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.ctx_threads`. What a thread posts to its
 parent or children when it ends is in `_journal.family_letters`.
@@ -72,7 +73,7 @@ class ThreadsOfRun:
             InputError: The input does not fit the graph, a label is wrong, or the store keeps no labels.
         """
         plan = graph.__graphrt_plan__
-        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
+        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)  # for its errors: `make` checks again
         labels = new_labels(title, tags)
         if labels is not None:
             finder(the_store(self._config), "find")  # raises if the store finds no threads by labels
@@ -83,7 +84,13 @@ class ThreadsOfRun:
 
         Args:
             given: The input of its run.
+            thread: Id of the child, as this store knows it.
             detached: Whether the child outlives a parent that is cancelled.
+
+        Raises:
+            ConflictError: Another process has held the id for two leases without making the child.
+            InputError: The input does not fit the graph, or cannot be stored.
+            StoreError: The store failed.
         """
         config = self._config.for_child(graph)
         store = the_store(config)
@@ -100,16 +107,21 @@ class ThreadsOfRun:
                     raise
                 sleep(_LOOK_S)
             except InputError:
-                if not exists(store, thread):  # else another execution made it meanwhile
+                if not exists(store, thread):  # else another execution made it meanwhile, and it cannot take an input
                     raise
         if not detached and store.head(self._thread).status == "cancelled":
             # Another process cancelled the parent after the parent had recorded the start, and before the child had an
             # entry. Its letter, which cancels the child, found no thread, so it is posted once more.
-            engine = Engine(config.plan, config.limits, thread=thread)
+            engine = Engine(config.plan, config.limits, thread=thread)  # only its codec is used, to encode the letter
+            # "start" gives the letter another id than the one that was posted too early: a repeated id is dropped.
             postable(store).post(*cancel_letter(engine, store, self._thread, bare_id(thread), "start"))
 
     def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
-        """Store the first commit of the child's run, and release its thread in the same commit."""
+        """Store the first commit of the child's run, and release its thread in the same commit: it is due, for workers.
+
+        Raises:
+            run_once.Present: The thread exists already.
+        """
         parent = bare_id(self._thread)
         opened = self._begin(
             config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels, parent=parent
@@ -141,10 +153,14 @@ class ThreadsOfRun:
             return Ended(status, error=fold.error or "")
         engine = fold.engine
         # Plain data, since the parent records it as the result of an effect, and its codec may not know the classes.
+        # `tracked` leaves out the untracked fields, which are never stored (R16).
         return Ended(status, from_json(engine.plan.codec.dump(dict(tracked(engine, engine.values)))))
 
     def has(self, graph: Any, thread: str) -> bool:
-        """Return whether *thread* is a child of this run's thread: only then its end is reported here by a letter."""
+        """Return whether *thread* is a child of this run's thread: only then its end is reported here by a letter.
+
+        `ctx.wait` asks this about a child that its own task has not started.
+        """
         config = self._config.for_child(graph)
         return folded(config, the_store(config).load(thread)).engine.parent == bare_id(self._thread)
 

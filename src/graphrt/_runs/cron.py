@@ -20,7 +20,7 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE, NEVER_DUE
 
 NEVER_S: Final = LATEST_S
-"""A schedule that is due at this time, in seconds since the epoch, is never due."""
+"""A schedule that is due at this time, the year 9999 in seconds since the epoch, is never due."""
 
 
 @cache
@@ -58,6 +58,7 @@ class Cron:
             self._zone = ZoneInfo(timezone)
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
             raise BAD_TIMEZONE(timezone=timezone) from error
+        # A class: an iterator over the times of an expression after a moment, or with `reverse` before it.
         self._make = cronsim.CronSim
         # cronsim also takes a sixth field, for seconds; schedules do not.
         if not isinstance(expression, str) or len(expression.split()) != 5:
@@ -79,13 +80,13 @@ class Cron:
         return found
 
     def after(self, at_s: float) -> float:
-        """Return the first due time after *at_s*; `NEVER_S` if there is none."""
+        """Return the first due time after *at_s*; `NEVER_S` if there is none within 50 years, the bound of cronsim."""
         # In the hour that comes twice when clocks go back, the first times that cronsim gives may lie before *at_s*.
         return next((time_s for time_s in self._times(at_s, reverse=False) if time_s > at_s), NEVER_S)
 
     def last_until(self, at_s: float) -> float:
         """Return the last due time that is not after *at_s*. There must be one: the schedule was due before *at_s*."""
-        # cronsim gives times before the moment it is asked for. One second later, so that *at_s* itself counts.
+        # cronsim gives the times before a moment. It is asked for one second later, so that *at_s* itself counts.
         return next(time_s for time_s in self._times(at_s + 1.0, reverse=True) if time_s <= at_s)
 
     def _times(self, at_s: float, *, reverse: bool) -> Iterator[float]:

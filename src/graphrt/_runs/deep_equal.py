@@ -29,7 +29,7 @@ def alike(one: Any, other: Any) -> bool:
         if one == other:
             return True
     except Exception:  # noqa: BLE001 - `==` of a container failed (too deep, or a part raised); compare the parts
-        return _walked(one, other)
+        return _walked(one, other)  # an InputError from here is the caller's: nothing has said whether they are equal
     try:
         return _walked(one, other)  # they differ, or hold a NaN, which does not even equal itself
     except InputError:  # two parts cannot be compared, but `==` of the whole values returned False without an error
@@ -61,8 +61,8 @@ def _walked(one: Any, other: Any) -> bool:
 def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
     """Return the pairs of parts that must be equal for two containers to be equal; None if they are not containers.
 
-    Lengths and sets of keys are pairs of their own, so that a difference in them is found too. Other types, and two
-    values of different types, are compared by `==`.
+    Lengths and sets of keys are pairs of their own, so that a difference in them is found too. Other types, subclasses
+    of the containers, and two values of different types are compared by `==`.
     """
     cls: Any = left.__class__
     if cls is not right.__class__:
@@ -92,6 +92,7 @@ _OF_MODELS: Final = ("__dict__", "__pydantic_extra__", "__pydantic_private__")
 _NAN: Final = object()
 """Stands for NaN in the keys that `_keyed` makes: equal to itself, and to nothing else."""
 _FLOATS: Final = frozenset({float, complex})
+"""Types, besides Decimal, that have a NaN."""
 
 
 def _is_nan(value: Any) -> bool:

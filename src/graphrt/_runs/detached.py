@@ -6,7 +6,8 @@ no other mechanism than the one that recovers threads.
 
 A thread is *settled* if it has no owner and a status other than "running" and "new". It is *over* if in addition
 nothing makes it go on by itself: mail, a timer, the end of a child thread, or the worker of a queue. `Pauses` gives the
-lengths of the waits between two looks at a thread; they grow while nothing happens.
+lengths of the waits between two looks at a thread; they grow while nothing happens. A claim is the right to write a
+thread. One that this process could not release is released by `release_now`; else the thread would look driven.
 
 Everything here reads or writes the store only, so that it works the same whichever process drives the thread.
 """
@@ -18,7 +19,6 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
 
-from graphrt._flows.run import Watch
 from graphrt._journal.leases import release_now
 from graphrt._journal.letters import read
 from graphrt._runs import open_run, reopen_run, run_once
@@ -69,6 +69,10 @@ def start(
         abandon: Give up what the thread left undone, whatever its status.
         only_if_new: Change nothing if the thread exists.
         while_running: One of `WHILE_RUNNING`, unchecked.
+
+    Raises:
+        InputError: An argument is wrong, or the thread needs another verb.
+        ConflictError: Another process drives the thread, and there are no answers, or the store keeps no mail.
     """
     store = the_store(config)
     if while_running not in WHILE_RUNNING:
@@ -77,7 +81,7 @@ def start(
         raise WHILE_RUNNING_WITHOUT_INPUT(policy=while_running, where=config.plan.place())
     if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
         return thread
-    abandon = abandon or while_running == "abandon"
+    abandon = abandon or while_running == "abandon"  # no run goes on: what the last one left undone is given up
     if only_if_new:
         if abandon:
             raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
@@ -87,7 +91,7 @@ def start(
             return thread
     try:
         opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
-    except ConflictError:  # another process drives the thread
+    except ConflictError:  # another process drives the thread: it can be sent answers, and nothing else
         if thread is None or (answers is UNSET and answer is UNSET) or not posts(store):
             raise
         leave_answers(config, thread, answers, answer)  # as mail, which the present owner or the next one takes
@@ -127,7 +131,6 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
     postable(store)
     if not exists(store, check_id(thread)):
         return False
-    # A claim of this process whose release failed before would make the thread look driven.
     release_now(store, thread)
     head = store.head(thread)
     # An input that was queued before this one begins first, even if its run has not begun yet.
@@ -170,15 +173,19 @@ def _opened(
     """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set.
 
     The arguments are those of `start`. Opening claims the thread and checks everything; nothing is stored yet.
-    `Watch()` publishes nothing: no caller reads what happens in the run.
+    Nothing is published, and *listen* is false: no caller reads what happens in the run.
+
+    Raises:
+        InputError: An argument is wrong, or the thread needs another verb.
+        ConflictError: Another process drives the thread, and *only_if_new* is not set.
     """
     if not only_if_new:
         return reopen_run.on_either(
-            config, given, thread, answers, answer, listen=False, watch=Watch(), abandon=abandon, labels=labels
+            config, given, thread, answers, answer, listen=False, watch=None, abandon=abandon, labels=labels
         )
     try:
         return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels)
-    except (run_once.Present, ConflictError):
+    except (run_once.Present, ConflictError):  # it has a result (`Present` would carry it), or is being made or driven
         return None
     except InputError as error:
         if error.code != "wrong-verb":
@@ -222,6 +229,7 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
         found: RunResult[Any] | None = await call(look)
         if found is not None:
             return found
+        # By *call*, since it reads the store when the time is over.
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
 
 
@@ -256,7 +264,7 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
         head = store.head(thread)
         nobody = f"nobody drives it: is a Worker with this version of graph {head.graph!r} running?"
         driver = "a living owner drives it" if head.owned else nobody
-        driver = waits_for(store, head) or driver
+        driver = waits_for(store, head) or driver  # what a paused thread waits for, in words; empty for others
         raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)
 
@@ -269,10 +277,11 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
 
     Raises:
         RunFailedError: The run failed.
+        InputError: There is no such thread.
     """
     store = the_store(config)
     check_id(thread)
-    release_now(store, thread)  # a claim whose release failed before would make the thread look driven
+    release_now(store, thread)
     head = store.head(thread)
     if not (is_settled(head) if paused else is_over(store, head)):
         return None
@@ -303,8 +312,8 @@ def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
 def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """End all runs of the runtime, with their threads still due, and return how many there were.
 
-    First the runs may finish their open supersteps. After *grace_s* seconds their tasks are cancelled, which stay due.
-    See `Runtime.hand_over`.
+    First the runs may finish their open supersteps (`hand_over_all`). After *grace_s* seconds their tasks are cancelled
+    and stay due (`interrupt_all`). See `Runtime.hand_over`.
     """
     number, until = _asked_to_hand_over(config, reason, grace_s), monotonic() + grace_s
     _wait_for_end(config, until, partial(config.active.hand_over_all, reason))
@@ -323,6 +332,7 @@ async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
 def _wait_for_end(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
     """Wait until no run goes on, or until the monotonic time *until*; at each look, *ask* asks the runs to end.
 
+    A run goes on until its last commit is stored (`active.going_on` counts those that may still write).
     A run that another worker thread is just opening is not among the active runs yet, so asking once would miss it.
     """
     pauses = Pauses()
@@ -343,7 +353,11 @@ async def _await_end(config: RunConfig, until: float, ask: Callable[[], None]) -
 
 
 def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """Check *grace_s*, ask all runs to hand over at the end of their supersteps, and return how many go on."""
+    """Check *grace_s*, ask all runs to hand over at the end of their supersteps, and return how many go on.
+
+    Raises:
+        InputError: *grace_s* is not a number of seconds.
+    """
     given: Any = grace_s
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
         raise BAD_TIMEOUT.variant("grace_s={given!r} is not a number of seconds.")(given=given)

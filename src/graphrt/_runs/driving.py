@@ -2,10 +2,11 @@
 
 A run is a flow: a generator of effects (start a task, write entries), which a driver performs. Each function here makes
 a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or `ActiveRun.broke` with its error.
+Both close the run. So `ended` stands after the `try` block: what it raises is not a reason to close the run again.
 
 The context variables of a run (`RunServices.held`) tell code that has no reference to the run which models and which
-sleep to use. They are set only if the runtime has models= or sleep= (`RunServices.holds`): most have neither, and then
-nothing is set and reset around a run.
+sleep to use. They are set only if there are any (`RunServices.holds`), by models= or sleep= of the runtime or of a run
+around this one. Most runs have neither, and then nothing is set and reset around a run.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ async def adrive(run: ActiveRun) -> RunResult[Any]:
     except BaseException as error:
         await _abroke(run, error)
         raise
-    if not run.services.blocking:
+    if not run.services.blocking:  # `ended` may store the last commits, which blocks if the store does
         return run.ended(status)
     from graphrt._drivers.blocking_calls import in_executor
 
-    return await in_executor(run.ended, status)
+    return await in_executor(run.ended, status)  # waits for its end even if this task is cancelled
 
 
 async def _abroke(run: ActiveRun, error: BaseException) -> None:
@@ -84,6 +85,8 @@ async def _abroke(run: ActiveRun, error: BaseException) -> None:
 
 def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Generator[Any, None, None]:
     """Drive *run* in the caller and yield what it publishes: steps, or pairs (mode, item). Leaving early cancels it.
+
+    `steps` and `stream` make their items of it; which of the two kinds it yields was chosen when the run was opened.
 
     Args:
         box: Receives the result; stays empty if the run failed or was left.

@@ -3,6 +3,8 @@
 A thread is due if it has the status "running" and no owner, if it has mail that it can take, or if it is paused and one
 of its questions answers itself by now (a timer, or a question that expires). To park a thread is to end it as failed,
 so that no worker drives it until a person calls `retry`.
+
+`elapsed` gives the answers that the time gives to open questions now. A thread *sleeps* if an open question is a TIMER.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         opened.look_for_followers()  # so that `follow(live=True)` in other processes shows the run from its beginning
         return drive(opened)
     except InputError as error:
-        # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for.
+        # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for. Its
+        # result is that it is paused, also if it goes on by itself later (`paused=True`).
         paused = present_result(config, thread, paused=True) if took and error.code in _NOT_YET else None
         if paused is None:
             raise
@@ -75,7 +78,10 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
     waits = the_store(config).head(check_id(thread)).status == "interrupted"
 
     def admit(claim: Claim, loaded: Loaded) -> None:
-        """Refuse the thread if it is not due any more, or is to be parked. Called before anything is changed."""
+        """Refuse the thread if it is not due any more, or is to be parked. Called before anything is changed.
+
+        If it raises, the opening gives the claim back.
+        """
         # Under the claim: another worker may have driven the thread since it was found to be due.
         if claim.head.status != ("interrupted" if waits else "running"):
             raise NOT_DUE(thread=thread, status=claim.head.status)
@@ -96,7 +102,7 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         raise NOT_DUE(thread=thread, status="interrupted")
 
     try:
-        if waits:
+        if waits:  # `continued` claims and loads the thread, calls *admit*, and asks *fire* for the answers
             return reopen_run.continued(config, thread, "resume", fire, admit=admit)
         return reopen_run.continued(config, thread, "retry", None, admit=admit)
     except RunFailedError as error:
@@ -109,7 +115,8 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
     """Return how many runs in a row took the thread over, and ended before they stored anything more.
 
     Each of them left a `RunResumed` of the top graph (its path is empty) as its only entry. So these are counted from
-    the end of the thread, among the records after the newest stored snapshot.
+    the end of the thread, among the records after the newest stored snapshot. A record holds the entries of one commit,
+    as pairs of path and event.
     """
     reader = Reader(the_store(config), thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
     count = 0
@@ -122,11 +129,16 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
 
 
 def _park(config: RunConfig, thread: str, reason: str) -> None:
-    """End a thread that is due as failed, with *reason* as its error, unless another worker was faster."""
+    """End a thread that is due as failed, with *reason* as its error, unless another worker was faster.
+
+    Raises:
+        ConflictError: Another worker has claimed the thread since `admit` refused it.
+    """
 
     def parked(engine: Engine) -> None:
         """Note that the run failed. `folded` has checksums of fields, which `replay` compares."""
         folded = emit_events.folded(engine)
+        # `node=None`: no node failed.
         event = events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
         emit_events.note(engine, event)
 

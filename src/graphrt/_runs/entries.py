@@ -4,7 +4,8 @@ A store keeps the entries of one commit as a *record*. If the journal is hash-ch
 that links it to the record before. The hash of a header is its *leaf*.
 
 Everything that needs no earlier values is checked: no entry is missing, and each record is what was sealed and follows
-the one before it.
+the one before it. A prune removes the oldest entries; `head.first` is the number of the oldest one that is left. A
+store in memory keeps events as objects, any other one as bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
     check_id(thread)
     check_number("after", after)
     store = the_store(config)
-    loaded = store.load(thread, upto=1)  # for the head and the meta, which are those of now: no entry is needed
+    # For the head and the meta (data of the whole thread), which are those of now whatever *upto* is.
+    loaded = store.load(thread, upto=1)
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)  # the thread has not exchanged its id with another one
     reader = Reader(store, thread, config.plan.codec, meta=meta, keys=config.keys)
@@ -60,7 +62,8 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
     for record in store.records(thread, after=seq, upto=upto):
         first = record.seq - record.count + 1
         if first > seq + 1:
-            if store.head(thread).first <= seq + 1:  # a gap is damage, unless the entries were pruned meanwhile
+            # A gap is damage, unless the entries were pruned meanwhile; then this goes on with what is left.
+            if store.head(thread).first <= seq + 1:
                 raise lacking(thread, seq + 1)
             links = _links(None) if chained else None  # the record before the gap is gone: begin anew
         batch = reader.checked(record, links)
@@ -69,9 +72,9 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
             if entry.seq > after:
                 # A store in memory gives the objects of the journal itself: hand out a copy (decision 0042).
                 yield entry if record.body.__class__ is bytes else replace(entry, event=handed(entry.event))
-        if upto is not None and record.body.__class__ is bytes:
+        if upto is not None and record.body.__class__ is bytes:  # objects in memory cost a page nothing
             size += len(record.body)
-            if size + reader.held_bytes > _PAGE_BYTES:
+            if size + reader.held_bytes > _PAGE_BYTES:  # `held_bytes`: large values, stored apart
                 return
     if after < head.seq:
         # Entries that were written since the head was read are allowed (*more*).

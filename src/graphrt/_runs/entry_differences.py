@@ -79,14 +79,14 @@ def in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
     node = node_of(expected, got)
     who = f"node {node!r}" if node is not None else "the run"
     if type(one) is not type(other):
-        told = f"{_message_of(one)}{_message_of(other, now=True)}"
-        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{told}"
+        messages = f"{_message_of(one)}{_message_of(other, now=True)}"
+        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{messages}"
     if isinstance(one, events.SuperstepCommitted | events.TasksRouted) and {"next", "sends"} & {*differing}:
         return f"a router chooses {_targets(other)} now, and chose {_targets(one)} in the log"
     parts = [
         f"{name} is {_repr_of(getattr(other, name, None))}, and was {_repr_of(getattr(one, name, None))}"
         for name in differing
-        if name not in ("kind", "path")
+        if name not in ("kind", "path")  # which `bare` adds, and no event has
     ]
     return f"{who} has another {type(one).__name__}: {'; '.join(parts) or 'it is at another path'}"
 
@@ -98,7 +98,7 @@ def _message_of(event: Any, *, now: bool = False) -> str:
 
 
 def _targets(event: Any) -> str:
-    """Return the nodes that *event* made due, with the arguments of Sends by their position among them."""
+    """Return, as text, the nodes that *event* made due, with the arguments of Sends by their position among them."""
     sends = f" with {_repr_of(dict(event.sends))}" if event.sends else ""
     return f"{', '.join(map(repr, event.next)) or 'the end'}{sends}"
 

@@ -1,14 +1,15 @@
-"""`erase`: one person's values go from stored threads, and what proves the threads stays (decision 0128).
+"""`erase`: replace chosen values in stored threads, so that their hash chains still verify (decision 0128).
 
 The unit is a *line*: the encoded form of one write of a field, one answer, effect, message or model reply. Its *place*
 says which of these it is. A large value is a *blob*, stored under the hash of its bytes; its line only refers to it.
 This module chooses the lines, finds threads that still need a value, and orders the steps. Which bytes a thread is
-rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
+rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction. `WORLD` has the codes of
+errors of a store that cannot be reached or written now. `PLAIN` is a codec that reads any body as plain JSON data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -70,7 +71,7 @@ def erase(
     choice = _Choice(config, where)
     wanted = None if threads is None else [check_id(thread) for thread in threads]
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
-    for thread in wanted if wanted is not None else choice.threads(store):
+    for thread in choice.threads(store, wanted):
         work.one(thread, asked=wanted is not None)
     return work.report()
 
@@ -85,9 +86,9 @@ class _Choice:
         self._graph: Final = config.plan.name
         self.text: str | None = where if isinstance(where, str) else None
         """The text that is erased wherever a value contains it; None for the other forms."""
-        self._pair: tuple[str, str] | None = None
+        self._pair: tuple[str, str] | None = None  # thread and field
         self._family: set[str] = set()
-        """Threads of which the field is erased: the one that was named, and its copies and forks once `threads` ran."""
+        """Threads of which the field is erased: the one named, and its copies and forks once `_find_family` ran."""
         self._predicate: Predicate | None = None
         if isinstance(where, str):
             if not where:
@@ -103,11 +104,17 @@ class _Choice:
         else:
             raise BAD_WHERE(given=where)
 
-    def threads(self, store: Store) -> list[str]:
-        """Return the threads to look through: all, or the one that was named with its copies and forks."""
-        if self._pair is None:
-            return list(listed(store))
-        store.head(self._pair[0])  # raises an InputError if there is no such thread
+    def threads(self, store: Store, wanted: Sequence[str] | None) -> Sequence[str]:
+        """Return the threads to look through: those that the caller named (*wanted*), else all that may have values."""
+        if self._pair is not None:
+            self._find_family(self._pair[0], store)
+        if wanted is not None:
+            return wanted
+        return [thread for thread in listed(store) if self._pair is None or thread in self._family]
+
+    def _find_family(self, named: str, store: Store) -> None:
+        """Add the copies and forks of the thread *named* to the threads of which the field is erased."""
+        store.head(named)  # raises an InputError if there is no such thread
         # Threads are listed in order of creation: a copy or fork comes after what it was made of.
         for thread in listed(store):
             try:
@@ -118,13 +125,11 @@ class _Choice:
                 continue  # it is damaged, and cannot be erased from either
             if origin in self._family:
                 self._family.add(thread)
-        return [thread for thread in listed(store) if thread in self._family]
 
     def chooser(self, thread: str, graph: str, fetch: Callable[[str], bytes | None]) -> Choose:
         """Return the function by which `_journal.erasing` chooses lines of *thread*, whose graph is called *graph*.
 
-        Args:
-            fetch: Returns a large value by its hash; None if it is not there.
+        It takes a line's entry, place and bytes. *fetch* returns a large value by its hash; None if it is not there.
         """
         text = self.text
         if text is not None:
@@ -134,8 +139,8 @@ class _Choice:
 
             return contains
         if self._pair is not None:
-            # With `threads=` the family is the named thread alone. None, which no field is called, chooses nothing.
-            field = self._pair[1] if thread in self._family or thread == self._pair[0] else None
+            # None, which no field is called, chooses nothing.
+            field = self._pair[1] if thread in self._family else None
             return lambda _seq, place, _line: place.kind == "field" and place.field == field
 
         def predicate_says(seq: int, place: Place, line: bytes) -> bool:
@@ -175,14 +180,14 @@ def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
 
 def _origin(store: Store, thread: str) -> str | None:
     """Return the thread that *thread* was forked or copied from, as far as its journal tells; None if it was not."""
-    loaded = store.load(thread, upto=0)
+    loaded = store.load(thread, upto=0)  # only head and meta
     meta = read_meta(loaded.meta, thread)
     if meta.get("chained") not in (None, shared_id(store, thread)):  # a copy continues the chain of its source
         return local_id_of(store, str(meta["chained"]))
     reader = Reader(store, thread, PLAIN, meta=meta)
     first = loaded.head.first
     for record in store.records(thread, after=first - 1, upto=first):
-        event: Any = next(iter(reader.batch(record).logged))[1]
+        event: Any = next(iter(reader.batch(record).logged))[1]  # the event of the first pair of path and event
         if isinstance(event, events.ThreadForked):
             return event.source
     return None
@@ -190,7 +195,10 @@ def _origin(store: Store, thread: str) -> str | None:
 
 @final
 class _Erasing:
-    """One call of `erase`, thread by thread. It counts what is erased, and collects what is left, for the report."""
+    """One call of `erase`, thread by thread. It counts what is erased, and collects what is left, for the report.
+
+    The journal gets *reason* and *by*. With *force*, values go even if an unfinished thread needs them.
+    """
 
     def __init__(
         self, config: RunConfig, store: Erasable, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
@@ -209,17 +217,13 @@ class _Erasing:
         """Whether the store has freed bytes to overwrite: those of this call, or of one that was interrupted."""
 
     def one(self, thread: str, *, asked: bool) -> None:
-        """Erase what was chosen of one thread.
-
-        Args:
-            asked: The caller named the thread, so whatever is in the way is raised. Else the report tells of it.
-        """
+        """Erase what was chosen of one thread. Report what is in the way; raise it if the caller *asked* by name."""
         try:
             release_now(self._store, thread)  # else a claim of this process whose release failed would be in the way
             self._one(thread)
         except ConflictError as error:
             self._refused(error, thread, "running", asked=asked)
-        except NotStorable as error:
+        except NotStorable as error:  # only a store in memory keeps such objects; reported in any case
             self._left.append(Left(thread, "unreadable", f"Its objects cannot be looked through: {error}"))
         except StoreError as error:
             if error.code in WORLD:
@@ -233,7 +237,7 @@ class _Erasing:
             self._refused(error, thread, "key" if error.code == "log-key-needed" else "needed", asked=asked)
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
-        """Raise *error*, which kept a thread from being erased, or report it. *what* is its word in `Left.what`."""
+        """Raise *error*, which is in the way, or report it, as each dry run does. *what*: its word in `Left.what`."""
         if asked and not self._dry_run:
             raise error
         self._left.append(Left(thread, what, error.what))
@@ -242,23 +246,24 @@ class _Erasing:
         """Erase what was chosen of one thread, or in a dry run count it. Errors reach `one`."""
         store = self._store
         found = self._read(thread)  # without a claim: most threads have nothing to erase, and may be driven meanwhile
-        self._scrubs = self._scrubs or found.reader.erased  # an earlier call may have died before it overwrote
+        self._scrubs = self._scrubs or found.reader.erased  # values that a call erased which died before it overwrote
         if self._dry_run:
             if found.lines:
-                if found.loaded.head.owned:
+                if found.loaded.head.owned:  # a real call would not get the claim
                     raise HELD_BY_ANOTHER_RUN(thread=thread, known="a living owner holds it now")
-                self._prepare(found)
+                self._prepare(found)  # counts, and raises as a real call would
             self._note(found)
             return
         if not found.lines and not self._is_stale(found):
             self._note(found)
             return
-        claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)
+        claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)  # *at* is for new threads only
         try:
             found = self._read(thread)  # again, as only now no other process can write it
             self._note(found)
             if found.lines:
                 commit, records, keep = self._prepare(found)
+                # `since`: the first entry of which snapshots have a chosen value. They are deleted.
                 store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
                 self._scrubs = True
                 self._show(thread, commit)
@@ -276,9 +281,7 @@ class _Erasing:
     def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
         """Return what the store is to write: commit, records to replace by `seq`, blobs to keep. Count it too.
 
-        Raises:
-            InputError: The thread is not finished, and still needs one of the values (`erasure-needed`); or its log
-                needs a key that is not here.
+        Raise an InputError if an unfinished thread needs one of the values (`erasure-needed`), or its log needs a key.
         """
         if found.chain is not None:
             found.chain.writable()  # raises without the key that the records of the log are authenticated with
@@ -288,7 +291,7 @@ class _Erasing:
         commit = relisted(self._config, self._store, found, records, commit)
         if not self._force and found.loaded.head.status in _UNFINISHED:
             self._check_not_needed(found, found.loaded_after(records, commit))
-        keep, gone = found.blobs(records, commit)
+        keep, gone = found.blobs(records, commit)  # names of the blobs that are still referred to, and of the others
         self._threads.append(found.reader.thread)
         self._records += found.records
         self._lines += found.lines
@@ -297,11 +300,7 @@ class _Erasing:
         return commit, records, keep
 
     def _check_not_needed(self, found: ThreadErasure, after: Loaded) -> None:
-        """Check that the thread needs none of the values, by folding it as it would be (*after*).
-
-        Raises:
-            InputError: It needs one, or the runtime cannot tell (`erasure-needed`).
-        """
+        """Raise an InputError (`erasure-needed`) if the thread, folded as it would be (*after*), may need a value."""
         head = found.loaded.head
         if head.graph != self._config.plan.name:
             needs = [f"what this runtime cannot tell, as it drives graph {self._config.plan.name!r}"]
@@ -320,7 +319,7 @@ class _Erasing:
             raise STILL_NEEDED(thread=head.thread, status=head.status, needs=", ".join(needs))
 
     def _note(self, found: ThreadErasure) -> None:
-        """Add to the report what cannot be erased of a thread."""
+        """Add to the report what cannot be erased of a thread: it stays in what is not a value, or can be guessed."""
         thread = found.reader.thread
         if found.text_stays:
             why = (
@@ -348,6 +347,7 @@ class _Erasing:
 
     def _is_stale(self, found: ThreadErasure) -> bool:
         """Return whether the log file has values that the store has not, or lacks its head, as after a crash."""
+        # *erased*: the last entry is that of an erasure, after which the file ends with a head if all was done.
         erased, file = found.ends_with_erasure, self._log_file(found)
         try:
             if file is None:  # whether a head was anchored is not known: once too often does no harm
@@ -379,7 +379,7 @@ class _Erasing:
             self._not_rewritten(thread, error)
 
     def _not_rewritten(self, thread: str, error: Exception) -> None:
-        """Report that the file still has the values. The store has lost them already, so nothing is raised."""
+        """Report that the file may still have the values. The store has none of them by now, so nothing is raised."""
         self._left.append(
             Left(thread, "log-file", f"The file of its log was not rewritten; erase again to try it again: {error}")
         )

@@ -30,10 +30,10 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     Args:
         seq: Number of the last entry of the thread; 0 without a thread or an entry.
     """
-    redacted_error(engine, error)  # its texts may quote values that the redaction rules remove
+    redacted_error(engine, error)  # changes its texts, which may quote values that the redaction rules remove
     if not isinstance(error, GraphrtError):
         return
-    error.locate(engine.where())
+    error.locate(engine.where())  # sets graph, superstep, thread and run, unless the error knows its graph already
     known = error.__dict__
     # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
     # error is a failure of that node like any other.

@@ -4,6 +4,9 @@ Labels are a thread's title, tags and priority. Its labels and open questions ar
 journal that they follow from, in the transaction that changes them (decision 0150). A store need not have that index:
 `finder` and `postable` raise an InputError if the methods for it are missing. The *head* of a thread is its summary in
 the store: id, last entry, status, labels and owner.
+
+A claim is the right to write a thread. `take` claims one, and `give_back` releases the claim, if a commit has not done
+so. `at=0.0` is the creation time of a new thread, of which `create=False` makes none.
 """
 
 from __future__ import annotations
@@ -71,11 +74,12 @@ def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -
     Raises:
         InputError: One of them is not valid.
     """
-    check_filters(graph, None, None)
+    check_filters(graph, None, None)  # a graph only: neither a prefix of ids nor a time
     check_texts(kind=kind, node=node)
     chosen = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
+    # Questions that a signal answers need no exception: the index never has them.
     return QuestionFilter(kind, tenant, chosen, graph, node, without=frozenset({TIMER, THREAD, TASK}))
 
 
@@ -98,9 +102,9 @@ def due(
     config: RunConfig, graph: str | None, *, prefix: str | None, after: str | None, limit: int | None
 ) -> tuple[ThreadInfo, ...]:
     """List threads that are due; see `Runtime.due`."""
-    check_filters(graph, prefix, None)
+    check_filters(graph, prefix, None)  # None: no filter by time
     store = the_store(config)
-    if posts(store):
+    if posts(store):  # it keeps mail, and lists due threads itself, those of a higher priority first
         graphs = None if graph is None else [graph]
         heads = postable(store).due(now=config.clock(), graphs=graphs, prefix=prefix, after=after, limit=limit)
     else:
@@ -123,7 +127,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
     added, removed = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
     urgent = priority if priority is UNSET else checked_priority(priority)
     store = the_store(config)
-    finder(store, "find")
+    finder(store, "find")  # only for its error: a store that finds no threads by labels keeps none
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         old = labels_of_head(claim.head)
@@ -133,7 +137,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         if new == old:
             return
         fold = folded(config, store.load(thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
+        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))  # stores each commit at once
         engine = fold.engine
         # `stamps`: values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
@@ -170,7 +174,7 @@ def reindex(config: RunConfig) -> int:
             try:
                 count += _reindexed(config, store, finding, head.thread)
             except (ConflictError, InputError):
-                continue  # a run has it, and lists its questions itself; or it was deleted
+                continue  # a run has it, and lists its questions itself; it was deleted; or its graph has changed too much
             except GraphrtError as error:
                 if error.code in WORLD:  # the store cannot be reached, which says nothing about the thread
                     raise
@@ -180,7 +184,16 @@ def reindex(config: RunConfig) -> int:
 
 
 def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) -> bool:
-    """Write labels and questions of one thread anew. Returns False if they were right."""
+    """Write labels and questions of one thread anew. Returns False if they were right.
+
+    `labels_after` reads labels from events; `listed` gives the open questions as a store lists them; `local_id` puts
+    this thread into an id of a question, since entries of a copy name the thread that was copied.
+
+    Raises:
+        ConflictError: A run drives the thread.
+        InputError: It was deleted, or the graph cannot continue it.
+        StoreError: It is damaged, or the store failed.
+    """
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         head = claim.head
@@ -204,7 +217,7 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
         new = labels or Labels()
         if new == labels_of_head(head) and _alike(questions, finding.questions(thread)):
             return False
-        # No entry is written, so position and time of the thread stay.
+        # No entry is written, so position (`head.seq`, which the commit expects) and time of the thread stay.
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))
         return True
     finally:

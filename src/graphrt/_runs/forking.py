@@ -5,7 +5,12 @@ source, which may be pruned, changed or deleted afterwards (decision 0027).
 
 A `Fold` is a thread folded from its journal up to an entry: its engine, and what else the entries say. A superstep that
 has begun and is not committed is *open*. What its tasks have done so far is *staged*: stored beside the journal under a
-key, which begins with the task's id, until the superstep commits.
+key, which begins with the task's id, until the superstep commits. An *edit* is an update of a state from outside a run.
+
+A `Journal` writes entries and keeps what they need. The *meta* is data of the whole thread: for a hash-chained journal,
+`chained` is the id that the chain began with, tenant included (`shared_id`). *names* are numbers for nodes and fields.
+*tail* is the size of what was written since the last snapshot. `cause` is the last start, resume or commit, which the
+entries after it name. `fingerprint` is a digest of the graph. A seed makes the salts of hashes the same each time.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue
     """
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
-    commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)
+    commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)  # an audit log: its file and anchors
     # A store in memory keeps events as objects, and needs no codec, unless the thread has a hash chain over bytes.
     bytes_ = store.durable or bool(fold.meta.get("chained"))
     journal.keep(
@@ -75,7 +80,10 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
             make no call again. A fork of the thread as it is now has them in what is staged.
 
     Raises:
-        InputError: There is no such thread or entry, *to* exists, or an older graph with other fields wrote the entry.
+        InputError: There is no such thread or entry, *to* exists, an older graph with other fields wrote the entry, or
+            a node that is due is not in the runtime's graph.
+        ConflictError: Another run holds the id *to*.
+        StoreError: The thread cannot be read, or the fork cannot be stored.
     """
     check_id(thread)
     target = check_id(to if to is not None else config.ids())
@@ -87,9 +95,10 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
         loaded = loaded_at(store, thread, at)
     fold = folded(config, loaded, upto=None if whole else at)
     # Tasks that wait for the end of a child thread run again in the fork, and start children of their own (R24).
-    fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)
+    fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)  # closes their questions; the kind is the reason
     if is_of_older_graph(fold.engine):
         raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
+    # Folding makes stand-ins for nodes of an older graph that the present one lacks. A stand-in that is due cannot run.
     gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
     if gone:
         raise FORK_BEFORE_GONE_NODE(
@@ -135,7 +144,7 @@ def _begin_fork(
     """
     engine, source = fold.engine, fold.reader.thread
     chained = config.chains(store)  # a chain of its own: that of the source begins with another id
-    run = fold.run or config.ids()
+    run = fold.run or config.ids()  # the run that the fork goes on with; a new one for a thread that never ran
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     begins = shared_id(store, commits.claim.thread)
     chain = chain_of(begins, None, config.keys) if chained else None
@@ -159,7 +168,8 @@ def _begin_fork(
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
     # An `interrupt_after` holds a superstep between fold and routes. Its outcomes are in `StateSaved.held` (0058).
     staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
-    # Effects of running tasks and commits of nested graphs are staged under keys of their own.
+    # Effects of running tasks and commits of nested graphs are staged under keys of their own. Those keys that the
+    # engine has made above are kept: these say what the tasks are now, after the withdrawal in `fork`.
     for key, body in whole.staged if whole is not None else ():
         staged.setdefault(key, list(fold.reader.staged(key, body)))
     staged.update(kept)
@@ -181,6 +191,7 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
     """
     engine = fold.engine
     open_ = {question.id: question for question in engine.open_interrupts()}
+    # `extra` has what only few tasks have; None for others. An edit can put an outcome in place of a task's own.
     edited = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
     # Ids of questions are `thread/task#key`, or `thread/task/inner task#key` in a nested graph.
     over = tuple(f"{engine.thread}/{task.id}{end}" for task in edited for end in "#/")
@@ -188,10 +199,12 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
     found: list[emit_events.Logged] = []
     for id_, event in fold.asked.items():
         if id_ in open_:
-            # `usage` is what the task's model calls had used when it asked. They were calls of the source.
+            # `usage` is what the task's model calls had used when it asked. They were calls of the source. `stale` says
+            # that the state was edited after the question.
             found.append(("", replace(event, stale=open_[id_].stale, usage=None)))
         elif id_ in answers:
             found += [("", replace(event, usage=None)), ("", answers.pop(id_))]
+    # Answers to questions that `asked` does not have are kept all the same.
     return found + [("", event) for event in answers.values()]
 
 

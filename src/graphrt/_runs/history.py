@@ -2,7 +2,9 @@
 
 A `Snapshot` is what the caller gets: the state after one entry. A *stored* snapshot is a cache in the store, from which
 entries can be folded without those before it. A record holds the entries of one commit. To fold is to apply entries to
-the state; `Fold` is a thread folded up to an entry.
+the state; `Fold` is a thread folded up to an entry. CHANGES are the classes of events that change the state. `begun`
+returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a
+stored snapshot. `check_end` raises if reading did not end with a given entry.
 
 The whole history is read forward from the first entry. With a limit it is read backward, one stretch of records at a
 time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does not depend on
@@ -131,11 +133,12 @@ class _Stretch:
         self._oldest = fold.seq < loaded.head.first
         """Whether no entry is left before the stretch: it begins at the first one, or behind those that were pruned."""
         self.changed: bool | None = False if self._oldest else None
-        """Whether the newest snapshot so far is of a commit. None while there is none: it is in the stretch before."""
+        """Whether the newest snapshot so far is of a commit. None while there is none: it is in the stretch before.
+        False if there is none before either."""
         self.shares: bool = False
         """Whether the first snapshot is of a completion that shares the last commit of the stretch before."""
         if self._oldest and fold.seq and (before is None or fold.seq < before):  # the snapshot that a prune kept
-            at = loaded.head.created_at
+            at = loaded.head.created_at  # no entry is left that tells its time
             values = _values(config, fold.reader.thread, fold.seq)
             self.found.append(Snapshot(fold, seq=fold.seq, at=at, status=fold.status, head=self._head, values=values))
 
@@ -161,6 +164,7 @@ class _Stretch:
                 fold.fold([one], entry.seq, batch.run, take)
                 if not entry.path:  # entries of nested graphs have a path, and no snapshots
                     self._note(entry, completed=completed)
+        # *before* itself was looked at, and not folded.
         wanted = last if before is None or before > last else before - 1
         check_end(fold.reader.thread, fold.seq, max(wanted, self.began))
 

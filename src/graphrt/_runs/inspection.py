@@ -41,7 +41,7 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
     check_id(thread)
     store = the_store(config)
     release_now(store, thread)  # a claim that could not be released yet would show a run that is over as running
-    loaded = loaded_at(store, thread, at)
+    loaded = loaded_at(store, thread, at)  # refuses an *at* that is not an int or not an entry
     head = loaded.head
     whole = at is None or at == head.seq  # then the open superstep is shown too
     fold = folded(config, loaded, upto=None if whole else at)
@@ -53,7 +53,7 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
 
 
 def info(config: RunConfig, head: Head) -> ThreadInfo:
-    """Return the thread of *head* for a listing. Its error is read when accessed."""
+    """Return the thread of *head* for a listing. Its error is read when accessed: most callers do not need it."""
     return ThreadInfo(head, partial(_error, config, head.thread))
 
 
@@ -82,8 +82,9 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
     """Return when the last folded entry was written; *otherwise* if its record was not loaded.
 
     Args:
-        records: The loaded records, in order. None has the entry if a snapshot is exactly of that entry.
+        records: The loaded records, in order. If a snapshot is exactly of that entry, its record is not among them.
     """
+    # The records end with the one that has the entry, so the last one of them has it if any has.
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
@@ -110,7 +111,8 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     present = load(config, thread)
     head = store.head(thread)
     fold = from_the_first(config, thread)
-    # `migrated` is set if the journal ends before a migration that the next run will write: all entries are older.
+    # Routers of this graph did not decide the entries up to *older*. `migrated` is set if the journal ends before a
+    # migration that the next run will write: all entries are older.
     older = _last_of_older_graph(config, thread) if present.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
         batch, take = fold.read(record)  # `take` makes decoded values the engine's own
@@ -123,6 +125,7 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
                 _again(fold, event, first + at, take, batch.run)
         fold.seq = record.seq
     now, then = fold.engine.values, present.engine.values
+    # With `migrated`, only `present` was migrated: the two cannot be compared.
     if present.migrated is None and not alike(now, then):
         changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
@@ -130,7 +133,10 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
 
 
 def _meets_erased(event: Any) -> bool:
-    """Return whether *event* writes or sends something that `Runtime.erase` removed: `Erased()` is in its place."""
+    """Return whether *event* writes or sends something that `Runtime.erase` removed: `Erased()` is in its place.
+
+    Sends are arguments for the next tasks, by position of the task.
+    """
     updates = event.updates if isinstance(event, events.TaskSucceeded) else ()
     parts = (*updates, getattr(event, "sends", {}))
     return any(erased_in(value) for part in parts for value in part.values())
@@ -157,10 +163,14 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
         if isinstance(event, events.SuperstepCommitted):
             if not engine.tasks:  # no outcome of a task was folded before: no event has opened the superstep
                 engine.open()
-            engine.forget_store()  # else the commit would encode values for a store
-            engine.commit(event.after, past=True)  # reduces the folded outcomes, and calls the routers
+            engine.forget_store()  # drops the codec, with which the commit would encode values for a store
+            # Reduces the folded outcomes, and calls the routers. `after`: tasks at which an `interrupt_after` paused.
+            # `past`: a reducer that returned None when the entry was written is not an error now.
+            engine.commit(event.after, past=True)
             _compare(fold, event, seq)
-            fold.fold([], seq + 1, run, take)  # no events: notes the run and the position
+            # Without events, only `fold.run` and `fold.seq` are set; the engine has done the rest. Below, `run` is not
+            # set: it is for reports on a fold, and replay reports on `present`.
+            fold.fold([], seq + 1, run, take)
             fold.seq = seq
             return
         # An `interrupt_after` holds a superstep after its commit; its routers are called when the pause is answered.
@@ -173,9 +183,9 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
         if isinstance(event, events.TasksRouted) and event.reason == "entry":  # the router of START
             engine.enter()
             _compare(fold, event, seq)
-        evolve(engine, event, take)
+        evolve(engine, event, take)  # applies the event; after "entry" it sets once more what is due
         if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):
-            _compare_folded(fold, event.folded, seq)
+            _compare_folded(fold, event.folded, seq)  # checksums of values, by field
         fold.seq = seq
     except ReplayDivergedError:
         raise
@@ -185,7 +195,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
 
 def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
     """Check that the nodes that are due now, and their Send arguments, are those of *event*."""
-    names, sends, _, _ = due_parts(fold.engine.due)
+    names, sends, _, _ = due_parts(fold.engine.due)  # the other two: errors for handlers, which no router decides
     if names != event.next:
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
     if not alike(dict(sends), dict(event.sends)):

@@ -36,7 +36,7 @@ def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
     """Return what the superstep after the last entry of *fold* recorded, by the keys to stage it under in a fork.
 
     Args:
-        fold: The source, folded up to the entry of the fork.
+        fold: The thread that is forked (the source), folded up to the entry of the fork.
 
     Raises:
         StoreError: The source cannot be read.
@@ -55,6 +55,7 @@ def _recorded(config: RunConfig, fold: Fold) -> Iterator[events.Event]:
         if not entry.path and isinstance(entry.event, _ENDS_SUPERSTEP):
             return
         yield entry.event
+    # Without the paths: `_keep` derives them from the ids of tasks.
     for key, body in the_store(config).load(thread).staged:
         yield from (event for _, event in fold.reader.staged(key, body))
 
@@ -117,9 +118,9 @@ def _keep(found: dict[str, _Kept], event: events.Event) -> None:
 def _identity(event: _Effect) -> tuple[Any, ...]:
     """Return what tells *event* apart from others of its task; a later event with the same identity replaces it."""
     match event:
-        case events.RepliesDiscarded():
+        case events.RepliesDiscarded():  # it has no key: only the newest counts
             return (events.RepliesDiscarded,)
-        # Each case but the last also keeps apart what the key alone does not: attempts, or calls with the same key. A
+        # Each of the following cases but the last also keeps apart what the key alone does not: attempts, or calls with the same key. A
         # reservation that was given back has the identity of the reservation, and so replaces it.
         case events.BudgetGranted():
             return events.BudgetGranted, event.question

@@ -27,7 +27,8 @@ class KnownSecrets:
     def remember(self, engine: Engine, fields: Iterable[str] | None = None) -> None:
         """Keep the values of *fields* that hold secrets; None takes all fields. Called when a run or an edit ends."""
         thread, codec = engine.thread, engine.codec
-        # Without a thread there is no later run. `met_secrets` is false in nearly every graph, and costs nothing.
+        # Without a thread there is no later run. `codec` is None if nothing is stored. `met_secrets`, whether a secret
+        # was encoded, is false in nearly every graph, and costs nothing.
         if thread is None or codec is None or not codec.met_secrets:
             return
         for name in engine.values if fields is None else fields:
@@ -35,7 +36,7 @@ class KnownSecrets:
             if name in engine.plan.state.untracked:  # it has its default after a resume, as without secrets
                 continue
             try:
-                # `known` is false for a secret that was loaded from a store, whose value nobody here has seen.
+                # `known` is false for a secret that was loaded from a store, whose value this process does not have.
                 known = any(secret.known for secret in codec.secrets_in(value))
             except NotStorable:  # it cannot be looked through
                 continue
@@ -44,6 +45,8 @@ class KnownSecrets:
 
     def give_back(self, engine: Engine) -> None:
         """Put known secrets into the values of a loaded thread, in fields whose stored form is the same.
+
+        Called when a thread was loaded for a run, or for a task of a queue.
 
         The stored form has no secrets, so it shows whether anything else of the field has changed.
         """

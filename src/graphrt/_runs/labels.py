@@ -132,6 +132,7 @@ def new_labels(title: Any, tags: Any, priority: Any = 0) -> Labels | None:
     Raises:
         InputError: One of them is not valid (`bad-label`).
     """
+    # By class, since a caller may pass anything: False or 0.0 is not a priority, and has to be refused.
     if title is None and tags.__class__ is tuple and not tags and priority.__class__ is int and not priority:
         return None
     return Labels(checked_title(title), checked_tags("tags", tags), checked_priority(priority))

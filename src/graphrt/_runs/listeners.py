@@ -81,7 +81,7 @@ class RunWatcher(Protocol):
         ...
 
     def asks(self, model: str, messages: Any, /) -> None:
-        """Note which model the running model call asks, and what. Called for each attempt of the call."""
+        """Note which model the running model call asks, and with what messages. Called for each attempt of the call."""
         ...
 
     def headers(self) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class RunWatcher(Protocol):
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Note that the run is closed; *error* is what its caller gets."""
+        """Note that the run is closed; *error* is what its caller gets, None if it did not fail."""
         ...
 
 

@@ -5,8 +5,9 @@ They are not entries. The *driver*, which is the process that drives the thread,
 follower notes its *interest* there, in batches (decision 0160). A batch has a *place*, which grows with each batch of
 the thread. An item has its number within its run, and `seq`, the number of the last entry before it.
 
-A follower looks at the thread again and again. Each look reads the new batches, holds their items back, and gives
-entries and items in order: an item after the entry that it names, and before the next one.
+A follower looks at the thread again and again, after pauses that grow while nothing happens (`Pauses`). Each look reads
+the new batches, holds their items back, and gives entries and items in order: an item after the entry that it names,
+and before the next one. A thread is *over* if no run drives it and nothing makes it go on by itself.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class LiveFeed:
         """Yield the held items that came before the entry *seq*, and drop them."""
         held = self._held
         while held and held[0].seq < seq:
-            run, number, at, mode, item, size = held.popleft()
+            run, number, at, mode, item, size = held.popleft()  # *at*: its `seq`; *size*: bytes of its encoded form
             self._held_bytes -= size
             # Items are numbered from 1 in each run, those that were dropped included. A gap is what this reader missed.
             last, self._given = self._given, (run, number)
@@ -121,7 +122,14 @@ class LiveFeed:
 
 
 def follow(config: RunConfig, thread: str, after: int) -> Iterator[Followed]:
-    """Return an iterator over entries and live items of the thread; see `Runtime.follow`."""
+    """Return an iterator over entries and live items of the thread; see `Runtime.follow`.
+
+    Args:
+        after: Only entries with a greater number.
+
+    Raises:
+        InputError: There is no such thread or entry, or the store carries no live items.
+    """
     check_position(config, thread, after)
     return _followed(config, thread, after, LiveFeed(config, thread))
 
@@ -140,7 +148,7 @@ def _followed(config: RunConfig, thread: str, after: int, feed: LiveFeed) -> Ite
 
 
 async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Followed]:
-    """Yield entries and live items of the thread; *call* makes a call that may block, on a worker thread."""
+    """Yield entries and live items of the thread; see `follow`. *call* makes a call that may block, on a worker thread."""
     from asyncio import sleep as asleep
 
     def begun() -> LiveFeed:
@@ -163,7 +171,7 @@ async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> Asy
 
 
 def look(config: RunConfig, thread: str, after: int, feed: LiveFeed) -> Look:
-    """Return what the thread has after the entry *after*, in order, a page of it at most."""
+    """Return what the thread has after the entry *after*, in order: about `PAGE` entries at most, and their items."""
     store = the_store(config)
     release_now(store, thread)  # a claim of this process whose release failed would make the thread look driven
     head = store.head(thread)

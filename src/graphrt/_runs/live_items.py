@@ -77,7 +77,8 @@ def items(codec: Codec, body: bytes) -> Iterator[Sent]:
     """Return the items of a batch.
 
     Raises:
-        StoreError: It is damaged.
+        StoreError: An item is damaged.
+        ValueError: The line with the id of the run is not JSON.
     """
     head, *lines = body.split(b"\n")
     run = str(from_json(head))
@@ -85,7 +86,7 @@ def items(codec: Codec, body: bytes) -> Iterator[Sent]:
         try:
             number, seq, mode, form = codec.load(one)
         except StoreError as error:
-            if error.code != "unknown-type":
+            if error.code != "unknown-type":  # the line is damaged
                 raise
             # A value of a class that only another graph knows: the item stays plain data.
             number, seq, mode, form = from_json(one)

@@ -58,12 +58,13 @@ class LiveRelay:
         self._number = self._batches = 0
         """Numbers of the last item and of the last batch."""
         self._kept: deque[tuple[int, int, float]] = deque()
-        """Place, size and time of the batches that the store keeps."""
+        """Place, bytes and monotonic time of the batches that the store keeps, oldest first."""
         self._kept_size = 0
+        """Bytes of these batches."""
         self._lock = Lock()
         """Guards what waits."""
         self._sending = Lock()
-        """Held while a batch is handed over, so that batches are in order."""
+        """Held while a batch is handed over, so that batches are in order. It also guards `_kept` and `_batches`."""
 
     def put(self, mode: str, item: Any) -> None:
         """Take an item, from any worker thread. It is encoded now, since its node may change the value later.
@@ -77,7 +78,7 @@ class LiveRelay:
             try:
                 made = line(self._codec, self._number, self._seq(), mode, item)
             except NotStorable:
-                return
+                return  # its number stays used: followers see the gap
             self._waiting.append(made)
             self._size += len(made)
             while self._size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
@@ -89,6 +90,7 @@ class LiveRelay:
         Called before each commit, so that followers get items before the entries after them, and besides every 0.05
         seconds by the worker thread that looks for followers.
         """
+        # Without the lock, which each commit would have to take. An item that comes just now waits for the next call.
         if not self._waiting:
             return
         with self._sending:
@@ -100,7 +102,10 @@ class LiveRelay:
                     self._send(batch(self._run, some))
 
     def _send(self, body: bytes) -> None:
-        """Give one batch to the store, and let it delete the batches that need not be kept any more."""
+        """Give one batch to the store, and let it delete the batches that need not be kept any more.
+
+        The caller holds `_sending`. The id of a batch is `run-number`, since the store needs a new one for each.
+        """
         self._batches += 1
         place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
         self._kept.append((place, len(body), monotonic()))
@@ -113,7 +118,7 @@ class LiveRelay:
         """
         place, old = 0, monotonic() - KEPT_S
         while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):
-            place, size, _ = self._kept.popleft()
+            place, size, _ = self._kept.popleft()  # the time was looked at
             self._kept_size -= size
         return place
 

@@ -4,8 +4,10 @@ Runs, edits and read-only verbs all load a thread here, so there is one way to c
 written.
 
 To fold is to apply entries to an engine, one after another. A `Fold` is the engine after some entry, with what else
-they say. A stored *snapshot* is a cache of it: folding begins at the newest one. A superstep that has begun and is not
-committed is *open*; what its tasks did is *staged*, that is stored beside the journal under a key with the task's id.
+they say. A stored *snapshot* is a cache of it: folding begins at the newest one. The *meta* is what a store keeps about
+a thread as a whole, such as the graph that it was driven with. A superstep that has begun and is not committed is
+*open*; what its tasks did is *staged*, that is stored beside the journal under a key with the task's id. A record (the
+entries of one commit) *vouches* for what is staged, or for a snapshot, by a digest of it.
 """
 
 from __future__ import annotations
@@ -104,14 +106,17 @@ def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
 
     Raises:
         InputError: The graph of the thread is not compatible with the runtime's.
+        StoreError: The meta is damaged, or is that of another thread.
     """
     plan = config.plan
     meta = read_meta(loaded.meta, loaded.head.thread)
     check_own(the_store(config), loaded.head.thread, meta)  # it has not exchanged its id with another thread
+    # `keys` verify the MACs of a chained journal; None verifies none.
     reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta, keys=config.keys)
     verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
     if not verdict.ok:
         raise compatibility_check.refusal(verdict)
+    # `check_state`: whether a run that continues the thread looks for values that nodes changed in place (R15).
     fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
     migrate_thread.prepare(fold, verdict)  # stand-ins for fields and nodes that the older graph had
     return fold, verdict
@@ -152,7 +157,8 @@ def folded(
 
     Args:
         upto: Last entry to fold. None folds all and restores the open superstep.
-        adopt: Whether to migrate the values to the present graph, if an older one wrote them.
+        adopt: Whether to migrate the values to the present graph, if an older one wrote them. A prune keeps them as
+            they are, for the snapshot that it stores.
         letters: What workers of queues report of tasks by mail (R27), to be restored as if it were staged.
         task: Restore only what is staged of this task of the top graph; None restores all. A worker of a queue runs one
             task alone.
@@ -207,7 +213,9 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
         if letters:
             from graphrt._journal.taken_reports import merged  # only threads with tasks of queues get such letters
 
-            fold.reported = merged(fold, known, letters)
+            fold.reported = merged(fold, known, letters)  # adds what they report to *known*
+        # The fold has what the journal says of the superstep since the last commit: answers by question, reasons of
+        # withdrawn questions, ids of questions whose answers were used, and paths of events of nested graphs.
         restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested, take)
     # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:

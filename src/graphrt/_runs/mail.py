@@ -44,10 +44,16 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     """Send a signal to a thread: a named value that waits until a node takes it by `ctx.receive`; see `Runtime.signal`.
 
     Args:
+        name: What nodes receive it by, unchecked.
+        value: Any value that can be stored.
         id: Chosen by the sender, so that a second signal with the same id is not kept; None makes one.
 
     Returns:
         Whether the signal is kept.
+
+    Raises:
+        InputError: There is no such thread, an argument is wrong, or the store keeps no mail.
+        AuditError: The value could not be redacted.
     """
     store = the_store(config)
     postable(store)
@@ -72,7 +78,7 @@ def ask_to_cancel(config: RunConfig, thread: str) -> bool:
         return False
     try:
         check_id(thread)
-        release_now(store, thread)
+        release_now(store, thread)  # a claim that this process failed to release would make the thread look driven
         head = store.head(thread)
         # The epoch is the number of the owner's claim: a later run has another one, and drops the request. It is in the
         # id too, so that asking twice posts one letter.
@@ -98,9 +104,11 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
     engine = folded(config, store.load(thread)).engine  # of the whole thread: the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
+    # By id: pairs of the answer and of what gives it. A letter does not say the latter.
     given = answers_by_id(engine, answers, answer, config.clock)
     try:
         told = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, (one, _) in given.items()}
+        # A new id for each call, so that the letter is kept in any case.
         _post(config, store, thread, f"answers:{config.ids()}", "answers", {"answers": told})
     except NotStorable as error:
         raise not_storable(engine, error, "An answer holds a value") from error
@@ -152,7 +160,10 @@ def labels_of(told: Mapping[str, Any]) -> Labels | None:
 
 
 def _engine(config: RunConfig, thread: str) -> Engine:
-    """Return an engine that checks and redacts values as a run on *thread* does, without loading the thread."""
+    """Return an engine that checks and redacts values as a run on *thread* does, without loading the thread.
+
+    By `listen` it gets the codec. An engine without one takes values that no store keeps, as in a run without a store.
+    """
     engine = Engine(config.plan, config.limits, thread=thread)
     engine.listen(config.plan.codec)
     if config.redactor is not None:

@@ -116,13 +116,17 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
         elif info.status == "interrupted":
             with suppress(InputError):  # another sweep has deleted it meanwhile
                 head = store.head(info.thread)
+                # By a timer, a child or a worker of a queue; by the expiry of a question; by mail.
                 if waits_for(store, head) or answers_itself(store, head) or moves(store, head):
                     found.add(info.thread)
     return found
 
 
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
-    """Return the threads to sweep: last written before the time *before*, not owned, and not going on by themselves."""
+    """Return the threads to sweep: last written before the time *before*, not owned, and not going on by themselves.
+
+    Owned threads are left out here, since `delete_many` skips them: they must not use up the limit.
+    """
     store, status, limit = the_store(config), which.get("status"), which.get("limit")
     check_status(status)
     check_number("limit", limit)
@@ -157,7 +161,7 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
     """
     store, before = the_store(config), _time_before(config, older_than_s)
     old = _old(config, before, which)
-    gone, at = 0, 0
+    gone, at = 0, 0  # how many were deleted, and how many of *old* were tried
     while at < len(old):
         if at and store.blocking:  # a store in memory has no other writers to let in
             sleep(_PAUSE_S)

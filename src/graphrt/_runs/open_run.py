@@ -3,7 +3,8 @@
 Whether a verb (`run`, `resume`, `retry`) fits the status of a thread is decided here, for `reopen_run` too. The order
 is fixed: the thread is claimed (only the holder of the claim may write it), then loaded, then everything is checked. If
 a step fails, the claim is released and nothing was written. A loaded thread is a `Fold`: its engine, with what else its
-entries say. `note` adds an event to the engine's log, which the run's first commit writes.
+entries say. `note` adds an event to the engine's log, which the run's first commit writes. The state class of a graph
+is a model, a dataclass or a TypedDict (`plan.state.kind`). `own` copies a value, so that no container is shared (R15).
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def begin(
         thread_id: None makes an id if there is a store, and runs without a thread if there is none.
         listen: Whether the caller reads journal entries.
         watch: What the caller wants published; None publishes nothing.
-        abandon: Give up what the thread left undone, whatever its status.
         only_if_new: Raise `run_once.Present` if the thread exists.
+        abandon: Give up what the thread left undone, whatever its status.
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
         admit: Called with the claim before anything is read or changed; raises to refuse.
         parent: Id, without tenant, of the thread whose task starts the new thread by `ctx.start`; None for any other.
@@ -92,9 +93,12 @@ def begin(
     if store is None:
         if plan.pausing is not None:  # the name of a node whose policy pauses the run
             raise _needs_thread(plan, plan.pausing)
+        # `check_state`: whether the run looks for values that nodes changed in place (R15).
         engine = Engine(plan, config.limits, check_state=config.checks_state)
-        opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
+        # Sinks see the run begin as soon as it is opened, so the input is checked before. Nothing has to be given back
+        # if that fails. No error needs redacting: redaction rules come with an audit log, which needs a store.
         values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
+        opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
         return _started(opened, values, values, fresh=True)
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
@@ -111,10 +115,10 @@ def begin(
             opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True)
         else:
-            # R10: abandon=True takes every status. With only_if_new, a status that has a result needs no verb at all.
+            # R10: abandon=True takes every status. With only_if_new, a status that has a result (ENDED) needs no verb.
             if not (abandon or (only_if_new and claim.head.status in run_once.ENDED)):
                 want(claim, "run", config, watch)
-            fold = loading.folded(config, store.load(thread_id))
+            fold = loading.folded(config, store.load(thread_id))  # makes the engine, with the same `check_state`
             if only_if_new:
                 raise run_once.Present(run_once.present(config, claim, fold))
             engine = fold.engine
@@ -136,7 +140,7 @@ def begin(
         give_up(store, claim, opened_run, error)
         raise
     give_children(started, begin)  # nodes can start child threads, which are opened by this function
-    config.active.add(thread_id, started.control)
+    config.active.add(thread_id, started.control)  # `Runtime.cancel` finds the run by it; closing the run removes it
     return started
 
 
@@ -149,7 +153,12 @@ def claimed(
     at: float,
     admit: Callable[[Claim], None] | None = None,
 ) -> Claim:
-    """Claim *thread* for a run; see `leases.take`. Report a conflict to the sinks that count them."""
+    """Claim *thread* for a run; see `leases.take`. Report a conflict to the sinks that count them.
+
+    Args:
+        at: Creation time of a new thread, in seconds since the epoch.
+        admit: As in `begin`. If it raises, the claim is released.
+    """
     try:
         claim = leases.take(store, thread, create=create, lease_s=config.lease_s, at=at)
     except ConflictError:
@@ -173,7 +182,7 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
     Raises:
         InputError: A field holds an erased value that its type does not allow, or a task needs one (`erased-value`).
     """
-    if not fold.reader.erased:
+    if not fold.reader.erased:  # nothing that was read holds an erased value
         return
     # Imported late, since hardly any thread has erased values.
     from graphrt._engine.erased_work import erased_fields, erased_work
@@ -376,8 +385,9 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
+            # "START": what errors name as the writer of the field.
             checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
-        except ValueError as error:
+        except ValueError as error:  # pydantic's; `unquoted` has the fields whose values no error may quote (R16)
             raise UPDATE_DOES_NOT_FIT(
                 who=what,
                 state_class=plan.state.cls.__name__,

@@ -160,10 +160,11 @@ class _Reader:
     def __init__(self, plan: Plan) -> None:
         self._reads: Final[dict[str, tuple[str, ...] | None]] = {}
         """Fields that each node declares to read; None if it does not say."""
-        for index, name in enumerate(plan.by_name):
+        for index, name in enumerate(plan.by_name):  # names of the nodes, in the order of their indexes
             declared = plan.spec_fields(index)
             self._reads[name] = declared.reads if declared is not None and declared.reads else None
         self.aggregates: Final = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
+        """Names of the aggregating fields."""
         self._fields: Final = tuple(plan.state.fields)
         self.writes: Final[dict[str, list[FieldWrite]]] = {}
         """All writes so far by field, in order."""
@@ -175,15 +176,16 @@ class _Reader:
         """Who started or resumed the run, or edited the thread, by the newest entry that says so."""
 
     def pruned(self, seq: int) -> None:
-        """Begin with a thread whose entries up to *seq* were pruned: a write without a value stands for them."""
+        """Begin with a thread that was pruned up to *seq*: writes without value, time or run stand for what is gone."""
         for name in self._fields:
             self._write(FieldWrite(name, None, "pruned", seq, 0.0, ""))
 
     def add(self, entry: Entry) -> None:
         """Take in the next entry."""
         event: Any = entry.event
+        # Entries of a nested graph have a path. Its writes are in the updates of its task too; its calls are not.
         if entry.path and not isinstance(event, (*_CALLS, events.EffectRecorded, events.InterruptAnswered)):
-            return  # writes of a nested graph are in the updates of its task
+            return
         match event:
             case events.RunStarted():
                 self._user = event.user
@@ -216,7 +218,7 @@ class _Reader:
             event: Any = entry.event
             reads = self._reads.get(event.node)
             seen = before if reads is None else {name: before[name] for name in reads if name in before}
-            calls = tuple(one for one in self._calls if _belongs(one, event.task))
+            calls = tuple(one for one in self._calls if _belongs(one, event.task))  # for `FieldWrite.calls`
             # A task has several updates if it ran a nested graph: one for each commit of that graph.
             for update in event.updates:
                 self._each(entry, update, "task", event, seen, calls)
@@ -272,6 +274,7 @@ def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[
     found = list(writes)
     begin = 0
     for number, one in enumerate(found):
+        # A fork, a migration and a prune give whole values. An input or an edit goes through the reducer, as an update.
         whole = one.kind in ("fork", "migration", "pruned") or isinstance(one.value, Replacement) or one.value is DELETE
         if whole or one.field not in aggregates:
             begin = number
@@ -279,6 +282,7 @@ def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[
 
 
 def _task(entry: Entry) -> str:
+    """Return the id of the task that the event of *entry* names; empty if it names none."""
     return str(getattr(entry.event, "task", ""))
 
 

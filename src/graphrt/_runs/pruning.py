@@ -8,6 +8,9 @@ A record holds the entries of one commit. The entries of a *chained* thread are 
 *vouch* for a snapshot by a digest of its bytes (decision 0044). A large value is stored once, as a blob, and named
 where it is used. A store in memory keeps objects in place of bytes, unless the thread is chained.
 
+`begun` returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a
+snapshot. The path of an event is empty for the graph at the top, and names a nested graph otherwise.
+
 The order of the steps makes an interrupted prune harmless: write the snapshot, read it back, journal `HistoryPruned`,
 remove. Pruning again completes it.
 """
@@ -141,7 +144,8 @@ def _everything(fold: Fold) -> events.StateSaved:
     """Return everything that the fold knows, as the event that a snapshot stores.
 
     Besides the state: status and last run, the entry that is the cause of the next one, the names (of nodes and fields)
-    that entries refer to by number, and the digests from which the chain goes on.
+    that entries refer to by number, and the digests from which the chain goes on. Of the names that the thread knows by
+    now, these are the first ones, which the entries up to here have introduced (`told` counts them).
     """
     return replace(
         standing_of(fold, saved(fold.engine), fold.status),
@@ -165,7 +169,7 @@ def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: Any,
     if snapshot.__class__ is not bytes:
         return  # a store in memory keeps the object itself
     fold, _ = begun(config, loaded)
-    fold.reader.only(blobs)
+    fold.reader.only(blobs)  # it takes large values from these, and not from the store
     try:
         start_from(fold, Saved(kept.seq, snapshot))
     except GraphrtError as error:
@@ -217,7 +221,10 @@ def _compare(written: Fold, read: Fold) -> None:
 
 
 def _same(codec: Codec, one: Any, other: Any) -> bool:
-    """Return whether two values are equal by their bytes or by `==`. A class without `__eq__` has only its bytes."""
+    """Return whether two values are equal by their bytes or by `==` (`alike`, for which a NaN equals a NaN).
+
+    Objects of a class without `__eq__` have only their bytes.
+    """
     return codec.dump(one) == codec.dump(other) or alike(one, other)
 
 

@@ -32,16 +32,23 @@ _BEFORE: Final = "graphrt."
 
 
 def place_of(what: str, name: str) -> str:
-    """Return the id of the place *name* of the kind *what*: `task`, `slot.<queue>` or `rate.<queue>`.
+    """Return the id of the place *name* of the kind *what*.
 
-    The name is hashed, since ids of threads are short and allow few characters.
+    Args:
+        what: `task`, `slot.<queue>` or `rate.<queue>`. The name of a queue was checked with its node: at most 64
+            letters, digits and the characters `_.-`. So it fits into the id of a thread, of at most 200 characters.
+        name: Of a task: `thread/task`, or the thread alone if its tasks run one at a time. Of a slot or a rate: the
+            number of the place, from 0. It is hashed, since the first kind may be long and have any character.
     """
     return f"{_BEFORE}{what}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
 @contextlib.contextmanager
 def held(config: RunConfig, store: Store, place: str) -> Generator[bool, None, None]:
-    """Hold *place* while the block runs. The value is False if another worker has it; the block runs all the same."""
+    """Hold *place* while the block runs. The value is False if another worker has it; the block runs all the same.
+
+    `remote_tasks` holds the place of a task by this, so that two workers do not run it at once.
+    """
     claim = _claimed(store, place, config.lease_s)
     if claim is None:
         yield False
@@ -67,9 +74,9 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
     """Claim *place*; None if another owner has it."""
     head = present_head(store, place)
     if head is not None and head.owned:
-        return None  # a claim would be refused, after waiting whether the owner has just died
+        return None  # a claim would be refused too, after it had waited to see whether the owner has just died
     try:
-        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)  # nothing shows its time of creation
+        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)  # *at*: when it was created, never shown
     except ConflictError:  # another process claimed it after the look
         return None
 
@@ -93,9 +100,9 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
             stack.enter_context(_renewed(store, claim))
         if queue is not None and queue.limiter is not None:
             number, period_s = queue.limiter  # so many tasks may begin in so many seconds
-            claim = _any(store, f"rate.{name}", number, period_s)
+            claim = _any(store, f"rate.{name}", number, period_s)  # not renewed: free again when the period is over
             if claim is None:
-                yield False
+                yield False  # leaving the block gives the slot back
                 return
             if not store.blocking:  # a claim in memory has no lease that runs out
                 timer = threading.Timer(period_s, leases.give_back, (store, claim))

@@ -1,9 +1,11 @@
-"""Tasks of queues in a run that is executed again: they run before the resumption that took what was reported of them.
+"""Tasks of queues, when the runs of a thread are executed again.
 
-A node may name a queue. Its tasks are then left waiting, and workers of the queue run them by `run_task` and report
-their end to the thread by mail. The next `RunResumed` takes the reports, and an `InterruptWithdrawn` for each task
-follows it. `reexecution` makes the runs of a thread again on a thread in memory, which has no workers: so it runs these
-tasks itself.
+A node may name a queue. Its tasks are then left waiting, each with an open question. Workers of the queue run them by
+`run_task` and report their end to the thread by mail. The next `RunResumed` takes the reports, and for each task an
+`InterruptWithdrawn` with the reason ENDED follows it, which closes the question. KEY begins the key of such a question.
+
+`reexecution` makes the runs of a thread again on a thread in memory, which has no workers. So it runs these tasks
+itself, before it resumes the thread.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig],
         event = entry.event
         if not isinstance(event, events.InterruptWithdrawn) or event.reason != ENDED:
             break
-        tasks.append(event.id.partition("/")[2].rpartition(f"#{KEY}")[0])  # the id is thread/task#queue
+        # The id is `thread/task#queue`, or `thread/task#queue:2` if the task was left waiting a second time.
+        tasks.append(event.id.partition("/")[2].rpartition(f"#{KEY}")[0])
     if not tasks:
         return None
 
@@ -50,7 +53,8 @@ def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig],
         from graphrt._runs.remote_tasks import run_task  # imported late: few logs have tasks of queues
 
         for task in tasks:
-            run_task(config, thread, task, None)
+            run_task(config, thread, task, None)  # None: no limits
+        # The resumption takes the reports, which `run_task` has posted to the thread.
         return drive(reopen_run.continued(config, thread, "resume", nothing))
 
     return again

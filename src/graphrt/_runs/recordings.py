@@ -2,6 +2,7 @@
 
 `reexecute` makes the runs of a thread again and compares the entries with its *log*, the list of the entries of the
 first execution. A *place* is an index in this list. The nodes run again; models, tools and effects do not.
+`task.more()` has what only some tasks have: the effects, questions and model calls of the second execution so far.
 
 An answer is found by its task and key, as after a crash. The log has no answer of a call that failed: a model that gave
 no reply, an effect that raised. The failure that the log has of the attempt is then raised again. An attempt that got
@@ -92,7 +93,8 @@ class Recordings:
                 log.failures.append((place, event))
                 log.ended = log.ended or isinstance(event, events.TaskFailed)
             case events.InterruptRaised() if event.kind == "effect":
-                # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect.
+                # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect. An
+                # effect's key may have a colon itself, so both readings are noted; one of them is never asked for.
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=")] = place
             case events.TaskSucceeded():
@@ -104,7 +106,7 @@ class Recordings:
         """Return what the log has of *task*; nothing, if it does not know it."""
         return self._tasks.get(task.id) or _LogOfTask()
 
-    # What follows are the methods of `Recorded`, which the contexts of nodes call in place of the world.
+    # What follows are the methods of `Recorded`, which the contexts of nodes call in place of effects and models.
 
     def started(self, task: Task, key: str) -> bool:
         """Return whether a person is asked, further on in the log, if the "once" effect *key* had run before a crash.
@@ -133,8 +135,8 @@ class Recordings:
                 task, "effect", key, unused=set(log.effects) - task.more().effects.keys()
             )
         models = task.more().model_calls()
-        # The effect may be a tool that is a graph, which is not run again. What it used counts all the same. Keys with
-        # `graph/` are of another case, a graph as the harness, whose run failed.
+        # The effect may be a tool that is a graph, which is not run again. What it used counts all the same; a usage
+        # that is applied twice counts once. Keys with `graph/` are of a graph as the harness, whose run failed.
         for usage in log.usages:
             if usage.failed_attempts == models.failed_attempts and not usage.key.startswith("graph/"):
                 models.apply(usage, own)
@@ -179,8 +181,10 @@ class Recordings:
         finally:
             INSTEAD.reset(token)
 
-    async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - private, and both calls name it
+    async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
         """Wait to be cancelled, if the log has no end of *task*: then the failure of a task beside it had cancelled it.
+
+        A task with questions is not waited for, as it ended with a pause.
 
         Args:
             answered: The log has the answer, so there is nothing to wait for.
@@ -242,9 +246,10 @@ def made(name: str, message: str, task: Task) -> Exception:
     """Return an error of the class *name*: one of the retry policy of *task*, of graphrt, of Python, or a new one.
 
     The journal has only name and message of an error. The class matters to the retry policy, and to handlers in nodes.
+    If several classes have the name, that of graphrt counts first, then that of Python.
     """
     policy = task.node.policy.retry
-    on: Any = policy.retry_on if policy is not None else None
+    on: Any = policy.retry_on if policy is not None else None  # a class, a tuple of classes, or a function
     given: tuple[Any, ...] = on if on.__class__ is tuple else (on,)
     bases: list[Any] = [one for one in given if isinstance(one, type)]
     classes: Mapping[str, Any] = {

@@ -48,7 +48,7 @@ _ANSWERS: Final = (
     events.EffectStarted, events.EffectRecorded, events.ModelReplied, events.UsageRecorded,
     events.BudgetHeld, events.BudgetReleased,
 )  # fmt: skip
-"""What a task got, in the order in which it asked. Where it asks side by side, timing decides the order."""
+"""What a task got, in the order in which it asked. For calls side by side, timing decides the order."""
 _STOPPED: Final = "the second execution ends here"
 """Reason with which the second execution cancels its run, where the log ends or the first difference was found."""
 
@@ -83,7 +83,7 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
 
 
 def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
-    """Return the last entry that cannot be executed: that of a fork, a migration or a prune; 0 if all can be."""
+    """Return the number of the last entry that cannot be executed (fork, migration, prune); 0 if all can be."""
     begun = store.head(thread).first - 1  # what a prune left begins after this entry
     for entry in log:
         if not entry.path and isinstance(entry.event, _TAKEN):
@@ -128,6 +128,7 @@ def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> No
     named = {name for body in (*(one.body for one in kept), *snapshots.values()) for name in blob_names(body)}
     meta = {**read_meta(loaded.meta, thread), "chained": None}
     at = head.updated_at
+    # 0: no claim was made yet. The empty list in `Whole`: nothing is staged.
     first = Head(thread, upto, 0, status, head.graph, head.created_at, at, owned=False, first=head.first)
     records = [Record(one.seq, one.count, one.body) for one in kept]  # without their seals
     whole = Whole(first, to_json(meta), [], snapshots, records)
@@ -141,7 +142,7 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
     if running and log:  # a fork or a migration in the middle of a run
         yield _Verb(0, retry)
     abandon = False
-    edited = sent = -1
+    edited = sent = -1  # places up to which edits and signals belong to a verb that was yielded
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
@@ -210,6 +211,7 @@ def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any
     """Return the call that answered questions. Those that the time answered are given without a look at the clock."""
 
     def of_log(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
+        """Return the answers, whatever the thread is like now; `continued` asks for them once it has loaded it."""
         return answers
 
     if any(given.by for given in answers.values()):  # not a person: a timer, a default, or the end of a child
@@ -315,7 +317,7 @@ class _Second:
             if _from_outside(entry):
                 self._stop()
             self._at += 1
-        self.recorded.at = self._at  # failures in the log before this place are of earlier attempts
+        self.recorded.at = self._at  # it takes failures before this place as those of earlier attempts
         if entry is None:
             self._stop()  # the log ends here, perhaps in the middle of a run
         elif isinstance(entry.event, events.RunCancelled) and not entry.path:  # the outside cancelled it here
@@ -333,7 +335,7 @@ class _Second:
         expected = self._next
         if expected is None:
             return
-        one, other = bare(expected), bare(got)
+        one, other = bare(expected), bare(got)  # the fields that must be the same
         if alike(one, other) or self._beside(expected, other):
             self._at += 1
             self._same += 1

@@ -30,7 +30,7 @@ def relisted(
         commit: The commit that ends the erasure, with the entry `ValuesErased`.
     """
     head = found.loaded.head
-    if labels_of_head(head) != Labels():
+    if labels_of_head(head) != Labels():  # else there are none, so that none were erased
         labels = Labels()
         # The last event about labels counts, in the record as it is after the erasure.
         for record in store.records(head.thread):
@@ -45,9 +45,10 @@ def relisted(
     # A thread of another graph cannot be folded here, so its questions are no longer listed. They come back with its
     # next commit, or when a runtime of that graph calls `reindex`.
     if head.graph == config.plan.name:
-        with suppress(GraphrtError):  # a thread that cannot be folded any more asks nothing
+        with suppress(GraphrtError):  # a thread that cannot be folded any more lists no questions
             engine = folded(config, found.loaded_after(records, commit)).engine
-            times = {one.place: one.asked_at for one in asked}  # *place* is the id of a question without the thread
+            # *place* is the id of a question without the thread and the `/` after it, which no thread's id has.
+            times = {one.place: one.asked_at for one in asked}
             # As for the journal: a store in memory keeps objects, unless the hash chain needs bytes.
             as_bytes = store.durable or found.chain is not None
             questions = listed(

@@ -9,7 +9,8 @@ superstep commits. Letters about one waiting are numbered from 1, and the store 
 worker that finds its number taken has lost the task to another one, and stops.
 
 A claim on an id that is made of thread and task says which worker runs the task now. It only spares work: that two
-workers which run the same task change nothing twice follows from the numbers of their letters.
+workers which run the same task change nothing twice follows from the numbers of their letters. `held` and `admitted`
+make claims while a block runs: on one such id, and on a place among those that the limits of a queue allow.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _ran(
     engine = fold.engine
     found = next((one for one in waiting(engine) if one[1].id == task_id), None)
     if found is None or (fold.reported is not None and task_id in fold.reported.failures):
-        return "left"  # its end was reported
+        return "left"  # its end was reported; `failures` has the tasks that failed for good
     owner, task, question = found  # *owner* is the engine of the task's graph, which may be a nested one
     # The rest of the preparation is that of a run that continues the thread.
     if config.redactor is not None:
@@ -118,7 +119,8 @@ def _ran(
     engine.limit(config.limits)
     control = Control()
     control.watched = True  # other code than the caller can cancel it, as `_watched` does
-    number = _last_number(letters, [key for key, _ in loaded.staged], task_id, question.version)
+    keys = [key for key, _ in loaded.staged]  # staged are pairs of a key and a body
+    number = _last_number(letters, keys, task_id, question.version)
     reporter = Reporter(store, fold, control, (task_id, question.version), number)
     config.active.add(lock, control)  # so that `hand_over` and `close` wait for it
     try:
@@ -139,6 +141,7 @@ def _ran(
             return "left"
         return "ended"
     finally:
+        # Both, since no `ActiveRun` does it: nothing can be cancelled any more, and nothing more is written.
         config.active.remove(lock, control)
         config.active.closed(control)
 
@@ -172,11 +175,12 @@ def _run(
     """
     engine = fold.engine
     services = services_of(config, engine, control, fold.seed)
-    services._run_id = fold.run
+    services._run_id = fold.run  # of the run that left the task: no run of its own begins here
     services.children = ThreadsOfRun(config, fold.reader.thread, begin)
     # What a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as it is known.
     services.stage, services.blocking, services.eager = reporter, store.blocking, store.durable
     engine.identify(fold.run)
+    # `staging` and `stamps`: the engine keeps events to stage, and the encoded bytes of values if the store needs them.
     engine.listen(engine.plan.codec, staging=True, stamps=store.durable or bool(fold.meta.get("chained")))
     driver = SyncDriver(services, config.limits)
     graph: Any = owner
@@ -184,7 +188,7 @@ def _run(
         with services.held() if services.holds else contextlib.nullcontext():
             driver.drive(run_left(graph, task, control))
     except DeadlineError as error:
-        return _failed(task, error), True
+        return _failed(task, error), True  # it reaches the caller as it is
     except StoreError:
         if not reporter.lost:  # else the error says that another worker has taken over
             raise
@@ -297,6 +301,7 @@ def _watched(
     Args:
         question: The question with which the task waits.
         seq: Number of the thread's last entry when it was loaded.
+        control: Switches of the execution.
     """
     over = threading.Event()
     # The store lists open questions by their ids without the thread.

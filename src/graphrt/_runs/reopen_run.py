@@ -5,7 +5,8 @@ Status, ids, types and storability of the answers are checked before anything is
 An open interrupt is a question that waits for an answer: of a person, or of the time (R23). `resume` answers questions.
 `retry` runs again what failed or was left undone, and asks expired and stale questions anew. The order is fixed: the
 thread is claimed, loaded and checked; then the first events of the run are noted in the engine, and stored with its
-first commit. If a step before that fails, the claim is released and nothing was written.
+first commit. If a step before that fails, the claim is released and nothing was written. `ActiveRun.close` undoes the
+rest: it takes the run out of `config.active`, by which `cancel` and `hand_over` find it.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ def on_either(
     labels: Labels | None = None,
     *,
     listen: bool,
-    watch: Watch,
+    watch: Watch | None,
     abandon: bool = False,
 ) -> ActiveRun:
     """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
+
+    `abandon` and `labels` are for an input only: give up what the thread left undone, and set its title and tags.
 
     `steps` and `stream` open their runs by this. UNSET stands for an argument that their caller did not pass. The
     arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
@@ -164,15 +167,16 @@ def continued(
         )
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
         if not anew and not replacing:
-            open_run.want(claim, verb, config, watch)
+            open_run.want(claim, verb, config, watch)  # raises an error that names the right verb, if it is another one
         answers: Mapping[str, Given] = {}
         # "running" means that the owner died. A resume without answers then only goes on.
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing, reported=fold.reported is not None)
-        open_run.check_erased(fold, engine.values, work=True)  # nodes are not called with values that were erased
+        # Nodes are not called with values that were erased. *work*: nor do open and due tasks need one.
+        open_run.check_erased(fold, engine.values, work=True)
         for answer in answers.values():
             try:
-                engine.plan.codec.dump(answer.answer)
+                engine.plan.codec.dump(answer.answer)  # only to see whether it can be stored
             except NotStorable as error:
                 raise open_run.not_storable(engine, error, "An answer holds a value") from error
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
@@ -194,15 +198,16 @@ def continued(
             engine, expired if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
         )
         engine.withdraw({question.id}, reason)
-    for by in dict.fromkeys(answer.by for answer in answers.values()):  # in the order of the answers (R13)
+    # `answer` takes those of one giver at a time: a person, a timer, a default, an expiry; in the order given (R13).
+    for by in dict.fromkeys(answer.by for answer in answers.values()):
         given_now = {id_: answer.answer for id_, answer in answers.items() if answer.by == by}
         engine.answer(given_now, replace=replacing, by=by)
     for id_, (answer, by) in answers.items():
-        nth = answer_number(engine, id_)  # its number among the answers of its task
+        nth = answer_number(engine, id_)  # its number among the answers of its task, known once the engine has it
         emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
     give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
-    take_reports(opened, fold.reported)
+    take_reports(opened, fold.reported)  # last, since it commits; it closes the run if that fails
     return opened
 
 

@@ -79,7 +79,7 @@ class InterruptInfo:
 
     @property
     def answerable(self) -> bool:
-        """Whether a person can answer it. The clock answers a timer, a signal or the end of a child the others."""
+        """Whether a person can answer it. The clock answers a timer; a signal, a child's end or a worker the others."""
         return self.kind not in NOT_FOR_PEOPLE
 
     @property
@@ -155,7 +155,8 @@ class RunResult(Generic[S]):
         """0..n sentences about odd conditions that did not fail the run, in the order in which they were found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]
-        """Supersteps in which a node was active, by the index of the node in the plan."""
+        """Supersteps in which a node was active, by the index of the node in the plan. Behind them are the counts of
+        nodes that only an older graph of the thread had, which `visited` leaves out."""
 
     @property
     def run_id(self) -> str:
@@ -366,6 +367,7 @@ def is_of_older_graph(engine: Engine) -> bool:
     if values.keys() - state.fields.keys() - {EXTRA}:
         return True
     missing = [field for name, field in state.fields.items() if name not in values]
+    # A TypedDict may lack a field that is not required. Instances of the other state classes have all fields.
     return any(field.required or state.kind != "typeddict" for field in missing)
 
 

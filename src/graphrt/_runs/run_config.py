@@ -66,7 +66,7 @@ class ActiveRuns:
         """Empties the two collections in a child of os.fork(); made with the first run."""
 
     def add(self, thread: str, control: Control) -> None:
-        """Note that the run of *control* drives *thread*."""
+        """Note that the run of *control* drives *thread*. Those who call this also call `remove` and then `closed`."""
         if self._forks is None:
             # The child of os.fork() does not drive the runs of its parent.
             self._forks = Emptied(self._controls), Emptied(self._unclosed)
@@ -74,7 +74,7 @@ class ActiveRuns:
         self._controls[thread] = control
 
     def remove(self, thread: str, control: Control) -> None:
-        """Note that the run of *control* has ended.
+        """Note that the run of *control* has ended. `closed` is called after its last commit.
 
         Its last commit may have released the thread already, and a newer run may have its place.
         """
@@ -158,7 +158,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     deps: Any
     budget: Budget | None
     sinks: tuple[Callable[[events.Entry], Any], ...]
-    """Functions that get each entry of a run."""
+    """Functions that get each entry of a run; those of observers, such as a coverage tool, among them."""
     clock: Callable[[], float]
     """Returns seconds since the epoch."""
     sleep: Callable[[float], Any] | None
@@ -205,7 +205,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             deps=None,
             budget=None,
             models=None,
-            sinks=observed_sinks(graph, ()),
+            sinks=observed_sinks(graph, ()),  # only those of observers, which see every graph of the process
             active=ActiveRuns(),
             redactor=_redactor(plan, self.audit),
             secrets=KnownSecrets(),
@@ -238,6 +238,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     @property
     def redaction(self) -> str:
         """The redaction rules in force, for the journal; empty without any."""
+        # Their names and a digest. The fields that the graphs mark as `redacted` belong to them.
         return self.redactor.label(marked_in(self.plan)) if self.redactor is not None else ""
 
     def clean(self, error: BaseException) -> None:
@@ -297,7 +298,7 @@ def configure(
     overrides = arguments.checked_models(models)
     return RunConfig(
         graph=graph,
-        limits=own if limits is None else arguments.checked(limits).over(own),
+        limits=own if limits is None else arguments.checked(limits).over(own),  # those not given are the graph's
         durability=arguments.checked_durability(durability),
         chain=chain,
         audit=arguments.checked_audit(audit, chain=chain),

@@ -198,8 +198,9 @@ def _dropped(event: events.LetterDropped) -> Told:
 
 
 def _granted(event: events.BudgetGranted) -> Told:
-    """Name what a person allowed a budget more: amounts by unit, such as `500 tokens and 2 calls`."""
-    # An amount is an integer. A unit that is not whole counts small parts, such as millionths of a dollar.
+    """Say by how much a person raised a budget: amounts by unit, such as `500 tokens and 2 calls`."""
+    # An amount is an integer. A unit that is not whole counts small parts, such as millionths of a dollar, and `shown`
+    # converts them. `noun` is the word that follows the amount.
     parts = [
         f"{amount if unit.whole else format(unit.shown(amount), 'g')} {unit.noun(amount)}"
         for unit, amount in zip(UNITS, event.amounts, strict=True)
@@ -225,7 +226,7 @@ def _forked(event: events.ThreadForked) -> Told:
 
 
 def _updated(event: events.ThreadUpdated) -> Told:
-    """Tell of an edit by `update`; the node that it stands for is None if it stands for none."""
+    """Tell of an edit by `update`; its `node` is the one as which it was made (`as_node=`), None without one."""
     return f"thread edited: {len(event.values)} fields", {"node": event.as_node}
 
 

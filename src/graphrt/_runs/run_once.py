@@ -17,7 +17,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.stores.protocol import Claim
 
 ENDED: Final = frozenset({"completed", "interrupted", "cancelled"})
-"""Thread statuses that have a `RunResult`; `open_run` refuses others with the verb that continues the thread."""
+"""Thread statuses that have a `RunResult`. For others `open_run` raises an error that names the verb to use."""
 
 
 @final
@@ -30,7 +30,12 @@ class Present(Exception):  # noqa: N818 - not an error: it ends the opening of a
 
 
 def present(config: RunConfig, claim: Claim, fold: Fold) -> RunResult[Any]:
-    """Return the result of a claimed thread, as its last run returned it."""
+    """Return the result of a claimed thread, as its last run returned it.
+
+    Args:
+        claim: The claim on the thread, which stays with the caller; its head has the status.
+        fold: The thread, folded from its journal, with its engine.
+    """
     # A `RunResult` is made of a run. This one never runs: it has no claim, and nothing to close.
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run  # the id of that run: none begins here

@@ -4,7 +4,8 @@
 caller gave, and then drives it in the caller, or on the running event loop. `opened` opens a run on a worker thread if
 the store may block. `listen` and `watch` are for streams: here no reader wants entries or items.
 
-*given* is the input, unchecked. `labels` are title and tags for the thread, None without any.
+*given* is the input, unchecked. `labels` are title and tags for the thread, None without any. `Present` is raised in
+place of opening a run if the thread exists, and carries the result that it has.
 """
 
 from __future__ import annotations

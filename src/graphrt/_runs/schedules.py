@@ -139,7 +139,7 @@ class Schedules:
         row = Scheduled(name, config.plan.name, uuid4().hex, due_at, body)
         if not store.put_schedule(row, replaces=None if known is None else known.version):
             # Another process put a schedule of this name between the look and the call.
-            stands = next((one for one in store.schedules() if one.name == name), None)
+            stands = next((one for one in store.schedules() if one.name == name), None)  # None: it was deleted since
             # The same definition is not a conflict: it is of this call, if an earlier try was stored, or of another
             # process that started at the same time.
             if stands is None or (stands.graph, stands.body) != (row.graph, body):
@@ -244,6 +244,8 @@ def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) ->
         times = [last] if schedule.missed == "once" or now - last <= PUNCTUAL_S else []
         following = cron.after(now)
     started = [thread for time_s in times if (thread := _started(config, schedule, time_s)) is not None]
+    # Changes nothing if another process has moved or replaced the schedule meanwhile. Only now: after a crash before
+    # this line, the next look finds the threads, and moves it.
     store.move_schedule(row.name, row.version, due_at=row.due_at, to=following)
     return started
 
@@ -254,7 +256,7 @@ def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None
     if exists(the_store(config), thread):
         return None
     labels = new_labels(schedule.title, schedule.tags)
-    return detached.start_new(config, schedule.input, thread, labels)
+    return detached.start_new(config, schedule.input, thread, labels)  # None if another process was faster
 
 
 def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
@@ -271,10 +273,11 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
     names = plan.spec.input_names
     values = plan.state.initial(given, where=plan.place(), only=names)  # checked, with the defaults of other fields
     engine = Engine(plan, config.limits)
-    values = open_run.entered(config, engine, values)
+    values = open_run.entered(config, engine, values)  # redacts, if the runtime has redaction rules
     # Not the defaults: each thread gets its own, and one that a factory makes is another at every call of `add`. A
     # pydantic model knows which of its fields were set; of other objects all fields count.
     set_fields = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
+    # `tracked` leaves out the fields that are never stored.
     kept = {name: one for name, one in tracked(engine, values).items() if name in set_fields}
     if names is not None:
         kept = {name: one for name, one in kept.items() if name in names}
@@ -303,9 +306,11 @@ def _read(config: RunConfig, row: Scheduled) -> Schedule:
 def _exists(config: RunConfig, known: Scheduled, body: bytes) -> GraphrtError:
     """Return the error for a definition (*body*) other than that of the schedule *known*, which is stored."""
     if known.graph != config.plan.name:  # its input may be of classes that are unknown here
+        # "?" stands for what was not read.
         return SCHEDULE_EXISTS(name=known.name, differs=["graph"], graph=known.graph, cron="?", timezone="?")
     old = _read(config, known)
     new = _read(config, known._replace(body=body))
+    # If no field differs, the inputs differ in their stored form only.
     differs = [field.name for field in fields(Schedule) if getattr(old, field.name) != getattr(new, field.name)]
     return SCHEDULE_EXISTS(
         name=known.name, differs=differs or ["input"], graph=old.graph, cron=old.cron, timezone=old.timezone

@@ -7,6 +7,10 @@ A superstep that has begun is *open* until it commits. What its tasks did is *st
 the ids of the tasks. An edit of a thread with an open superstep changes the state that its unfinished tasks see. With
 `as_node=` it also ends the tasks of that node, as if the node had returned the values. A superstep is *held* if it is
 committed and only waits for answers to `interrupt_after` before its routers are called.
+
+`take` claims a thread, which is the right to write it. `give_back` releases the claim, if a commit has not done so. A
+`CommitQueue` of the kind "sync" stores each commit at once. `stamps`: values keep their encoded bytes for the journal,
+whose codec is None if the store keeps objects. A task that is HANDLED has failed, and its `on_error` node takes over.
 """
 
 from __future__ import annotations
@@ -72,14 +76,13 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
-        # Values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
         engine.listen(engine.plan.codec, stamps=journal.codec is not None)
         adopted(engine, fold)  # if the graph has changed, the journal has to say so before the edit
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
             event = _event_of(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
             event = replace(event, user=config.user, redaction=config.redaction)
-            evolve(engine, event, own)
+            evolve(engine, event, own)  # applies the event, with copies of its values
             config.secrets.remember(engine, event.values)  # no store has them, so the runtime keeps them
             emit_events.note(engine, event)
             if engine.plan.queues:  # tasks that workers run elsewhere must not report on the old state
@@ -88,7 +91,9 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         if engine.log:  # it is empty if there was no edit
             # Stage the tasks that the edit ended again: their older rows would bring their questions back.
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
+            # And the tasks of this graph that were left to their queue anew: `waiting` yields (engine, task, question).
             ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
+            # `standing`: all events of a task that a restart needs.
             staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
             journal.write(emit_events.take(engine), staged, status=status, release=True)
     except Exception as error:
@@ -152,9 +157,10 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     # No task of the node is open: the edges or *goto* decide now what is due.
     node_plan = plan.by_name[node]
     router = engine.router()
+    # `ask` follows the edges of the node and calls its routers on the new state. `lead` takes the targets of *goto*.
     routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
     routed.sends = check_sends(engine, routed.sends)
-    moved = joins.arrive(engine, routed)
+    moved = joins.arrive(engine, routed)  # the joins that have changed; the node of one that fires joins *routed*
     # As if all activations of the node had finished, Sends included (rule R18).
     # `waiting`: tasks that become due with the commit of the open superstep. Without one, tasks that are due now.
     before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
@@ -196,6 +202,7 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         return tuple(next(sends) if target.__class__ is Due else target for target in targets)
     # `plan.goto`: the targets that the node declares for its Commands; END is not a str.
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
+    # No edge leaves the node: neither a static one, to a node or END, nor a conditional one, nor one to a join.
     if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
         raise GOTO_NEEDED(node=node, declared=declared, first=declared[0], where=engine.where())
     return None

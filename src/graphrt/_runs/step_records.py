@@ -3,9 +3,12 @@
 A step is what one finished task did to the state. `Runtime.steps` yields steps while a run goes on; this module makes
 the same ones for a thread that is stored, as dictionaries.
 
-The journal is folded once from its first entry: its events are applied to an engine, whose recorder makes the steps.
+The journal is folded once from its oldest entry: its events are applied to an engine, whose recorder makes the steps.
 Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
 times the size of its state, and one state of memory.
+
+Of the statuses of a task, DONE means that its update is staged, HANDLED that it failed and its `on_error` node takes
+over, and FAILED that it failed for good.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
 def _records(fold: Fold, entry: Entry) -> Iterator[dict[str, Any]]:
     """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
     recorder = fold.engine.recorder
-    if recorder is None:
+    if recorder is None:  # for type checkers: `steps_of` has set one
         return
     event = entry.event
     if isinstance(event, events.RunStarted):
@@ -49,7 +52,7 @@ def _records(fold: Fold, entry: Entry) -> Iterator[dict[str, Any]]:
         # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
         for task in fold.engine.tasks if not fold.engine.held else ():
             if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task)):
-                recorder.record(task, {})
+                recorder.record(task, {})  # {} for the previous values of the fields that it wrote: none
     for step in recorder.take():
         yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}  # no journal has durations (R13)
 

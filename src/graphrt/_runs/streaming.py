@@ -1,5 +1,8 @@
 """`steps` and `stream`: drive a run and yield what happens in it. Their async twins are in `async_streaming`.
 
+LIVE has the modes whose items are shown while a node runs: `custom`, `messages` and `live`. `iterate` drives a run in
+the caller, and `iterate_live` on a worker thread; both close it at the end.
+
 The call opens the run, so a wrong call is refused at once. The run is driven only while its reader asks for items, and
 ends as cancelled if the reader leaves. A `Watch` says what the run has to publish: steps, updates or values. A stream
 has modes. With one mode its items come as they are, with several as pairs (mode, item). The *box* is a list that gets

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 """Type of the items. Covariant: a stream only hands them out."""
 S = te.TypeVar("S", default=Any)
+"""Type of the state in the result."""
 
 END: Final = object()
 """Returned by `Reader.next` after the last item."""
@@ -140,7 +141,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
             open_, self._open = self._open, None
             self._busy = True
-            opening = self._opening = asyncio.get_running_loop().create_future()
+            opening = self._opening = asyncio.get_running_loop().create_future()  # done when the opening has ended
             try:
                 self._reader = await open_()
                 if self._closed:  # aclose() was called by another asyncio task meanwhile

@@ -2,7 +2,8 @@
 
 Other processes post letters to a thread, which the store keeps. A letter has a *place*, which gives the order and names
 it to the commit that deletes it, and a kind (`what`): "cancel", "signal", "answers", "input" (a new run), "ended" (the
-end of a child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name.
+end of a child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name. `drop` notes
+that a letter changes nothing. `take_letters` lets signals, answers and ends of children act, and returns their places.
 
 Each step claims the thread, writes what the mail did and deletes it in one commit, and releases the thread again. If it
 can go on then, it has the status "running", as a thread that was started and left. The caller, `Runtime.drive`, drives
@@ -20,7 +21,6 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.mail import Letter, deliver, drop, take_letters
 from graphrt._engine.open_interrupt import TASK
-from graphrt._flows.run import Watch
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.letters import read
@@ -99,7 +99,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
             letter.told["input"],
             thread,
             listen=False,
-            watch=Watch(),  # publishes nothing
+            watch=None,
             abandon=letter.told["abandon"],
             labels=labels_of(letter.told),
             admit=admit,
@@ -121,7 +121,7 @@ def _drop_input(config: RunConfig, store: Store, thread: str, letter: Letter, er
 
     def dropped(engine: Engine, letters: Sequence[Letter], _status: Status) -> list[int]:
         """Note that the letter changes nothing; implements `Work`."""
-        if all(one.place != letter.place for one in letters):
+        if all(one.place != letter.place for one in letters):  # another worker has taken it meanwhile
             return []
         drop(engine, letter, error.what)
         return [letter.place]
@@ -148,6 +148,7 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
             # know that its child had ended. Such a request goes without an entry.
             if letter.told["epoch"] is not None:
                 drop(engine, letter, "the run had ended")
+        # A completed thread needs no report of a task. At any other status it stays for the drive that goes on.
         reports = [letter for letter in letters if letter.what == "task" and status == "completed"]
         for letter in reports:
             drop(engine, letter, "the run had ended")
@@ -160,13 +161,19 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
 
 
 def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
-    """Claim the thread, let *work* note what its mail does, and write that; return False if nothing was taken."""
+    """Claim the thread, let *work* note what its mail does, and write that; return False if nothing was taken.
+
+    Raises:
+        ConflictError: Another process has the thread.
+        InputError, StoreError: The thread cannot be loaded.
+    """
+    # `at` is the creation time of a new thread, and this one exists.
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         letters = _waiting(config, store, thread)  # again, under the claim
         status = claim.head.status
         fold = folded(config, store.load(thread))
-        commits = CommitQueue(store, claim, "sync")
+        commits = CommitQueue(store, claim, "sync")  # stores each commit at once
         journal = journal_of(config, store, fold, commits)
         engine = fold.engine
         # Values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
@@ -175,6 +182,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         places = work(engine, letters, status)
         if not places:
             return False
+        # The log has pairs of path and event. If the mail cancelled the thread, its signals stay for a `retry`.
         if status == "interrupted" and not isinstance(engine.log and engine.log[-1][1], events.RunCancelled):
             deliver(engine)  # gives waiting signals to the tasks that wait for them
         logged = emit_events.take(engine)

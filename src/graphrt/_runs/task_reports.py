@@ -44,7 +44,10 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
     its queue once more.
 
     Args:
-        reported: What the letters come to: bodies to stage, places, failures by task id. None changes nothing.
+        opened: The run, which holds the claim on the thread.
+        reported: What the letters come to: events to stage by key (`rows`), places of all letters, letters about tasks
+            that did not wait for them (`dropped`), and failures by task id, each a `TaskFailed` and whether its error
+            is raised as it is. None if no letter was read, which changes nothing.
 
     Raises:
         StoreError: Nothing was stored. The run is closed.
@@ -53,7 +56,8 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
         return
     engine = opened.engine
     opened.control.failures = {id_: Failure(*failure) for id_, failure in reported.failures.items()}
-    # A report that a task has ended closes its question. `fate_told` says that the journal has this.
+    # A report that a task has ended closes its question, for the reason `closed`. `fate_told` says that the journal has
+    # this.
     for question in all_questions(engine):
         if question.kind == TASK and question.closed and not question.fate_told:
             question.fate_told = True

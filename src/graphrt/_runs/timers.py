@@ -47,7 +47,7 @@ def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -
         questions: Its open questions, with one timer or more. The earliest one counts.
     """
     timers = [question for question in questions if question.kind == TIMER]
-    due_s = min(timer.expires_at or 0.0 for timer in timers)
+    due_s = min(timer.expires_at or 0.0 for timer in timers)  # "or" is for type checkers: every timer has a moment
     until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
     if due_s <= now_s:
         return TIMER_IS_OVER(thread=engine.thread, until=until, interrupts=ids, where=engine.where())
@@ -56,7 +56,7 @@ def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -
 
 
 def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
-    """Return the error for a person's answer to a timer, which only the clock answers."""
+    """Return the error for a person's answer to the open question *timer*, which only the clock answers."""
     return TIMER_TAKES_NO_ANSWER(
         interrupt=timer.id,
         thread=engine.thread,

@@ -3,6 +3,9 @@
 A process sees what another one does with a thread by looking at the store again and again (R20). A thread is *driven*
 while a run owns it, *due* if any worker may go on with it, and *settled* if its run has ended and released it. It is
 *over* if it is settled and will not go on by itself.
+
+A thread that paused has open questions, each of a kind: TIMER (`ctx.sleep`) is answered by the clock, THREAD by the end
+of a child thread, TASK by a worker of a queue, and most others by a person.
 """
 
 from __future__ import annotations
@@ -131,6 +134,8 @@ def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float
 def look(config: RunConfig, thread: str, after: int, *, most: int | None = None) -> tuple[Iterator[Entry], bool]:
     """Return the entries that the thread has after *after*, and whether it was over before they were read.
 
+    A look that finds entries says that it was not over: the next one, which finds none, says whether it is.
+
     Args:
         most: About how many entries to return; None: all that there are.
     """
@@ -140,12 +145,16 @@ def look(config: RunConfig, thread: str, after: int, *, most: int | None = None)
     head = store.head(thread)
     if head.seq == after:
         return iter(()), is_over(store, head)
-    # Not over yet: a settled thread may be driven on while its entries are read. The next look finds no more and ends.
+    # A settled thread may be driven on while its entries are read.
     return entries(config, thread, after=after, most=most), False
 
 
 async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
-    """Yield the entries of the thread as they are stored; see `Runtime.afollow`. *call* makes a call that may block."""
+    """Yield the entries of the thread as they are stored; see `Runtime.afollow`. *call* makes a call that may block.
+
+    As a generator, it checks the position at the first read. It pauses only after a page without entries: a full page
+    may not be all that there is, while `_followed` reads all that there is in one look.
+    """
     from asyncio import sleep as asleep
 
     await call(lambda: check_position(config, thread, after))

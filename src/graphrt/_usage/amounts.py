@@ -73,7 +73,8 @@ class Unit(NamedTuple):
     used: Callable[[Usage], int | None]
     """The amount in a usage; None if the provider did not report it."""
     field: str
-    """Field of `Usage` that gets the amount where a crash left it reserved, and nothing else is known of the call."""
+    """Field of `Usage` that gets the amount where a crash left it reserved, and nothing else is known of the call. For
+    tokens, of which only the sum is known, it is that of the input."""
     bound: Callable[[Bound], int]
     """The amount that a call reserves."""
     scale: int = 1
@@ -91,7 +92,7 @@ class Unit(NamedTuple):
         return self.scale == 1
 
     def counted(self, given: Any) -> int:
-        """Return a limit or a grant, which the user gave in the limit's unit, as the integer that is counted."""
+        """Return a valid limit or grant, which the user gave in the limit's unit, as the integer that is counted."""
         return int(given) if self.whole else round(given * self.scale)
 
     def shown(self, amount: int) -> int | float:
@@ -110,6 +111,7 @@ def micro(usd: float) -> int:
 
 
 # `Unit.used` and `Unit.bound` of each unit: what a reported usage has of the amount, and what a call reserves of it.
+# Each call reserves one of the amount `calls`, whatever its bounds are.
 
 
 def _used_tokens(usage: Usage) -> int:

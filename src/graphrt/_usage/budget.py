@@ -29,7 +29,8 @@ MOST: Final = 10**15
 def _named(cls: type[_C]) -> type[_C]:
     """Make the class raise an InputError for positional limits: Python's TypeError does not say what is missing.
 
-    It wraps the `__init__` that `dataclass` generates, in which fields are keyword-only.
+    It wraps the `__init__` that `dataclass` generates, in which fields are keyword-only. Hence it stands above
+    `@dataclass`, and is applied after it.
     """
     made: Any = cls.__init__
 
@@ -41,7 +42,7 @@ def _named(cls: type[_C]) -> type[_C]:
             raise UNNAMED_LIMIT(value=unnamed[0], names=f"{', '.join(names)} or {last}")
         made(self, **limits)
 
-    changed: Any = cls
+    changed: Any = cls  # type checkers refuse an assignment to `__init__` of a class
     changed.__init__ = init
     return cls
 
@@ -94,12 +95,16 @@ class Budget:
                 yield f"{name} must be {a_number(name)}, 0 or more, not {problem}"
         if self.on_exceeded not in get_args(OnExceeded):
             yield f"on_exceeded must be 'stop' or 'interrupt' ('route' is another name of 'stop'), not {self.on_exceeded!r}"
+        # First `number_problem`, because what is not a number cannot be compared.
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """The limits but seconds as integers, in the order of `Amounts`; None where there is no limit."""
+        """The limits but seconds as integers, in the order of `Amounts`; None where there is no limit.
+
+        `harness.budget` compares sums of amounts with them. Seconds are measured by a clock, and are not an amount.
+        """
         given = ((unit, getattr(self, unit.name)) for unit in UNITS)
         return tuple(None if limit is None else unit.counted(limit) for unit, limit in given)
 

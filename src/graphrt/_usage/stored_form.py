@@ -39,7 +39,7 @@ def usage_to(usage: Usage) -> list[Any]:
 
 
 def usage_from(stored: Sequence[Any]) -> Usage:
-    """Return the usage that `usage_to` turned into *stored*.
+    """Return the usage that `usage_to` turned into *stored*. Numbers after the counts known here are ignored.
 
     Raises:
         TypeError: A count is not a whole number.

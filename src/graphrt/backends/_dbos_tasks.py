@@ -13,6 +13,7 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final, final
 
+from graphrt.backends._dbos_recovery import Recovery
 from graphrt.errors import GraphrtError
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime
@@ -63,6 +64,8 @@ class TaskMessages:
         self._drive = drive
         self._works = works
         self._any = any(runtime.graph.queues for runtime in runtimes.values())
+        self.recovery = Recovery(dbos, "", None)
+        """Set by the host when it is launched."""
         self._sent: dict[str, tuple[float, float]] = {}
         """Id of a task's question to the time of the last message about it, and the pause before it is repeated."""
 
@@ -142,7 +145,8 @@ class TaskMessages:
         if runtime is None or not self._works():
             return "left"
         try:
-            told: str = Context().run(runtime.run_task, thread, task)
+            with self.recovery.working():
+                told: str = Context().run(runtime.run_task, thread, task)
             if told == "ended":
                 Context().run(self._drive, thread)
         except GraphrtError as error:

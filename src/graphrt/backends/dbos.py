@@ -32,6 +32,7 @@ from typing import Any, Final, Literal, final
 import typing_extensions as te
 
 from graphrt.backends._dbos_records import Records
+from graphrt.backends._dbos_recovery import Recovery
 from graphrt.backends._dbos_tasks import WORKFLOW as TASK_WORKFLOW
 from graphrt.backends._dbos_tasks import TaskMessages
 from graphrt.backends._liveness import Liveness, with_timeouts
@@ -61,7 +62,6 @@ from dbos import (
     DBOSPortableJSONSerializer,
     EnqueueOptions,
     WorkflowSerializationFormat,
-    WorkflowStatus,
 )
 from dbos import error as dbos_errors
 
@@ -74,6 +74,9 @@ _NO_INSTANCE: Final = "without a DBOS instance"
 """What DBOS says when the process has none; there is no other public way to ask."""
 _FIRST: Final = 2**30
 """Priority of a message to a thread of priority 0: DBOS takes smaller numbers first, from 1 on."""
+_CONNECTIONS: Final = 10
+"""Connections that a DBOS of ours keeps at most, in place of its own 20. It keeps what it once had, and five processes
+would take all that PostgreSQL grants by default, so that nobody could connect any more."""
 _SENT_AT_ONCE: Final = 200
 """Messages that one look at the store sends at most, so that the next sign of life is not late."""
 _SLOWEST_REPEAT_S: Final = 30.0
@@ -147,7 +150,8 @@ class DbosHost:
         }
         self._sweep_s = checked_pause("sweep_s", sweep_s)
         self._dead_after_s = checked_number("dead_after_s", dead_after_s, whole=False)
-        self._recover = recover
+        self._recovers_dead = recover
+        self._recovery = Recovery(DBOS, "", None)  # until it is launched
         self._keep_s = checked_number("keep_s", keep_s, whole=False)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
         self._state: Literal["new", "working", "draining", "stopped"] = "new"
@@ -155,9 +159,6 @@ class DbosHost:
         self._lock = threading.Lock()
         self._driving: set[str] = set()
         self._owns_dbos = False
-        self._liveness: Liveness | None = None
-        self._suspects: set[str] = set()
-        """Executors without a sign of life at the last look: they are dead if the next look finds none either."""
         self._repeated = RepeatedLog(log)
         self._sent: dict[str, tuple[int, float, float]] = {}
         """Thread to its `seq` at the last message, the time of that, and the pause before it is repeated."""
@@ -203,7 +204,7 @@ class DbosHost:
             if _NO_INSTANCE not in str(error):
                 raise
         else:
-            self._show_life(DBOS.executor_id)
+            self._begin_recovery(DBOS.executor_id)
             return
         executor = uuid.uuid4().hex
         config: DBOSConfig = {
@@ -213,18 +214,19 @@ class DbosHost:
             "executor_id": executor,
             "serializer": DBOSPortableJSONSerializer(),
             "log_level": "WARNING",
+            "sys_db_pool_size": _CONNECTIONS,
         }
         DBOS(config=config)
         self._owns_dbos = True
         # Without this a process would take messages of every queue of the database, whichever graphs it has.
         DBOS.listen_queues([*(self._queues if self._drives else ()), *self._tasks.served])
-        self._show_life(executor)  # before it may take a message
+        self._begin_recovery(executor)  # before it may take a message
         DBOS.launch()
 
-    def _show_life(self, executor: str) -> None:
-        if self._recover:
-            self._liveness = Liveness(self._url, executor, self._dead_after_s)
-            self._liveness.beat()
+    def _begin_recovery(self, executor: str) -> None:
+        liveness = Liveness(self._url, executor, self._dead_after_s) if self._recovers_dead else None
+        self._recovery = self._tasks.recovery = Recovery(DBOS, executor, liveness)
+        self._recovery.beat()
 
     def serve(self, *, grace_s: float = 10.0) -> None:
         """Work until the process gets SIGTERM or SIGINT, then `stop`; a second signal gives no more time.
@@ -312,8 +314,9 @@ class DbosHost:
         with self._lock:
             self._driving.add(thread)
         try:
-            # A node is no step of DBOS, whatever it calls: its effects are in the journal.
-            told: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
+            with self._recovery.working():
+                # A node is not a step of DBOS, whatever it calls: its effects are in the journal.
+                told: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
         finally:
             with self._lock:
                 self._driving.discard(thread)
@@ -336,31 +339,15 @@ class DbosHost:
                 text = "Cannot look for threads, and will try again: %s"
                 self._repeated.say(type(error).__name__, logging.WARNING, text, error)
             self._repeated.tell_more()
-        if self._liveness is not None:
-            self._liveness.close()
+        self._recovery.close()
 
     def _sweep(self) -> None:
-        if self._liveness is not None:
-            self._liveness.beat()
+        self._recovery.beat()
         rows = self._records.with_status("ENQUEUED", "PENDING")
-        self._take_over(rows)
+        self._recovery.put_back(rows)
         self._send_what_is_due({row.deduplication_id for row in rows})
         self._tasks.send_what_waits([row.deduplication_id for row in rows], self._sweep_s)
         self._records.tidy()
-
-    def _take_over(self, rows: list[WorkflowStatus]) -> None:
-        """Put messages of dead executors back into their queues; they hold slots of its limits until then.
-
-        A wrong suspicion costs a second delivery, which the claim on the thread makes harmless.
-        """
-        if self._liveness is None:
-            return
-        pending = {row.executor_id for row in rows if row.status == "PENDING" and row.executor_id}
-        without_life = self._liveness.dead(pending)
-        dead, self._suspects = without_life & self._suspects, without_life
-        for row in rows:
-            if row.status == "PENDING" and row.executor_id in dead:
-                Context().run(DBOS.resume_workflow, row.workflow_id, queue_name=row.queue_name)
 
     def _send_what_is_due(self, waiting: set[str | None]) -> None:
         """Send a message for each thread that is due and has none: it was lost, or never sent."""

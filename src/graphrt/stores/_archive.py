@@ -105,7 +105,7 @@ class Writer:
         self.frame(Frame(HEAD, body=json.dumps(data).encode()))
 
     def record(self, record: Record) -> None:
-        """Write the frame of one record."""
+        """Write the frame of one record, whose seal takes the place of a name."""
         self.frame(Frame(RECORD, record.seq, record.count, record.seal, record.body))
 
     def frame(self, frame: Frame) -> None:
@@ -256,13 +256,13 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
             os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created meanwhile
         except FileExistsError:
             _refuse_present(target)
-            raise
+            raise  # what was there is gone again
         except OSError:  # a file system without hard links
             _refuse_present(target)
             Path(made).rename(target)
         _sync_folder(target.parent)
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # a link leaves the temporary name behind; after a rename it is gone
             Path(made).unlink()
     return str(target)
 
@@ -318,7 +318,7 @@ def _refuse_present(target: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Make the new name of a file in *folder* durable: it survives a power failure only if the folder was synced."""
-    # Systems that cannot open folders, such as Windows, are left alone.
+    # On systems that cannot open folders, such as Windows, this does nothing.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

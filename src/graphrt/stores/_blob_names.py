@@ -41,7 +41,10 @@ class BlobNames:
         self._lock: Final = Lock()
 
     def read(self, store: Store) -> int:
-        """Read all pages, if that is still to be done, and return their number."""
+        """Read all pages, if that is still to be done, and return their number.
+
+        It takes no lock, because `pages` and `commit`, which hold it, call it.
+        """
         if self._count is None:
             count, known = 0, set[str]()
             # The number of pages is stored nowhere: pages are read in groups until one is missing.

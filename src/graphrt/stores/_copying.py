@@ -62,7 +62,7 @@ def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callabl
     found = store.load(thread)
 
     def read() -> Whole:
-        """Return all of *thread* up to the entry at which `found` was loaded."""
+        """Return all of *thread* up to the entry at which `found` was loaded, with the questions as listed now."""
         return Whole(
             found.head,
             found.meta,
@@ -100,7 +100,7 @@ def write_thread(
         InputError: *to* exists (`thread-exists`).
         StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
-    claim = _claim_new(store, to, made_at)
+    claim = _claim_new(store, to, made_at)  # released below, by the last commit, `release` or `_remove`
     shown = False  # whether readers may see the thread
     try:
         found = read()
@@ -205,7 +205,7 @@ def records_of(store: Store, found: Loaded) -> Iterator[Record]:
 def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
     """Return the bodies of all snapshots of the thread, by the `seq` of their entry."""
     # The protocol has no list of snapshots: each load finds the newest one before the last that was found.
-    there: dict[int, bytes] = {}
+    there: dict[int, bytes] = {}  # from the newest to the oldest
     saved = found.snapshot
     while saved is not None:
         there[saved.seq] = saved.body

@@ -106,7 +106,7 @@ class KeptThread:
         return self.records[begin:end]
 
     def post(self, id: str, body: Any) -> bool:
-        """Keep a letter with the id *id*. Returns False if there was one with this id."""
+        """Keep a letter with the id *id*, whose text was checked. Returns False if there was one with this id."""
         if self.mailbox is None:  # made at first need: most threads never get mail
             self.mailbox = Mailbox()
         return self.mailbox.post(id, body)
@@ -123,11 +123,13 @@ class KeptThread:
     def write(self, commit: Commit, seq: int) -> None:
         """Write *commit*, which was checked, except its letters to other threads and its release.
 
+        `MemoryStore` does these two afterwards, because they concern the other threads of the store.
+
         Args:
             commit: What is written.
             seq: Number of the thread's last entry after it.
         """
-        # All iterables are read before anything changes: one that raises must not leave half of the commit behind.
+        # These are read before anything changes: one that raises must not leave half of the commit behind.
         records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
         if commit.taken and self.mailbox is not None:
             self.mailbox.take(commit.taken)

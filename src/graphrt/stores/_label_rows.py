@@ -35,7 +35,10 @@ class LabelRow(NamedTuple):
 
 
 def label_row(thread: str, labels: Labels) -> LabelRow | None:
-    """Return the row of the labels of *thread*; None if there is nothing to keep. Its priority is stored elsewhere."""
+    """Return the row of the labels of *thread*; None if there is nothing to keep.
+
+    The priority is not in it: stores keep it in the thread's own row, because workers list due threads in its order.
+    """
     tenant = tenant_of(thread)
     if tenant is None and labels.title is None and not labels.tags:
         return None
@@ -95,5 +98,6 @@ def from_token(token: Any) -> Position:
             # A forged token must not reach SQL with a number or text that a database would refuse.
             fits = is_number(asked_at) and isfinite(asked_at) and is_number(number, whole=True)
             if fits and 0 <= number < 2**62 and isinstance(place, str) and "\0" not in place:
+                # A lone surrogate, which a database refuses too, becomes a question mark.
                 return Position(float(asked_at), number, place.encode("utf-8", "replace").decode())
     raise BAD_TOKEN(given=ascii(token)[:80] if isinstance(token, str) else f"a {type(token).__name__}")

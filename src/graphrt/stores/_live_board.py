@@ -28,7 +28,7 @@ class LiveBoard:
         """Thread to its batches in order, each with the monotonic time at which it came."""
         self._last = 0
         """Place of the newest batch of all threads."""
-        self._lock = FreshLock()
+        self._lock = FreshLock()  # free in the child of a fork, even if another thread held it in the parent
 
     def follow(self, thread: str, for_s: float) -> int:
         """Note interest in *thread* for the next *for_s* seconds, and return the place of its newest batch or 0.
@@ -50,14 +50,14 @@ class LiveBoard:
     def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
         """Keep a batch of *thread*, and return its place. Batches at the place *forget* and before are deleted.
 
-        By *forget* the driver bounds how much is kept of its run.
+        By *forget*, the place of an earlier batch or 0, the driver bounds how much is kept of its run.
         """
         with self._lock:
             self._tidy()
             self._last += 1
             kept = self._batches.setdefault(thread, deque())
             kept.append((monotonic(), Batch(self._last, id, body)))
-            while kept[0][1].place <= forget:
+            while kept[0][1].place <= forget:  # ends at the new batch, whose place is greater
                 kept.popleft()
             return self._last
 
@@ -84,7 +84,10 @@ class LiveBoard:
 
 
 class Relaying:
-    """The base class of `MemoryStore` with the methods of the protocol `Relaying`. They validate ids of threads."""
+    """The base class of `MemoryStore` with the methods of the protocol `Relaying`.
+
+    Those for one thread validate its id. The others need not: a thread with an invalid id has no entry on the board.
+    """
 
     _board: LiveBoard
     """Does the work; set by `MemoryStore`."""

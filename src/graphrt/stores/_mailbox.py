@@ -19,7 +19,7 @@ from graphrt.stores.protocol import Head, Payload, Question
 
 @final
 class Mailbox:
-    """Letters of one thread, and the ids of those that were taken last."""
+    """Letters of one thread, and the ids of those that were taken last. Methods are called under the store's lock."""
 
     __slots__ = ("_last", "_taken", "letters")
 
@@ -50,11 +50,14 @@ class Mailbox:
 
 
 class Posting(ABC):
-    """The base class of `MemoryStore` that lists due threads; `post` and `mail` are in `MemoryStore` itself."""
+    """The base class of `MemoryStore` that lists due threads; `MemoryStore` itself has the other methods for mail."""
 
     @abstractmethod
     def _boxes(self) -> Sequence[tuple[int, Head, Sequence[Question], bool]]:
-        """Return number, head and open questions of all threads with entries, and whether they have mail."""
+        """Return number, head and open questions of all threads with entries, and whether they have mail.
+
+        The number grows with each thread, in order of creation; the head is a summary.
+        """
         ...
 
     @abstractmethod
@@ -107,8 +110,9 @@ class Posting(ABC):
 def is_due(head: Head, questions: Iterable[Question], now: float, *, has_mail: bool) -> bool:
     """Return whether the thread of *head* is due at *now*, in seconds since the epoch, if it has no owner.
 
-    It is due if its run was left unfinished, if letters wait for it, or if one of its *questions* expires by *now*. A
-    failed or cancelled thread with letters is not due: a person has to retry it first.
+    It is due if its run was left unfinished (status "running"), if letters wait for it, or if it is paused
+    ("interrupted") and one of its *questions* expires by *now*. Letters make a thread due in the statuses of `WAITING`:
+    running, interrupted or completed. One that failed or was cancelled is not due: a person has to retry it first.
     """
     if head.status == "running" or (has_mail and head.status in WAITING):
         return True

@@ -102,7 +102,10 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
 
 def _questions(store: Store, thread: str) -> list[Question]:
-    """Return the open questions of *thread* whose body is `bytes`; a store that is not durable keeps objects."""
+    """Return the open questions of *thread* whose body is `bytes`; a store that is not durable may keep objects.
+
+    The others are left out here, because a file cannot hold them: `_write` raises when it comes to the first body.
+    """
     return [one for one in listed(store, thread) if one.body.__class__ is bytes]
 
 
@@ -122,7 +125,8 @@ def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
     if thread is not None:
         check_id(thread)
     with archive.opened(source) as file:
-        # The whole file is checked before anything is written, and then read twice more: blobs are not kept in memory.
+        # The whole file is checked before anything is written, and then read again, for the bodies and for the blobs:
+        # blobs are not kept in memory.
         head = _checked(file)
         file.seek(0)
         questions = archive.read_questions(next(archive.frames(file)))
@@ -164,7 +168,7 @@ def _checked(file: IO[bytes]) -> Head:
             seq = frame.first
         elif frame.kind == archive.HEAD or (frame.kind == archive.SNAPSHOT and not 1 <= frame.first <= head.seq):
             raise archive.bad("One of its parts is not valid.")
-        elif not _is_text(frame.name):
+        elif not _is_text(frame.name):  # not asked of a record, whose name is its seal, any bytes
             raise archive.bad("A name in it is not a str.")
     if head is None or seq != head.seq or head.seq < 1:
         raise archive.bad("It does not hold all entries of the thread.")
@@ -184,7 +188,7 @@ def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
     """Return the thread of *head* made of *frames*, which were checked: everything but the blobs."""
     found = Whole(head, None, [], {}, [])
     staged: list[tuple[str, Any]] = []
-    for kind, first, second, name, body in frames:
+    for kind, first, second, name, body in frames:  # `first` and `second` as in `_checked`; of a snapshot its entry
         if kind == archive.META:
             found = found._replace(meta=body)
         elif kind == archive.SNAPSHOT:

@@ -6,6 +6,8 @@ A *commit* writes to one thread in one transaction. It has records (each the jou
 number of the last one, `count` their number), staged bodies by key, a snapshot, blobs (large values) by name, meta,
 labels, open questions, and letters to other threads (`posts`). It is made under a *claim*, the right to write, whose
 number is its *epoch*. A claim is void once it was released, ran out, or was taken over.
+
+A name in capitals, such as `BAD_COMMIT`, is the declaration of an error. A call with the fields of its text returns it.
 """
 
 from __future__ import annotations
@@ -159,6 +161,8 @@ def _searchable(commit: Commit, thread: str) -> None:
 
 def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
     """Check that a letter to *thread* can be kept: mail that another process posts without owning the thread.
+
+    Whether *thread* is a valid id is not checked here. A store that is not *durable* keeps a body of any type.
 
     Raises:
         InputError: It cannot (`bad-letter`).

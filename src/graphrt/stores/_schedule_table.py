@@ -59,6 +59,7 @@ class Scheduling:
     """The base class of `MemoryStore` with the methods of `Schedulable`. Times are in seconds since the epoch."""
 
     _table: ScheduleTable
+    """Does the work; set by `MemoryStore`."""
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
         """Keep *schedule* if the store has the version *replaces* of its name, or none for None; else return False."""

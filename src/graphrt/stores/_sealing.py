@@ -127,11 +127,11 @@ class Keyring:
             StoreError: *sealed* is not encrypted (`downgrade-refused`), a key that it needs was not given
                 (`missing-key`), or it was changed or moved (`store-damaged`).
         """
-        where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"
+        where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"  # meta has the place ""
         # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
         if not sealed.startswith(_MAGIC):
             raise NOT_ENCRYPTED(thread=thread, where=where)
-        at = len(_MAGIC) + 1  # the id of the key is from here to `end`
+        at = len(_MAGIC) + 1  # the id of the key is from here to `end`, after one byte with its length
         end = at + sealed[at - 1] if len(sealed) >= at else at
         if len(sealed) < end + _MARK + _NONCE + _TAG:
             raise _damaged(where, thread)
@@ -148,7 +148,8 @@ class Keyring:
         except invalid:
             opened = b""
         else:
-            # Without that key, blobs could not be found by their names, and would look as if they were missing.
+            # The header ends with the mark of the key that named the blobs. Without that key, blobs could not be found
+            # by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
                 raise NAMING_KEY_NOT_GIVEN(ids=self.ids, thread=thread, where=where)
             return opened

@@ -85,7 +85,7 @@ class Searching(ABC):
             for question in questions
             if wanted.fits(head, question)
         ]
-        found.sort(key=lambda one: one[0])
+        found.sort(key=lambda one: one[0])  # by time, then number of the thread, then place
         asked = [Asked(head, question, to_token(at)) for at, head, question in found if last is None or at > last]
         return asked if most < 0 else asked[:most]
 

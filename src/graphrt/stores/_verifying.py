@@ -4,7 +4,8 @@ This module defines the report and the order of the checks. What the bytes of a 
 each commit stores its entries as a record, records are linked by hashes, large values are stored apart as blobs, and a
 *replay* folds the entries again and compares the result with what was stored.
 
-A store may have two private methods that report more than the protocol can. Only this module and `encrypted` call them.
+A store may have two private methods that report more than the protocol can. Only this module, and stores that wrap
+another one, call them.
 `_survey()` yields the ids of all threads and findings about the store itself. `_blob_names(thread)` returns the names
 of a thread's blobs.
 """
@@ -71,7 +72,7 @@ def verify(store: Store, further: Further | None = None) -> Verification:
 
     Args:
         store: The store.
-        further: A check that each thread without findings has to pass as well.
+        further: A check that each thread without findings has to pass as well: a replay, if the caller has the graph.
 
     Raises:
         StoreError: The store itself cannot be read now: it is closed, locked or unreachable. Damage is in the report
@@ -83,7 +84,7 @@ def verify(store: Store, further: Further | None = None) -> Verification:
         if isinstance(one, Finding):
             findings.append(one)
             continue
-        found = _thread(store, one, further)
+        found = _thread(store, one, further)  # number of entries, and findings
         if found is not None:
             threads += 1
             entries += found[0]
@@ -118,7 +119,8 @@ def listed(store: Store) -> Iterator[str]:
 
 def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]] | None:
     """Return the number of entries and the findings of *thread*, or None if the thread was deleted meanwhile."""
-    # A thread that was written during the check may look damaged: a finding counts only if the thread did not change.
+    # A thread that was written during the check may look damaged: a finding counts only if the thread did not change,
+    # or at the last try.
     left = _TRIES
     while True:
         left -= 1
@@ -132,7 +134,7 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
 
 
 def _standing(store: Store, thread: str) -> Any:
-    """Return a value that changes with every write to the thread, or None if its head cannot be read."""
+    """Return a value that changes with every write to the thread, or None if its head is damaged."""
     try:
         head = store.head(thread)
     except StoreError as error:
@@ -154,6 +156,7 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
     check = Check(store, thread)
     findings: list[Finding] = []
     try:
+        # A problem is the last three fields of a finding: code, sentence, number of the entry.
         findings += [Finding(thread, "damage", *problem) for problem in check.problems()]
         if further is not None and not findings:
             further(store, thread)

@@ -9,7 +9,8 @@ it asks. Methods that have no body to encrypt call the same method of the inner 
   `lease_s` seconds, which commits and `renew` restart, has run out.
 - A *record* has the journal entries of one commit; entries are numbered. A *snapshot* is the state after an entry,
   *staged* bodies are outcomes of tasks whose superstep is not committed yet, *blobs* are large values by name, *meta*
-  are facts about the thread as a whole, and a *head* is its summary for listings.
+  are facts about the thread as a whole, and a *head* is its summary for listings. To erase values, `erase` puts records
+  without them in place of the stored records with the same numbers.
 - A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
 - *Live items* are what a run shows between commits. A *follower* reads them in batches; the number of a batch is its
   *place*. A *schedule* starts threads at set times, and has a new `version` with each definition.
@@ -87,7 +88,7 @@ class EncryptedStore(StoreVerbs):
         self._lists: Final[dict[tuple[str, int], BlobNames]] = {}
         """Lists of blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to
         them, so they stay in memory."""
-        # In the child of a fork, the lists belong to the parent's claims, and another thread may have held the lock.
+        # A forked child has none of the parent's claims: `Emptied` empties the lists there, and `FreshLock` is free.
         self._forks: Final = Emptied(self._lists)
         self._lock: Final = FreshLock()
 
@@ -99,13 +100,14 @@ class EncryptedStore(StoreVerbs):
     def __repr__(self) -> str:
         return f"<EncryptedStore over {self._store!r}, keys {', '.join(self._keys.ids)}>"
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled, which would write the keys to a file or another process."""
+    def __reduce__(self) -> NoReturn:  # a pickle would carry the keys to a file or another process
         raise TypeError("an EncryptedStore is never pickled: its keys stay where they are")
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
-        return self._store.claim(thread, create=create, lease_s=lease_s, at=at)
+        claim = self._store.claim(thread, create=create, lease_s=lease_s, at=at)
+        self._lists.pop((thread, claim.epoch), None)  # of a deleted thread of this id, whose claim was never released
+        return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
@@ -160,7 +162,7 @@ class EncryptedStore(StoreVerbs):
     def _sealed(self, commit: Commit, thread: str) -> Commit:
         """Return *commit* with all of its bodies encrypted, each for its place; letters for their receivers."""
         snapshot, meta = commit.snapshot, commit.meta
-        seal = self._keys.seal
+        seal = self._keys.seal  # `and` below keeps a None; meta may be empty bytes, which are sealed too
         return commit._replace(
             records=[self._sealed_record(thread, record) for record in commit.records],
             stage=[(key, seal(body, thread, "staged", key)) for key, body in commit.stage],
@@ -176,8 +178,8 @@ class EncryptedStore(StoreVerbs):
 
     def _sealed_record(self, thread: str, record: Record) -> Record:
         """Return *record* with its body encrypted. Its seal, hashes by which changes are found, stays plain."""
-        seq, count, body, plain = record
-        return Record(seq, count, self._keys.seal(body, thread, "record", (seq, count)), plain)
+        seq, count, body, hashes = record
+        return Record(seq, count, self._keys.seal(body, thread, "record", (seq, count)), hashes)
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
@@ -197,9 +199,9 @@ class EncryptedStore(StoreVerbs):
         return (self._record(thread, record) for record in found)
 
     def _record(self, thread: str, record: Record) -> Record:
-        """Return the stored *record* with its body decrypted."""
-        seq, count, body, plain = record
-        return Record(seq, count, self._keys.open(body, thread, "record", (seq, count)), plain)
+        """Return the stored *record* with its body decrypted. Its seal was not encrypted."""
+        seq, count, body, hashes = record
+        return Record(seq, count, self._keys.open(body, thread, "record", (seq, count)), hashes)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
@@ -235,7 +237,7 @@ class EncryptedStore(StoreVerbs):
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
-        _refusals.check_letter(thread, id, body, durable=True)
+        _refusals.check_letter(thread, id, body, durable=True)  # sealing needs bytes
         return postable(self._store).post(thread, id, self._keys.seal(body, thread, "mail", id))
 
     def mail(self, thread: str) -> list[Letter]:
@@ -334,7 +336,7 @@ class EncryptedStore(StoreVerbs):
         wanted = _refusals.replaced(records, thread, durable=True)
         sealed = self._sealed(commit, thread)
         names = self._names(claim)
-        names.read(self._store)
+        names.read(self._store)  # sets `known`
         kept = names.known.intersection(keep_blobs)
         blobs = dict(sealed.blobs)
         # The list of names is written anew: the name of an erased value is its SHA-256, which confirms a guess of it.

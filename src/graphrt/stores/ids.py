@@ -18,7 +18,7 @@ from graphrt.errors._codes.stores import BAD_THREAD_ID
 __all__ = ["bare_id", "beside", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
-"""Maximum length of an id, in characters."""
+"""Maximum length of an id without its tenant, in characters."""
 
 BETWEEN: Final = "~"
 """Separates tenant and thread. An id contains it for no other purpose."""
@@ -37,7 +37,8 @@ def check_id(value: Any) -> str:
     """Return *value* if it is a valid thread id. Ids are compared character by character; nothing is normalised.
 
     Raises:
-        InputError: It is not a str of 1 to 200 allowed characters (`bad-thread`).
+        InputError: It is not a str of 1 to 200 allowed characters, after the tenant and `~` if it has one
+            (`bad-thread`).
     """
     # Not isinstance: a subclass of str could return another value after the check.
     if type(value) is str and _FIT(value):
@@ -105,7 +106,11 @@ def shared_id(store: Any, thread: str) -> str:
 
 
 def local_id_of(store: Any, shared: str) -> str:
-    """Return the id that *store* has for the thread whose id over all tenants is *shared*; undoes `shared_id`."""
+    """Return the id that *store* has for the thread whose id over all tenants is *shared*; undoes `shared_id`.
+
+    In a tenant's store, the id of another tenant's thread is returned unchanged: the store has no id for it. A
+    copied thread names its source by this id, and may have been imported from elsewhere.
+    """
     tenant = getattr(store, "tenant", None)
     return shared if tenant is None else shared.removeprefix(f"{tenant}{BETWEEN}")
 

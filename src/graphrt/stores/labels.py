@@ -142,7 +142,7 @@ def finds(store: Any) -> bool:
 
 
 def finder(store: Any, method: str) -> Findable:
-    """Return *store* as a `Findable`, for a caller that is about to call its method *method*.
+    """Return *store* as a `Findable`, for a caller that is about to call its method *method*, one of `FINDS`.
 
     Raises:
         InputError: It has no such method (`store-lacks`).

@@ -9,7 +9,9 @@ store is closed. Nothing in this module reads a clock or a file.
   *meta* are facts about the thread as a whole, and a *head* is its summary for listings.
 - A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
 - `at` and other times are in seconds since the epoch. Listings begin after the thread `after` and have at most `limit`
-  results, None for all. `upto` is the number of an entry.
+  results, None for all. `upto`, and `after` of `records`, are numbers of entries.
+
+Private methods that return or change a `KeptThread` are called under the lock. Those that return heads take it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ _SEQ: Final = attrgetter("seq")
 
 @final
 class _Guard:
-    """The store's lock. A fork waits for it, so that the child gets complete threads and a free lock."""
+    """The store's lock. A fork waits for it, so that the child gets complete threads and a free lock.
+
+    `watch_forks`, which holds this object weakly, calls its other three methods before and after each fork.
+    """
 
     __slots__ = ("__weakref__", "_threads", "lock")
 
@@ -142,7 +147,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         limit: int | None = None,
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit)
+        most = _refusals.page_size(limit)  # -1 without a limit, which no length equals
         with self._guard.lock:
             # A dict keeps the order of insertion, which is the order of creation.
             everything = iter(list(self._open().values()))
@@ -177,9 +182,12 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             return Loaded(kept.head(), kept.meta, snapshot, records, staged)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        """Return an iterator over the records of *thread*, in order. See `Store.records`."""
+        """Return an iterator over the records from entry *after* + 1 to entry *upto*, in order. See `Store.records`.
+
+        A record that lies only partly in this range is included, whole.
+        """
         with self._guard.lock:
-            return iter(self._get(thread).part(after, upto))
+            return iter(self._get(thread).part(after, upto))  # a new list, which is read without the lock
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
@@ -201,11 +209,12 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         check_id(to)
         with self._guard.lock:
             kept = self._get(thread)
-            if not kept.seq:
+            if not kept.seq:  # a thread without entries counts as never created
                 raise _refusals.unknown_thread(thread)
             if to in self._threads:
                 raise _refusals.thread_exists(to)
-            other = KeptThread(to, at)  # without mail: letters are for the thread that they were posted to
+            # Without a claim, and without mail: letters are for the thread that they were posted to.
+            other = KeptThread(to, at)
             for name in ("seq", "first", "status", "graph", "meta", "labels"):
                 setattr(other, name, getattr(kept, name))
             other.records = kept.records.copy()
@@ -265,11 +274,14 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
-            self._board.forget([claim.thread])
+            self._board.forget([claim.thread])  # live items may show the erased values too
             self._write(kept, commit, seq)
 
     def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
-        """Write *commit*, with its letters to other threads, after all other checks.
+        """Write *commit*, with its letters to other threads, after all other checks. Called under the lock.
+
+        A letter to a thread that does not exist, or has no entries, is dropped: the commit of one thread must not fail
+        because another was deleted. `post` raises in this case, because it has no other work.
 
         Args:
             kept: The thread.
@@ -278,7 +290,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         """
         if commit.posts:
             _refusals.check_posts(commit, kept.id, durable=False)
-        posts = tuple(commit.posts)  # read before anything changes, in case the iterable raises
+        posts = tuple(commit.posts)  # read before anything changes
         kept.write(commit, seq)
         for thread, id_, body in posts:
             other = self._threads.get(thread)

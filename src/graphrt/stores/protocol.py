@@ -382,7 +382,7 @@ METHODS: Final = (
 )
 # fmt: on
 """Methods that an object must have to be accepted as a store."""
-SCHEDULING: Final = ("put_schedule", "move_schedule", "schedules", "delete_schedule")
+SCHEDULING: Final = ("put_schedule", "move_schedule", "schedules", "delete_schedule")  # of `schedules.Schedulable`
 OPERATIONS: Final = (*METHODS, "erase", "post", "mail", "mailed", "due", *SCHEDULING)
 """Methods that the test store `FlakyStore` can make fail, optional ones included."""
 

@@ -8,7 +8,8 @@ Only this mapping belongs here. The form of ids is in `ids`. Terms and arguments
 
 - A *claim* is the right to write a thread. Its number is its *epoch*. It is *void* once it was released or its lease of
   `lease_s` seconds, which commits and `renew` restart, has run out.
-- A *record* has the journal entries of one commit; entries are numbered. A *head* is the summary of a thread.
+- A *record* has the journal entries of one commit; entries are numbered. A *head* is the summary of a thread, a
+  *snapshot* the state after an entry. *Blobs* are large values by name. To erase values, records replace stored ones.
 - A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
 - *Live items* are what a run shows between commits. A *follower* reads them in batches; the number of a batch is its
   *place*. A *schedule* starts threads at set times, and has a new `version` with each definition.
@@ -44,7 +45,7 @@ class _Claim(Claim):
     __slots__ = ("inner",)
 
     def __init__(self, inner: Claim, head: Head) -> None:
-        super().__init__(head, inner.lease_s)
+        super().__init__(head, inner.lease_s)  # *head* has the tenant's id, `inner.head` the shared one
         self.inner: Final = inner
 
 
@@ -91,7 +92,7 @@ class TenantStore(StoreVerbs):
         """Return the id that the thread has in the shared store.
 
         Raises:
-            InputError: *thread* is not a valid id (`bad-thread`); one that names a tenant is not.
+            InputError: *thread* is not a valid id (`bad-thread`), or names a tenant (`unknown-thread`).
         """
         check_id(thread)
         if BETWEEN in thread:  # it may be another tenant's: the error is that of a thread that does not exist
@@ -107,7 +108,7 @@ class TenantStore(StoreVerbs):
         return head._replace(thread=head.thread.removeprefix(self._prefix))
 
     def _mapped(self, call: Callable[[], T]) -> T:
-        """Return the result of *call*; its errors name threads as the tenant does."""
+        """Return the result of *call*; its errors name threads as the tenant does. Refuse if this object is closed."""
         if self._closed:
             raise _refusals.closed(f"The store of the tenant {self.tenant!r}")
         try:
@@ -147,7 +148,8 @@ class TenantStore(StoreVerbs):
 
     def release(self, claim: Claim) -> None:
         """Release the thread. See `Store.release`."""
-        if isinstance(claim, _Claim) and not self._closed:  # `close` releases all claims by itself
+        # Claims of other store objects count as void here; `close` releases all of its own claims.
+        if isinstance(claim, _Claim) and not self._closed:
             self._mapped(lambda: self._store.release(claim.inner))
             self._held.pop(id(claim), None)
 
@@ -249,7 +251,7 @@ class TenantStore(StoreVerbs):
         store = finder(self._store, "find")
         last = None if after is None else self.shared_id(after)
         prefix = None if wanted.prefix is None else self._prefix + wanted.prefix
-        mine = wanted._replace(tenant=self.tenant, prefix=prefix)
+        mine = wanted._replace(tenant=self.tenant, prefix=prefix)  # the tenant alone keeps others out
         found = self._mapped(lambda: store.find(mine, after=last, newest_first=newest_first, limit=limit))
         # A filter for another tenant finds nothing. The shared store was asked all the same, and checked the arguments.
         return [self._own(head) for head in found] if wanted.tenant in (None, self.tenant) else []
@@ -360,7 +362,8 @@ class TenantStore(StoreVerbs):
         shared, other = self.shared_id(thread), self._new_id(to)
         self._mapped(lambda: self._store.copy(shared, other, at=at))
 
-    # Private methods that only some stores have; without them, `bool` does nothing and returns False.
+    # Private methods that only some stores have; without them, `bool` does nothing and returns False. There is no
+    # `_survey`, by which `verify` lists what is in a store: that of the shared store lists threads of other tenants.
 
     def _make_room(self) -> bool:
         """Let the shared store give up space that it reserves for deletions on a full disk; return whether it did."""

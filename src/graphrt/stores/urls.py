@@ -53,12 +53,13 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
 
         check_tenant(tenant)
         own = TenantStore(open_store(url), tenant)
-        own.closes_shared = True  # no other object uses the store that was opened here
+        own.closes_shared = True  # closing it closes the store opened here too, which no other object uses
         return own
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
         raise URL_NOT_TEXT(given=url, examples=_EXAMPLES)
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
+        # What was probably meant, for the error: a path without a scheme is taken for a SQLite file.
         meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
         raise UNKNOWN_STORE(url=url[:80], meant=meant, examples=_EXAMPLES)
     match scheme.lower():
@@ -101,7 +102,7 @@ def _sqlite(rest: str) -> Store:
             options[name] = read(text)
         except ValueError:
             raise SQLITE_OPTION_NOT_A_NUMBER(option=name, given=text[:80], examples=_EXAMPLES) from None
-    return SqliteStore(unquote(path[3:]), **options)
+    return SqliteStore(unquote(path[3:]), **options)  # after `///`; an absolute path begins with a fourth slash
 
 
 def _third_party(scheme: str, url: str) -> Store:

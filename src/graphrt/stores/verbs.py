@@ -35,7 +35,12 @@ def delete_many(store: Store, threads: Iterable[str], *, updated_before: float |
     Args:
         store: The store.
         threads: Ids of the threads.
-        updated_before: Delete only threads that were last written before this time, in seconds since the epoch.
+        updated_before: Delete only threads that were last written before this time, in seconds since the epoch. None:
+            whenever they were last written.
+
+    Raises:
+        InputError: One of *threads* is not a valid id (`bad-thread`). Nothing was deleted.
+        StoreError: The store failed. Some of the threads may be deleted.
     """
     if isinstance(store, StoreVerbs):  # its own method may delete them in one transaction
         return store.delete_many(threads, updated_before=updated_before)
@@ -57,8 +62,8 @@ def one_by_one(store: Store, threads: Iterable[str], updated_before: float | Non
 def _is_old(store: Store, thread: str, updated_before: float) -> bool:
     """Return whether *thread* was last written before *updated_before*, and no mail makes it due.
 
-    Mail (letters of other processes) was accepted later than anything was written. In the statuses of `WAITING` it
-    makes the thread due: a worker is to take it.
+    Mail (letters of other processes) may be newer, because it does not change the time of the last commit. In the
+    statuses of `WAITING` (running, interrupted, completed) it makes the thread due: a worker is to take it.
     """
     head = store.head(thread)
     waits = head.status in WAITING and posts(store) and bool(postable(store).mailed([thread]))
@@ -74,6 +79,7 @@ def scrub(store: Store) -> list[str]:
     own: Callable[[], list[str]] | None = getattr(store, "_scrub", None)
     if own is not None:
         return own()
+    # A durable store of a user, which may leave the old bytes on its disk.
     return [f"{type(store).__name__} does not say whether it overwrites what it has freed."] if store.durable else []
 
 
@@ -165,7 +171,7 @@ class StoreVerbs:
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that exist, have no owner, and were last written before *updated_before*.
 
-        If that is given, a thread stays too if mail makes it due: that was accepted later than anything was written.
+        If that is given, a thread stays too if mail makes it due: a worker is to take that mail, which may be newer.
 
         Stores that can do so delete them in one transaction, others one after another.
 
@@ -175,6 +181,9 @@ class StoreVerbs:
 
         Returns:
             The ids of the threads that were deleted.
+
+        Raises:
+            InputError: One of *threads* is not a valid id (`bad-thread`). Nothing was deleted.
         """
         return one_by_one(self._as_store(), threads, updated_before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from graphrt.harness import (
     SubAgentItem,
     TextDelta,
     ToolCall,
+    Usage,
 )
 
 
@@ -111,10 +113,8 @@ def test_what_a_failed_graph_used_is_counted() -> None:
     assert alone.usage.calls == 4
 
 
-def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
-    harness = GraphHarness(
-        failing(2), input=lambda prompt: {"said": prompt}, output=lambda state: state["said"], harness=inner("x", "y")
-    )
+def saved_by(harness: Any) -> Any:
+    """The result of a graph whose node asks *harness*, and whose next node goes on if that fails."""
 
     async def node(state: State, ctx: Context) -> State:
         return {"said": (await ctx.harness.run("go")).text}
@@ -125,7 +125,31 @@ def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
     builder.add_edge(START, "ask")
     builder.add_edge("ask", END)
     builder.add_edge("saved", END)
-    result = Runtime(builder.compile(), harness=harness).run({"said": "go"})
+    return Runtime(builder.compile(), harness=harness).run({"said": "go"})
+
+
+def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
+    harness = GraphHarness(
+        failing(2), input=lambda prompt: {"said": prompt}, output=lambda state: state["said"], harness=inner("x", "y")
+    )
+
+    result = saved_by(harness)
+    assert (result.state["said"], result.usage.calls) == ("saved", 2)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "cancelled", "completed"])
+def test_what_a_graph_without_a_reply_used_as_a_harness_is_counted(status: str) -> None:
+    """It paused or was cancelled, or its state gives no text."""
+
+    class Below:
+        name = "below"
+
+        async def arun(self, input: Any) -> Any:
+            return SimpleNamespace(status=status, state={}, usage=Usage(input_tokens=3, calls=2), thread=None)
+
+    harness: Any = GraphHarness(Below(), input=lambda prompt: prompt, output=lambda state: state["said"])  # type: ignore[arg-type]
+
+    result = saved_by(harness)
     assert (result.state["said"], result.usage.calls) == ("saved", 2)
 
 

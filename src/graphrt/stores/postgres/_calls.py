@@ -49,9 +49,9 @@ class Calls:
             StoreError: The work failed, or the server did not come back within `connect_timeout_s`.
         """
         wait: ReconnectWait | None = None
-        failure: StoreError | None = None
+        failure: StoreError | None = None  # the newest, raised when the tries or the time are over
         lost = entered = False  # whether a connection was lost; whether this round got one
-        tries = 0
+        tries = 0  # rounds that got a connection and so began the work
         while True:
             try:
                 with self._link.lend() as connection:
@@ -64,11 +64,11 @@ class Calls:
                         failure = self._link.failure(error, doing=doing, kept=unknown if lost else kept)
                         if gone:
                             connection.close()  # so that the pool does not lend it again
-                        elif error.sqlstate not in _errors.AGAIN:
+                        elif error.sqlstate not in _errors.AGAIN:  # neither a deadlock nor a serialization failure
                             raise failure from error
-            except StoreError as error:  # of `lend`, or the failure that was raised above
-                # Wait for a server that answered before or is starting. One that never answered is reported at once:
-                # the address may be wrong.
+            except StoreError as error:  # of `lend`, of *work* (a ConflictError is one), or the failure raised above
+                # Only an error of `lend` may be transient. Wait for a server that answered before (`met`) or is
+                # starting. One that never answered is reported at once: the address may be wrong.
                 passing = lost or self._link.met or _errors.is_starting(error)
                 error.known = error.known or (unknown if lost else kept)  # what is stored, for the error text
                 if entered or not passing or error.code != "store-unavailable":
@@ -81,9 +81,9 @@ class Calls:
                 raise failure
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:
-        """Run one statement of `_statements` with its parameters *values*; results are in binary format.
+        """Run one statement with its parameters *values*, once; results are in binary format.
 
-        Callers that need no retry have a connection already.
+        For the *work* of a `call`, which repeats it. *text* has `{s}` in place of the schema's name.
         """
         return connection.execute(self._link.named(text), values, binary=True)
 

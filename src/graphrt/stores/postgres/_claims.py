@@ -83,7 +83,7 @@ class Owner:
 
     def after_fork_in_child(self) -> None:
         """Start without claims and without a connection; the parent keeps its own."""
-        leave(self._connection)  # closing it here would end the parent's session
+        leave(self._connection)  # keeps it from being closed here, which would end the parent's session
         self._begin()
 
     def _begin(self) -> None:
@@ -147,7 +147,7 @@ class Owner:
 
         connection = self._link.open()
         self.text = f"process {os.getpid()} on {gethostname()}"
-        if not self._link.pooled:
+        if not self._link.pooled:  # a pooler hides which backend is ours
             row = connection.execute(self._link.named(_statements.IDENTITY)).fetchone()
             self._identity = (None, None) if row is None else (row[0], row[1])
         self._connection = connection
@@ -189,7 +189,7 @@ class Taking:
             "token": token,
             "lease_s": lease_s,
             "at": at,
-            "epoch": 1,
+            "epoch": 1,  # of the first claim on a new thread
         }
         self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
         """Tokens of claims that count as made by this call: its own, and those of calls whose outcome is unknown. The
@@ -234,7 +234,7 @@ class Taking:
             thread does not exist any more, because its owner died before the first entry.
         """
         # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
-        connection.execute(_statements.LOOK_AGAIN.encode())
+        connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
         row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
         assert row is not None  # noqa: S101 - its row is locked
         seq, epoch, token, owned, holder, since, left_s = Seen._make(row)
@@ -255,11 +255,13 @@ class Taking:
     def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
         """Return the claim made of *row*, which a statement that claims has returned, and add it to the owner's.
 
+        The store removes it from these when it is released.
+
         The row has the thread's number, then the columns of its head from `seq` to `updated_at`, then `first`, title,
         tags and rank.
         """
         no, *stands, first, title, tags, rank = row
-        head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))
+        head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))  # True: it is owned
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
         self._owner.claims[no] = claim
         return claim
@@ -308,7 +310,7 @@ def told(holder: str, since: float, left_s: float) -> str:
 
 
 def columns(claims: Iterable[PostgresClaim]) -> tuple[list[int], list[int], list[float]]:
-    """Return thread numbers, epochs and leases of *claims*, by thread number.
+    """Return thread numbers, epochs and leases of *claims*, in order of thread number.
 
     All statements that lock several rows use this order, so that they cannot deadlock.
     """

@@ -48,8 +48,10 @@ class Writing:
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0
         """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
+        # Such a claim is kept by the statement and ended by `free`, which deletes the thread.
         release = commit.release and not self._empties
         self._changes: Final = _statements.commit_changes(commit, claim.lease_s, release=release)
+        """Names of the changes, and their parameters."""
         # The parts of a thread that is deleted are not written, but its letters to others are.
         kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
         self._parts: Final = _statements.commit_parts(kept, claim.thread)
@@ -64,10 +66,10 @@ class Writing:
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
         """
-        if (again or self.claim.unsure) and self.landed(connection):
-            return
-        self.write(connection)
-        if self._empties:
+        # `unsure`: the outcome of the commit before, which may be this one's first attempt, is not known.
+        if not ((again or self.claim.unsure) and self.landed(connection)):
+            self.write(connection)
+        if self._empties:  # also in a repetition: the first attempt may have ended right before
             free(self._link, connection, self.claim)
 
     def write(self, connection: Connection) -> None:
@@ -82,6 +84,9 @@ class Writing:
 
     def _write(self, connection: Connection) -> bool:
         """Write everything in one statement, or in one transaction if that would be too large.
+
+        One statement is atomic by itself, and one round trip. `size` and `LARGE` count the bytes of bodies: the server
+        accepts 1 GB in a statement, and holds several copies of it in memory.
 
         Returns:
             False if the thread's row does not meet the conditions; nothing was written.
@@ -107,23 +112,25 @@ class Writing:
         text = _texts.get(shape)
         if text is None:
             text = _texts[shape] = _statements.commit_text(shape)
+        # In the order of the text: the row's columns, the changes, the conditions, then the parts.
         values = [self._seq, self._commit.at, self._token, *values, claim.no, claim.epoch, self._commit.expected]
         values.append(claim.fence)
         for part in parts:
             values += part.values
-        # Prepared at once, since the few texts are used over and over. Behind a pooler, the next statement may meet a
-        # session that has not prepared it.
+        # True prepares the statement on the server at its first use, since the few texts are used over and over. Behind
+        # a pooler, the next call may run in another session, which lacks it: None leaves the choice to the connection.
         prepare = None if self._link.pooled else True
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
     def landed(self, connection: Connection) -> bool:
         """Return whether the commit is stored, after shutting out a statement that may still be under way."""
         last = self._commit.records[-1] if self._commit.records else None
-        values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]
+        values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
-        if row is None:
-            return False  # the claim is void
-        token, self.claim.fence, _, body = row
+        if row is None:  # the claim is void; or `free` had deleted the thread, which then was no other owner's
+            stands = connection.execute(self._link.named(_statements.STANDS), [self.claim.no]).fetchone()
+            return self._empties and stands is None
+        token, self.claim.fence, _, body = row  # the third is the thread's last entry
         # A caller that repeats a commit of unknown outcome makes a new `Writing`, with another token. The last record
         # is then recognised by its body.
         return bool(token == self._token or (last is not None and body == last.body))
@@ -132,6 +139,7 @@ class Writing:
         """Raise the reason why the thread's row does not meet the conditions.
 
         Returns without an error if only the fence differs: it is copied into the claim, and the commit can be repeated.
+        That is so if `landed` raised the fence and lost its connection before the new number arrived.
 
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
@@ -140,7 +148,7 @@ class Writing:
         row = connection.execute(self._link.named(_statements.STANDS), [claim.no], binary=True).fetchone()
         if row is None:
             raise _refusals.lost(claim.thread, claim.epoch, "there is no such thread now")
-        epoch, seq, _, fence, leased, holder = row
+        epoch, seq, _, fence, leased, holder = row  # the third is the token
         if epoch != claim.epoch:
             newest = f"its newest claim is number {epoch}, of {holder}; last entry {seq}"
             raise _refusals.lost(claim.thread, claim.epoch, newest)

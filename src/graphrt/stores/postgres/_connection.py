@@ -107,7 +107,7 @@ class Link:
         """
         if self._closed:
             raise _refusals.closed("This PostgreSQL store")
-        free = self._free  # the same semaphore to the end: a fork replaces the attribute
+        free = self._free  # the same semaphore to the end: in a forked child, `_begin` replaces the attribute
         if not free.acquire(timeout=self._busy_timeout_s):
             raise POSTGRES_POOL_IN_USE(size=self._size, busy_timeout_s=self._busy_timeout_s, where=self.address.place)
         try:
@@ -160,7 +160,9 @@ class Link:
             *settings, pid = connection.execute(_SETTINGS).fetchall()[0]
             # A pooler reports a pid of its own at login, and not that of the backend that runs the statement.
             self.pooled = pid != connection.info.backend_pid
-            if self.pooled:  # the next statement may run in another session, which has not prepared it
+            # Behind a pooler, the next statement may run in another session, which has not prepared it. Settings of
+            # a session have no meaning there, so those of the server count (decision 0163).
+            if self.pooled:
                 connection.prepare_threshold = None
             else:
                 connection.execute(_SESSION, [f"{self._busy_timeout_s:g}s", f"{_IDLE_S:g}s"])
@@ -210,7 +212,7 @@ class Link:
     def failure(self, error: Any, *, doing: str, kept: str = "") -> StoreError:
         """Return the `StoreError` for *error*, a psycopg error, without the password of the URL.
 
-        *doing* says what was tried, and *kept*, a sentence, what is stored now.
+        *doing* says what was tried, as in "commit to thread 't'", and *kept*, a sentence, what is stored now.
         """
         place = self.address.place
         return _errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
@@ -225,7 +227,10 @@ class Link:
             connection.close()
 
     def _give_back(self, connection: Connection) -> None:
-        """Make *connection* idle, or close it: if it is broken, inside a transaction, or the pool was closed."""
+        """Make *connection* idle, or close it: if it is broken, inside a transaction, or the pool was closed.
+
+        `lend` then releases the semaphore in both cases, since the connection is not lent any more.
+        """
         idle = driver().pq.TransactionStatus.IDLE
         if connection.closed or connection.info.transaction_status != idle:
             connection.close()
@@ -257,7 +262,7 @@ def alive(connection: Connection) -> bool:
     The socket of a connection that the server ended is readable: there is an error message, and then end of file.
     """
     try:
-        # A notice also makes the socket readable. It is consumed, and the socket is checked again.
+        # A notice also makes the socket readable. It is consumed, and the socket is checked again, up to three times.
         for _ in range(3):
             if not _readable(connection.pgconn.socket):
                 return not connection.closed

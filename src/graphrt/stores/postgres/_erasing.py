@@ -83,6 +83,7 @@ class Erasing:
         if (again or claim.unsure) and self._writing.landed(connection):
             return
         with connection.transaction():
+            # The lock on the thread's row keeps other commits out, as for every statement that changes a thread.
             row = self._calls.run(connection, _statements.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
             if row is None:
                 raise _refusals.lost(

@@ -57,7 +57,7 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
     """Return the statement that lists open questions, and the parameters of its conditions.
 
     At its end the statement takes four more parameters: time, number of the thread and place of the question after
-    which the page begins, and the limit.
+    which the page begins, and the limit. A kind that is asked for counts, even if it is one of `wanted.without`.
     """
     texts, values = list[str](), list[Any]()
     for condition, value in (
@@ -117,7 +117,7 @@ class Searching(ABC):
         if not _fit(wanted.status, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags):
             return []
         text, values = find_text(wanted, newest_first=newest_first)
-        rows = self._calls.ask("find threads", text, [*values, last, None if most < 0 else most]).fetchall()
+        rows = self._calls.ask("find threads", text, [*values, last, None if most < 0 else most]).fetchall()  # id first
         return [_statements.to_head(row[0], row[1:]) for row in rows]
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:
@@ -125,15 +125,15 @@ class Searching(ABC):
 
         A page begins after the question with the token *after* and has at most *limit* questions; None is no limit.
         """
-        most = _refusals.page_size(limit)
-        last = Position(float("-inf"), 0, "") if after is None else from_token(after)
+        most = _refusals.page_size(limit)  # -1 without a limit
+        last = Position(float("-inf"), 0, "") if after is None else from_token(after)  # the first is before all others
         if not _fit(wanted.kind, wanted.tenant, *wanted.tags):
             return []
         text, values = inbox_text(wanted)
         values += [last.asked_at, last.number, to_bytes(last.place), None if most < 0 else most]
         found: list[Asked] = []
         for no, *row in self._calls.ask("list open questions", text, values).fetchall():
-            question = _question(row[:8])
+            question = _question(row[:8])  # the columns of `_QUESTION`; those of the head follow, with the id first
             head = _statements.to_head(row[8], tuple(row[9:]))
             found.append(Asked(head, question, to_token(Position(question.asked_at, no, question.place))))
         return found

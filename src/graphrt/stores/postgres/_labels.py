@@ -55,7 +55,7 @@ def label_parts(commit: Commit, thread: str) -> list[tuple[str, list[Any], int]]
     parts: list[tuple[str, list[Any], int]] = []
     if commit.labels is not None:
         row = label_row(thread, commit.labels)
-        # Also written if there is nothing to keep: it may replace labels of before.
+        # Also written if there is nothing to keep (`row` is None): it may replace labels of before.
         columns = [None] * 3 if row is None else [row.tenant, row.title, row.folded]
         parts.append(("labels", [*columns, sorted(commit.labels.tags)], 0))
     if commit.questions is not None:

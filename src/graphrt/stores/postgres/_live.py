@@ -46,7 +46,7 @@ class Relaying:
     _calls: Calls
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note interest in *thread* for *for_s* seconds; return the place of its newest batch."""
+        """Note interest in *thread* for *for_s* seconds, at most 60; return the place of its newest batch, or 0."""
         values = {"thread": check_id(thread), "for_s": min(for_s, LONGEST_INTEREST_S)}
         return int(self._written(_FOLLOW, values, f"follow thread {thread!r}").fetchall()[0][0])
 
@@ -57,7 +57,7 @@ class Relaying:
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         """Keep a batch of live items, delete those up to the place *forget*, return its place."""
-        # After a lost connection the batch may be there twice. Followers pass over numbers that they have had.
+        # After a lost connection the batch may be there twice. Followers skip items whose numbers they have read.
         values = {"thread": check_id(thread), "id": to_bytes(id), "body": body, "forget": forget}
         return int(self._written(_RELAY, values, f"show live items of thread {thread!r}").fetchall()[0][0])
 
@@ -71,5 +71,8 @@ class Relaying:
         self._written(_FORGET, [[*threads]], "forget live items")
 
     def _written(self, text: str, values: Any, doing: str) -> Cursor:
-        """Run a statement that writes, with retries; *doing* says for an error what is tried."""
+        """Run a statement that writes, with retries; *doing* says for an error what is tried.
+
+        It may run twice after a lost connection, which does no harm.
+        """
         return self._calls.call(lambda connection, _: self._calls.run(connection, text, values), doing)

@@ -83,7 +83,11 @@ class Posting(ABC):
         ...
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
-        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
+        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before.
+
+        Also returns False if the letter was kept, the connection was then lost, and a commit took the letter before the
+        repetition: a letter that was taken has no body any more, by which it could be recognised.
+        """
         _refusals.check_letter(check_id(thread), id, body, durable=True)
         name = to_bytes(id)
 

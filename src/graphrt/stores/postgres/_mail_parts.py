@@ -54,7 +54,7 @@ def mail_parts(commit: Commit, large: int) -> Iterator[tuple[str, list[Any], int
 
     Posts are split into parts of at most *large* bytes, or of one letter, because the server limits a statement.
     """
-    if commit.taken:
+    if commit.taken:  # `forget` removes old ids, and needs the places to spare those of this commit
         yield "take", [[*commit.taken]], 0
         yield "forget", [[*commit.taken]], 0
     columns = _columns()

@@ -2,7 +2,8 @@
 
 A schedule starts threads of one graph at set times. A worker that starts its thread moves it to the next time. Several
 workers may try at once, so a change names what it expects, and only one of them succeeds. `version` is new with each
-definition of a schedule. Times are in seconds since the epoch.
+definition of a schedule. Times are in seconds since the epoch. A schedule's name has the form of a thread's id and is
+stored as text. The name of its graph may have characters that PostgreSQL's text refuses, and is stored as bytes.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ STRAYS: Final = " UNION ALL ".join(
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
-# The list of backends is cached for the duration of a transaction, and so for one that waited for a lock.
+# The list of backends is cached from the first look in a transaction on, also while it then waits for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
 CLAIMED: Final = f"SELECT {_CLAIM} FROM {{s}}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (
@@ -201,7 +201,8 @@ def next_text(part: str) -> str:
 
 def _text(take: str, parts: Iterable[str]) -> str:
     """Return the statement that begins with *take*, which returns the thread's row, and writes *parts*."""
-    # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing.
+    # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing. A part
+    # runs although no statement reads it. `unstage` is in `_CHANGES` and in `_PARTS`; other changes are not parts.
     steps = [f"it AS ({take})"]
     steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
     return f"WITH {', '.join(steps)} SELECT 1 FROM it"
@@ -378,7 +379,8 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
     records: list[Record] = []
     staged: list[tuple[str, bytes]] = []
     rows.sort(key=lambda row: row[-1])
-    # `middle` has the columns that only the head needs.
+    # `middle` has the columns that only the head needs. `key` is the status of "h" and the title of "l", `body` the
+    # graph of "h" and the tags of "l".
     for kind, seq, count, key, body, *middle, seal, place in rows:
         match kind:
             case "r":

@@ -5,7 +5,7 @@
 - The server's process (*backend*) of one idle connection represents the owner of claims: others see by its pid, stored
   with the claims, that the owner is alive. The *token* of a row is a random number of its last change.
 - A *record* has the entries of one commit, *blobs* are large values, and times are in seconds since the epoch. A page
-  of a listing begins after the thread `after`. `upto` is the number of an entry.
+  of a listing begins after the thread `after`. `upto`, and `after` of `records`, are numbers of entries.
 - `Calls.call` calls a function `work` with a connection, and with whether an earlier call may have done the work.
 """
 
@@ -63,19 +63,19 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     def __init__(
         self, url: str, *, pool_size: int = 8, connect_timeout_s: float = 10.0, busy_timeout_s: float = 30.0
     ) -> None:
-        driver()
+        driver()  # raises if psycopg is missing
         address = _url.read(url)
         numbers: dict[str, float] = {
             "pool_size": pool_size,
             "connect_timeout_s": connect_timeout_s,
             "busy_timeout_s": busy_timeout_s,
-            **address.numbers,
+            **address.numbers,  # the URL's replace the arguments
         }
         for name, value in numbers.items():
             _url.positive(name, value)
         self._link: Final = Link(
             address,
-            pool_size=max(1, int(numbers["pool_size"])),
+            pool_size=max(1, int(numbers["pool_size"])),  # a number below 1 was accepted above
             connect_timeout_s=numbers["connect_timeout_s"],
             busy_timeout_s=numbers["busy_timeout_s"],
         )
@@ -92,7 +92,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         taking = _claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
         try:
             claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
-        except ConflictError:
+        except ConflictError:  # a StoreError too; the claim was refused, so it is not stored
             raise
         except StoreError:  # the claim may be stored: the next call for this thread takes it over
             self._owner.doubtful.setdefault(thread, set()).update(taking.ours)
@@ -108,7 +108,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             return  # the claims are void
         self._stay_alive()
         ours = _claims.columns(given)
-        if ours[0]:
+        if ours[0]:  # the numbers of the threads
             self._calls.call(
                 lambda connection, _: self._calls.run(connection, _statements.RENEW, ours), "renew the leases"
             )
@@ -134,7 +134,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         identity = self._owner.moved()
         if identity is None:
             return
-        numbers, epochs, _ = _claims.columns(list(self._owner.claims.values()))
+        numbers, epochs, _ = _claims.columns(list(self._owner.claims.values()))  # the leases stay as they are
         values = [*identity, numbers, epochs]
         with suppress(StoreError):  # the caller's own statement will report the error; the next call tries this again
             self._calls.call(
@@ -172,7 +172,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         """Return the head and the number of *thread*; refuse one without entries and owner as unknown."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
-        head = None if row is None else _statements.to_head(thread, row[1:12])
+        head = None if row is None else _statements.to_head(thread, row[1:12])  # columns: id, 11 of the head, number
         if row is None or head is None or not (head.seq or head.owned):
             raise _refusals.unknown_thread(thread)
         return head, row[12]
@@ -188,7 +188,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         limit: int | None = None,
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit)
+        most = _refusals.page_size(limit)  # -1 without a limit
         text = _statements.HEADS
         values: list[Any] = []
         for condition, value in (
@@ -205,7 +205,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             return []  # no id has such a character, and the server would refuse the parameter
         text += " ORDER BY thread.no LIMIT %s"
         values.append(None if most < 0 else most)
-        rows = self._calls.ask("list the threads", text, values).fetchall()
+        rows = self._calls.ask("list the threads", text, values).fetchall()  # the id, then the columns of the head
         return [_statements.to_head(row[0], row[1:]) for row in rows]
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
@@ -227,7 +227,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         while True:
             page = self._calls.ask(f"read records of thread {thread!r}", _statements.PAGE, [no, after]).fetchall()
             for record in map(Record._make, page):
-                if upto is not None and record.seq - record.count >= upto:
+                if upto is not None and record.seq - record.count >= upto:  # all of its entries are after *upto*
                     return
                 yield record
                 after = record.seq
@@ -250,8 +250,8 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 row = self._calls.run(connection, _statements.LOCK, [thread]).fetchone()
                 if row is None:
                     return again  # in a repetition: deleted before the connection was lost
-                # PostgreSQL caches the list of backends for a transaction, and this one may have waited for the lock:
-                # without this line, an owner that claimed meanwhile would look dead.
+                # The server caches its list of backends at the first look in a transaction. Drop it, so that `seen`
+                # looks after the lock, for which this may have waited. In `copy` the first look comes then anyway.
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 seen = _claims.seen(self._calls, connection, row[0])
                 if seen is not None and seen.lives:
@@ -274,8 +274,8 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 there = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [wanted])}
                 # In a repetition, the threads of the first attempt that no longer exist were deleted by it.
                 went = [one for one in gone if one not in there] if again else []
-                connection.execute(_statements.LOOK_AGAIN.encode())
-                free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()
+                connection.execute(_statements.LOOK_AGAIN.encode())  # as in `delete`
+                free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()  # (number, id)
                 for no, _ in free:
                     self._calls.run(connection, _statements.FORGET, {"no": no})
                 gone[:] = [*went, *(id_ for _, id_ in free)]
@@ -325,7 +325,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                     raise _refusals.lost(
                         thread, claim.epoch, "it was released, its lease ran out, or it was taken over"
                     )
-                before.append(row[1])
+                before.append(row[1])  # `first`, the oldest entry
                 there = [seq for (seq,) in self._calls.run(connection, _statements.SNAPSHOTS, [claim.no])]
                 if upto not in there:
                     raise _refusals.no_snapshot(thread, upto, there)
@@ -371,7 +371,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         while heads := self.heads(after=after, limit=500):
             yield from (head.thread for head in heads)
             after = heads[-1].thread
-        for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):
+        for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 
     def _blob_names(self, thread: str) -> list[str]:

@@ -54,6 +54,7 @@ def read(url: str) -> Address:
         InputError: *url* or one of its options is not valid (`unknown-store`), or the name of the schema is not
             (`bad-schema`).
     """
+    # scheme://user:password@hosts/database?query
     scheme, slashes, rest = url.partition("://")
     rest, _, query = rest.partition("?")
     server, slash, database = rest.partition("/")
@@ -63,7 +64,8 @@ def read(url: str) -> Address:
     # as a host or database.
     if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
         raise NOT_A_POSTGRES_URL(example=_EXAMPLE)
-    pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]
+    pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]  # (name, value)
+    # libpq decodes its own values, which go into its URL as they were given.
     own = {name: unquote(value) for name, value in pairs if name in _OWN}
     libpq = {name: value for name, value in pairs if name not in _OWN}
     _refuse_unknown(libpq)

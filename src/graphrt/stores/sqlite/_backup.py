@@ -1,7 +1,8 @@
 """Backup of a SQLite store's file while it is in use.
 
-The copy is of one moment and has no owners. Where the new file may appear, and how, is decided in `_archive`: its
-`write_new` makes a temporary file, which gets its name when it is complete.
+The copy is of one moment and has no owners: an *owner* is the process that may write a thread, with a *lease* for a
+certain time. Where the new file may appear, and how, is decided in `_archive`: its `write_new` makes a temporary file,
+which gets its name when it is complete, and is removed if the copy fails.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def _copy(file: Database, made: str) -> None:
             # With a rollback journal in place of a write-ahead log, the copy is a single file.
             target.execute("PRAGMA journal_mode = DELETE")
             target.execute("BEGIN IMMEDIATE")
-            # Owners are removed, so that all threads are free. A thread without entries exists only for its owner.
+            # Owners are removed, so that all threads are free. A thread without entries (`seq`, the number of the last
+            # one, is 0) exists only for an owner that is about to write the first.
             target.execute("UPDATE thread SET lease = NULL, owner = NULL")
             target.execute("DELETE FROM thread WHERE seq = 0")
             target.execute("COMMIT")
@@ -52,4 +54,4 @@ def _copy(file: Database, made: str) -> None:
     except Exception as error:
         if not of_sqlite(error):  # a `StoreError`, for instance because the store is closed
             raise
-        raise explain(error, file.path, "there is no copy of it") from error
+        raise explain(error, file.path, "there is no copy of it") from error  # the clause ends the text

@@ -57,7 +57,7 @@ class Database:
         """The owner of this store object's claims; the child of a fork gets a new one."""
         self.closed = False
         self.closing = False
-        """Set when `close` begins; from then on, only writes marked as *last* are accepted. Guarded by the lock."""
+        """Set when `SqliteStore.close` begins; then only writes marked as *last* are accepted. Guarded by the lock."""
         self.giving: dict[int, int] = {}
         """Claims made in the current transaction, by thread number: their epoch. Later writes of the same transaction
         must respect them although they are not committed yet."""
@@ -75,7 +75,7 @@ class Database:
         """Device and inode of the file, once it was opened."""
         self._folder = Folder(path)
         self._logged = False
-        """Whether the file is in WAL mode."""
+        """Whether the file is in WAL mode; False also for one that this user may only read."""
         self._read_only: str | None = None
         """What this user could not write when the connection was opened, the file or its folder; None if neither."""
         self._looked: files.Looked | None = None
@@ -104,8 +104,8 @@ class Database:
             self._file = identity(self.path)
             if self._logged:
                 self._log.opened()
-            if self._read_only is None and self._pragmas is None:
-                room.reserve(self.path)
+            if self._read_only is None and self._pragmas is None:  # not for experiments
+                room.reserve(self.path)  # a file that keeps space for deletions on a full disk
         return self._db
 
     @contextmanager
@@ -113,12 +113,12 @@ class Database:
         """Lend a second connection for a backup, in a transaction that reads the file as it is now. One at a time.
 
         The transaction begins while no thread of this process writes. With a rollback journal, threads that write
-        continuously would otherwise keep the connection out (decision 0045).
+        continuously would otherwise keep the connection out (decision 0045). A read-only file lends the first one.
         """
         with self._aside:
             with self.lock:
                 db = self.connection()  # checks that the store is open and the file is still the same
-                if self._read_only is not None:  # no thread of this process writes, so this connection can wait
+                if self._read_only is not None:  # no thread writes meanwhile; reads wait for the lock
                     yield db
                     return
                 db = files.connect(self.path, self._busy_timeout_s)
@@ -297,17 +297,18 @@ class Database:
         return db
 
     def _failed(self, writes: list[Write], error: Exception) -> bool:
-        """End a single write as failed. Returns False if there are several: each is then written by itself."""
+        """End a write that was alone as failed. Returns False if there are several: each is then written by itself."""
         if len(writes) > 1:
             return False
-        one = writes[0]
+        one = writes[0]  # below, `fail` gets the error for the caller, and its cause
         one.fail(explain(error, self.path, one.kept(), thread=one.thread) if of_sqlite(error) else error, error)
         return True
 
     def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:
         """End *writes* after their transaction failed with *error* in BEGIN or COMMIT, or while the file was opened.
 
-        If *doubtful*, whether they are stored is unknown, and is read from the file. An interruption is raised again.
+        If *doubtful*, whether they are stored is unknown, and is read from the file. An interruption is raised again:
+        the next leader of the group then does the writes that are not `DONE`.
         """
         for one in writes:
             if one.state == DONE:
@@ -339,7 +340,7 @@ class Database:
         return db
 
     def close(self) -> None:
-        """Close the file. The caller must not hold the lock."""
+        """Close the file, at the end of `SqliteStore.close`. The caller must not hold the lock."""
         with self.lock:
             self.closed = True
         self._log.close()  # not under the lock, which the checkpoint that it waits for needs

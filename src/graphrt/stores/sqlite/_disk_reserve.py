@@ -78,7 +78,7 @@ def reserve(path: str) -> None:
     # A store works without a reserve: creating the file may fail, and Windows has no statvfs.
     with suppress(OSError, AttributeError):
         size = min(RESERVE_BYTES, _free_bytes(path) // _PLENTY)
-        if size < _LEAST_BYTES:
+        if size < _LEAST_BYTES:  # free space is short, and threads need it more
             return
         handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -118,15 +118,17 @@ def _name(path: str) -> str:
 
 
 def remove_rows(file: Writer, no: int) -> None:
-    """Remove, in several transactions, all records and parts of the thread numbered *no*, whose own row is gone.
+    """Remove, in several transactions, all other rows of the thread numbered *no*, whose own row is gone.
 
     Raises:
-        StoreError: The disk is too full even for one row at a time. Rows that are left are harmless; a later sweep
-            removes them.
+        StoreError: The disk is too full even for one row at a time, or the write failed for another reason. Rows that
+            are left are harmless. A later sweep removes them if `strays` finds the thread.
     """
+    # `most` is the number of rows that one transaction may remove; see `_in_parts`.
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
     _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
     _in_parts(file, lambda db, most: db.execute(_QUESTIONS, (no, most)).rowcount)
+    # At once, since there are few rows: one label and its tags. The questions, which may be many, are gone already.
     _in_parts(file, lambda db, _: labels.forget(db, no))
 
 
@@ -134,6 +136,9 @@ def remove_records(file: Writer, no: int, first: int) -> None:
     """Remove, in several transactions, the records before entry *first* of the thread numbered *no*.
 
     A prune on a full disk has moved the thread's beginning to *first* before, so these records are no longer read.
+
+    Raises:
+        StoreError: As `remove_rows`; the next prune removes what is left.
     """
     _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, no * SPAN + first, most)).rowcount)
 
@@ -162,7 +167,7 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
         except StoreError as error:
             if error.code != "store-full" or most == 1:
                 raise
-            most //= 4  # 256, 64, 16, 4, 1
+            most //= 4  # 256, 64, 16, 4, 1: fewer rows need a smaller journal
             continue
         if not removed:
             return
@@ -171,7 +176,8 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
 def strays(db: Connection) -> list[int]:
     """Return the numbers of up to 20 deleted threads that have left records or parts, in order.
 
-    A sweep removes them, and `verify` reports them as waste. The limit bounds the time of one call.
+    A sweep removes them, and `verify` reports them as waste. The limit bounds the time of one call. A thread that left
+    only questions or labels, because `remove_rows` failed after the records and parts, is not found.
     """
     found: set[int] = set()
     # One indexed lookup for each thread, instead of a scan of all rows: after a thread was found, the search goes on at

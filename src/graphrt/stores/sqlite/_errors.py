@@ -103,7 +103,8 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
         return TOO_LARGE(kept=kept, database=path, **data)
-    # Other codes (a missing table, a datatype mismatch) mean that the schema is not the one that we created.
+    # Other codes (a missing table, a datatype mismatch; 0 for a UnicodeDecodeError) mean that the schema is not the one
+    # that we created.
     declared = _MEANING.get(code, SQLITE_OTHER_SCHEMA)
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():

@@ -10,6 +10,8 @@ change (`Looked`).
 *WAL mode*: the file has a write-ahead log beside it (`-wal`), with an index of the log in shared memory (`-shm`). The
 other mode is a rollback journal. The names `logged` and `_logging` mean WAL mode, not log messages.
 
+`explain(error, path, kept)` turns SQLite's error into graphrt's; `kept` is the end of its text: what is stored now.
+
 One fact about POSIX shapes this module: if a process closes any descriptor of a file, it loses all its locks on that
 file, also those that SQLite holds through another descriptor. So the file is never opened and closed outside SQLite
 while this process may have it open.
@@ -92,7 +94,7 @@ class Opened(NamedTuple):
 
     db: Connection
     logged: bool
-    """Whether the file is in WAL mode."""
+    """Whether the file is in WAL mode. False for one that is opened read-only: only writers need to know."""
     read_only: str | None = None
     """What this user may not write, the file or its folder, for an error text; None if neither."""
     looked: Looked | None = None
@@ -143,7 +145,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
             db = connect(path, 0.0) if read_only is None else connect(path, 0.0, how)
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
-    logged = False
+    logged = False  # stays so for a file that is opened read-only; see `Opened`
     try:
         if read_only is None:
             logged = with_polling(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
@@ -244,6 +246,9 @@ def _make(path: str) -> None:
     """Create the file with mode 0600, unless it exists.
 
     A file that exists is not opened here: closing it would drop the locks that SQLite holds on it in this process.
+
+    Raises:
+        StoreError: What is there cannot be a database (see `_check`), or the file cannot be created.
     """
     try:
         found = Path(path).stat()
@@ -289,7 +294,7 @@ def _set_up_looking(db: Connection, path: str, what: str) -> None:
     Raises:
         StoreError: The file is not a store's, or has to be created or migrated.
     """
-    modes.distrust(db)
+    modes.distrust(db)  # settings for a file that may be damaged or hostile
     db.execute("PRAGMA query_only = ON")
     if not schema.check(schema.state(db), path):  # blank or of an older version: it would have to be written first
         raise read_only(path, what)

@@ -5,7 +5,10 @@ are a title, tags and a tenant, the customer whose thread it is. The *inbox* is 
 threads, the oldest first. A question is asked by a paused thread; `place` is its id within the thread.
 
 Lists are read page by page. The caller of `find` continues after a thread id, that of `inbox` after a token, which is
-the position of a question as text. Texts that are not valid UTF-8 match nothing: SQLite would raise for them.
+the position of a question as text. Texts that are not valid UTF-8 match nothing: SQLite would raise for them
+(`_refusals.encodes`). `_refusals.page_size` returns -1 for a list without a limit, as SQLite's LIMIT takes it.
+`reading.row_of` checks a row of the table `thread`, and `head` makes a *head* of it: the summary of a thread. The
+functions `work` are called by `Database.read` in a transaction, and may be called several times.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
     if wanted.tenant is not None:
         also("label.tenant = ?", wanted.tenant)
     tags = sorted(wanted.tags)
-    # With a tenant or title, only threads with a row in `label` fit: an INNER JOIN lets SQLite begin with that table.
+    # `reading.FROM` is `thread LEFT JOIN label`. With a tenant or title, only threads with a row in `label` fit: an
+    # INNER JOIN lets SQLite begin with that table.
     # With tags, CROSS JOIN makes it begin with the rows of the first tag, which are in the order of creation.
     source = reading.FROM if wanted.tenant is None and wanted.title is None else reading.FROM.replace("LEFT ", "")
     if tags:
@@ -71,7 +75,8 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
         also("updated_at >= ?", wanted.updated_after)
     if wanted.updated_before is not None:
         also("updated_at < ?", wanted.updated_before)
-    # The page is bounded and sorted by the number in the table that SQLite begins with, whose index has it in order.
+    # The page is bounded and sorted by the number in the table that SQLite begins with, whose index has it in order. A
+    # title has no index, so a search by title alone goes through the threads.
     leading = "tag.no" if tags else "label.no" if wanted.tenant is not None else "thread.no"
     text = f"SELECT {reading.COLUMNS} FROM {source} WHERE {' AND '.join(texts)}"  # noqa: S608 - own names
     return (
@@ -103,7 +108,7 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = Fals
     for name in ("kind", "graph", "node"):
         if getattr(wanted, name) is not None:
             also(f"q.{name} = ?", getattr(wanted, name))
-    if wanted.without and wanted.kind is None:
+    if wanted.without and wanted.kind is None:  # `without`: kinds that are listed only if they are asked for
         also(f"q.kind NOT IN ({', '.join('?' * len(wanted.without))})", *sorted(wanted.without))
     for tag in sorted(wanted.tags):
         if tag == rare:
@@ -135,7 +140,7 @@ def question_of(thread: str, row: Sequence[Any]) -> Question:
     Raises:
         StoreError: One of them has a wrong type.
     """
-    place, kind, node, graph, asked_at, expires_at, stale, body = row
+    place, kind, node, graph, asked_at, expires_at, stale, body = row  # `stale`: the state was edited since, 0 or 1
     texts = all(text.__class__ is str for text in (place, kind, node, graph))
     if (
         not texts
@@ -149,7 +154,7 @@ def question_of(thread: str, row: Sequence[Any]) -> Question:
             problem="a question that is listed is not what was written",
             found=repr(row)[:60],
             thread=thread,
-            seq=None,
+            seq=None,  # no entry of the thread is concerned
             fix="Call reindex() on the runtime of its graph.",  # questions can be computed again from the journal
         )
     return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)
@@ -169,8 +174,8 @@ def _leads(db: Connection, wanted: QuestionFilter) -> bool:
 class Searching(Holding):
     """The base class of `SqliteStore` with the methods of the protocol `Findable`, which `Runtime.threads` also calls.
 
-    Inherited from `Holding`: `_there` finds the row of a thread id, or raises `InputError`; `_lives` says whether a
-    living owner holds the thread of a row.
+    Inherited from `Holding`: `_there` returns the row of a thread id and whether the thread is held, or raises
+    `InputError`; `_lives` says whether a living owner holds the thread of a row.
     """
 
     def find(
@@ -183,6 +188,9 @@ class Searching(Holding):
             after: Id of the thread after which the page begins; None begins with the first.
             newest_first: Whether the order is reversed.
             limit: Most heads of the page; None for all.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads.
         """
         most = _refusals.page_size(limit)
         texts = (wanted.status, wanted.graph, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags)
@@ -206,8 +214,12 @@ class Searching(Holding):
             wanted: The filters.
             after: Token of the question after which the page begins; None begins with the oldest.
             limit: Most questions of the page; None for all.
+
+        Raises:
+            InputError: *after* is not a token, or *limit* is not a number of questions.
         """
         most = _refusals.page_size(limit)
+        # Time of the question, number of its thread, place. Without a token, the position before all questions.
         last = Position(float("-inf"), 0, "") if after is None else from_token(after)
         texts = (wanted.kind, wanted.tenant, wanted.graph, wanted.node, *wanted.tags)
         fits = all(text is None or _refusals.encodes(text) for text in texts)
@@ -222,7 +234,7 @@ class Searching(Holding):
             text, values = inbox_text(wanted, rare=rare, by_kind=rare is None and _leads(db, wanted))
             found: list[Asked] = []
             for columns in db.execute(text, (*values, *last, most)).fetchall():
-                row = reading.row_of(columns[8:])
+                row = reading.row_of(columns[8:])  # after the eight columns of the question, those of the thread
                 question = question_of(row.id, columns[:8])
                 token = to_token(Position(question.asked_at, row.no, question.place))
                 found.append(Asked(head(row, owned=self._lives(row)), question, token))
@@ -231,7 +243,11 @@ class Searching(Holding):
         return self._file.read(work)
 
     def questions(self, thread: str) -> list[Question]:
-        """Return the open questions of *thread*, the oldest first."""
+        """Return the open questions of *thread*, the oldest first.
+
+        Raises:
+            InputError: There is no such thread.
+        """
         check_id(thread)
 
         def work(db: Connection) -> list[Question]:

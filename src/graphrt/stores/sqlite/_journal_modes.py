@@ -47,7 +47,7 @@ class Pragmas(NamedTuple):
 
 
 def distrust(db: Connection) -> None:
-    """Set up the connection for a file that may be damaged or hostile. All connections of the store do this first.
+    """Set up the connection for a file that may be damaged or hostile. `Database`, `_log` and `_live_file` need this.
 
     SQLite then refuses unsafe functions and virtual tables in the file's schema, checks the cells of each page that it
     reads, and does not map the file into memory.
@@ -98,7 +98,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
         sqlite3.Error: The file cannot be read or written.
     """
     careful(db, path)
-    found = schema.state(db)
+    found = schema.state(db)  # application id, version of the schema, number of tables and indices
     current = schema.check(found, path)  # False if the tables must be created or migrated
     if schema.is_blank(found):  # the page size cannot be changed once the file has content or is in WAL mode
         db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
@@ -156,7 +156,8 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
         if not _is_logged(db):
             _tell(path, "SQLite cannot use a log where it lies")
             return False
-        schema.state(db)  # changing the mode needs no shared memory, the first read does: it may fail here
+        # Reads the file. Changing the mode needs no shared memory, the first read does: it may fail here.
+        schema.state(db)
     except sqlite3.OperationalError as error:
         if primary(error) == BUSY:
             if blank:  # another process is creating the file too: the caller tries again
@@ -179,7 +180,7 @@ def _change_back(db: Connection) -> None:
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = delete").fetchall()
     db.execute("PRAGMA locking_mode = NORMAL")
-    schema.state(db)  # the exclusive lock is released by the next read
+    schema.state(db)  # reads: the exclusive lock is released by the next read
 
 
 def _change(db: Connection, path: str, wanted: str) -> None:

@@ -47,11 +47,15 @@ _FORGET_QUESTIONS: Final = "DELETE FROM question WHERE no = ?"
 
 
 def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
-    """Write the labels of the thread numbered *no* with the id *thread*, in place of those that it has."""
+    """Write the labels of the thread numbered *no* with the id *thread*, in place of those that it has.
+
+    Raises:
+        ValueError, TypeError: The row of its present labels is damaged.
+    """
     # `rank` is a column of `thread`, because threads that are due are listed by it.
     db.execute(_RANK, (-labels.priority, no, -labels.priority))
     old = _tags(db, no)
-    row = label_row(thread, labels)
+    row = label_row(thread, labels)  # the columns of `_PUT_LABEL` after `no`
     if row is None:  # it has no tenant, title or tags
         db.execute(_FORGET_LABEL, (no,))
     else:
@@ -63,8 +67,8 @@ def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
 
 
 def put_tenant(db: Connection, no: int, tenant: str) -> None:
-    """Write the tenant of a thread that is created, which has no title and no tags yet."""
-    db.execute(_PUT_LABEL, (no, *LabelRow(tenant, None, None, None)))
+    """Write the tenant of a thread that is created, which has no title and no tags yet. `_writing.make` calls it."""
+    db.execute(_PUT_LABEL, (no, *LabelRow(tenant, None, None, None)))  # without title, folded title and tags
 
 
 def _tags(db: Connection, no: int) -> frozenset[str]:
@@ -109,7 +113,7 @@ def duplicate(db: Connection, no: int, to: int, thread: str) -> None:
     """
     found = db.execute("SELECT title, tags FROM label WHERE no = ?", (no,)).fetchall()
     if found:
-        put_labels(db, to, thread, Labels(found[0][0], load_tags(found[0][1])))
+        put_labels(db, to, thread, Labels(found[0][0], load_tags(found[0][1])))  # sets the rank to 0
     db.execute("UPDATE thread SET rank = (SELECT rank FROM thread WHERE no = ?) WHERE no = ?", (no, to))
     db.execute(
         f"INSERT INTO question(no, tenant, {QUESTION}) SELECT ?, ?, {QUESTION} FROM question WHERE no = ?",  # noqa: S608

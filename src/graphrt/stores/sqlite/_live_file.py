@@ -2,7 +2,8 @@
 
 *Live items* are what a run shows while it works, such as tokens of a model. They are not part of the stored thread. A
 *follower* is a reader of them, usually in another process than the run. It notes its interest for some seconds and
-renews that. Only for threads with a follower does the run's process hand items over, in *batches*.
+renews that; `LONGEST_INTEREST_S` are the most seconds for which it may do so. Only for threads with a follower does the
+run's process hand items over, in *batches*.
 
     follower   thread, and until when a follower reads its live items, in seconds since the epoch
     batch      live items of one run; `place` grows with each batch, `id` is chosen by the run, `at` is the time
@@ -70,7 +71,11 @@ _AT_ONCE: Final = 500
 
 @final
 class LiveFile:
-    """The file beside the database *path*; it is made when the first follower notes its interest."""
+    """The file beside the database *path*; it is made when the first follower notes its interest.
+
+    Methods that need the file make it if it is missing (`making=True`); their `or 0` is for the type checker alone.
+    The functions `work` are called by `_do` in a transaction, and may be called several times.
+    """
 
     def __init__(self, path: str) -> None:
         self.path: Final = f"{path}-live"
@@ -167,11 +172,11 @@ class LiveFile:
             StoreError: The file cannot be used.
         """
         with self._lock:
-            for last in (False, True):
+            for last in (False, True):  # whether this is the second attempt
                 try:
                     return with_polling(lambda: self._once(work, making=making), _WAIT_S)
                 except Exception as error:
-                    self._drop()
+                    self._drop()  # the connection may be broken; the next one is new
                     if not of_sqlite(error):
                         raise
                     if last or primary(error) not in _DAMAGED:
@@ -261,7 +266,7 @@ class LiveFile:
             with suppress(Exception):
                 db.close()
 
-    # Around a fork: SQLite's connections do not survive one.
+    # Around a fork, called because of `watch_forks`: SQLite's connections do not survive one.
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -282,6 +287,7 @@ class Relaying:
     """
 
     _live: LiveFile
+    """Set by `SqliteStore`."""
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
         """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""

@@ -175,7 +175,7 @@ class Log:
     def full(self) -> bool:
         """Run a checkpoint because the disk is full. Returns whether it was complete, so that the log restarts."""
         try:
-            return self._emptied(0.0) is True
+            return self._emptied(0.0) is True  # does not wait for other processes that write
         except Exception as error:
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
@@ -241,6 +241,8 @@ class Log:
 
     def _emptied(self, wait_s: float) -> bool | None:
         """Run a checkpoint now, because a commit needs the room. The caller holds the database's lock.
+
+        `_copying` is not acquired: a checkpoint in the background may hold it while it waits for that lock.
 
         Args:
             wait_s: Seconds to wait for other processes that write.
@@ -349,5 +351,6 @@ def _copy(other: Connection) -> Copied | None:
     It runs on *other*, while another connection of this process, the guard, holds a transaction. SQLite's other modes
     become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
     """
+    # The row has: whether it was prevented, pages in the log, pages copied. If it was, the other two are -1.
     _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

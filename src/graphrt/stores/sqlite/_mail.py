@@ -8,7 +8,8 @@ of its own, and is deleted with its thread.
 
 A thread is *due* if a worker should drive it: it is running without a living owner, a question of it has expired, or a
 letter waits for it. `no` is a thread's number in the order of creation, `rank` is minus its priority, and a *head* is
-its summary. Threads that are due are listed by rank and number, page by page.
+its summary. Threads that are due are listed by rank and number, page by page. The functions `work` are called by
+`Database` in a transaction, and may be called several times.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def due_by_mail(db: Connection, row: Row) -> bool:
 class Posting(Holding):
     """The base class of `SqliteStore` with the methods of the protocol `Postable`.
 
-    Inherited from `Holding`: `_there` finds the row of a thread id, or raises `InputError`; `_lives` says whether a
-    living owner holds the thread of a row.
+    Inherited from `Holding`: `_there` returns the row of a thread id and whether the thread is held, or raises
+    `InputError`; `_lives` says whether a living owner holds the thread of a row.
     """
 
     def post(self, thread: str, id: str, body: Payload) -> bool:
@@ -98,7 +99,7 @@ class Posting(Holding):
         Raises:
             InputError: There is no such thread, or it has no entries, or the letter cannot be kept.
         """
-        _refusals.check_letter(check_id(thread), id, body, durable=True)
+        _refusals.check_letter(check_id(thread), id, body, durable=True)  # a durable store takes bytes only
 
         def work(db: Connection) -> tuple[bool, int]:
             """Return whether the letter is new, and the number of the thread, which is 0 if there is none."""
@@ -118,11 +119,16 @@ class Posting(Holding):
         )[0]
 
     def mail(self, thread: str) -> list[Letter]:
-        """Return the letters of *thread* that were not taken yet, in the order in which they were posted."""
+        """Return the letters of *thread* that were not taken yet, in the order in which they were posted.
+
+        Raises:
+            InputError: There is no such thread.
+        """
         check_id(thread)
 
         def work(db: Connection) -> list[Letter]:
             rows = db.execute(_MAIL, (self._there(db, thread)[0].no,)).fetchall()
+            # `place` and `part` check the type of a value, and return it.
             return [Letter(place(thread, at), str(name), part(thread, "a letter", body)) for at, name, body in rows]
 
         return self._file.read(work)
@@ -158,10 +164,14 @@ class Posting(Holding):
             prefix: Only threads whose id begins with this text; None for any id.
             after: Id of the thread after which the list begins; it need not be due.
             limit: Most heads; None for all.
+
+        Raises:
+            InputError: There is no thread *after*, or *limit* is not a number of threads.
         """
-        most = _refusals.page_size(limit)
+        most = _refusals.page_size(limit)  # -1 for all
+        # No thread has a graph or id that is not valid UTF-8, and SQLite would raise for such a text.
         names = None if graphs is None else [name for name in graphs if _refusals.encodes(name)]
-        if prefix is not None and not _refusals.encodes(prefix):  # no id has it, and SQLite would raise
+        if prefix is not None and not _refusals.encodes(prefix):
             return []
         text, values = due_text(names, prefix)
 

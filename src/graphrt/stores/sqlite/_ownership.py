@@ -35,7 +35,10 @@ class Holding:
     """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
 
     def _forget(self, claim: SqliteClaim) -> None:
-        """Remove a claim that was released from `_held`, unless a newer claim took its place."""
+        """Remove a claim that was released from `_held`, unless a newer claim took its place. The file's lock is held.
+
+        `SqliteStore.claim` puts claims there.
+        """
         if self._held.get(claim.no) is claim:
             del self._held[claim.no]
 
@@ -47,7 +50,7 @@ class Holding:
         """Return the row of the thread that *claim* holds.
 
         Raises:
-            ConflictError: *claim* is void.
+            ConflictError: *claim* is void; the error says why.
         """
         if not self._gave(claim):
             raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
@@ -73,7 +76,7 @@ class Holding:
         return row, owned
 
     def _lives(self, row: Row) -> bool:
-        """Return whether a living owner holds the thread of *row*, which may be damaged."""
+        """Return whether a living owner holds the thread of *row*, which may be damaged. The file's lock is held."""
         if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
             return False
         holder = Holder.load(row.owner)

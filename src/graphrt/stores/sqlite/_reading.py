@@ -80,7 +80,11 @@ def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | No
 
 
 def row_by_no(db: Connection, no: int) -> Row | None:
-    """Return the row of the thread numbered *no*, or None if there is none."""
+    """Return the row of the thread numbered *no*, or None if there is none.
+
+    Raises:
+        StoreError: The row is damaged.
+    """
     found = db.execute(_BY_NO, (no,)).fetchall()
     return checked(Row(*found[0])) if found else None
 
@@ -139,6 +143,9 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
         row: The thread's row.
         owned: Whether a living owner holds the thread, for its head.
         upto: Number of an entry; None for the last one.
+
+    Raises:
+        StoreError: A row that was read is damaged.
     """
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
@@ -186,7 +193,7 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
     that contains *upto* may have a larger key, so it is looked up.
     """
     base = no * SPAN
-    low = base + max(0, min(after, SPAN - 1))
+    low = base + max(0, min(after, SPAN - 1))  # any int may be given: the keys stay those of this thread
     if upto <= 0:
         return low, low
     upto = min(upto, SPAN - 1)
@@ -207,11 +214,15 @@ def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:
 
 
 def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-    """Return those of the named blobs that exist, by name."""
+    """Return those of the named blobs that exist, by name; none if there is no such thread.
+
+    Raises:
+        StoreError: One of them, or the row of the thread, is damaged.
+    """
     row = row_by_id(db, thread)
     there: dict[str, bytes] = {}
     if row is not None:
-        for name in filter(encodes, names):
+        for name in filter(encodes, names):  # SQLite would raise for text that is not valid UTF-8, which names no blob
             found = db.execute(_PART, (row.no, BLOB, name)).fetchall()
             if found:
                 there[name] = part(thread, f"the large value {name!r}", found[0][0])
@@ -226,7 +237,7 @@ def snapshots(db: Connection, no: int) -> list[int]:
 def next_place(db: Connection, row: Row) -> int:
     """Return the place of the next body to stage: 0 if none is staged."""
     found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
-    return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1
+    return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1  # `place` checks the type of the value
 
 
 def forget_row(db: Connection, no: int) -> None:
@@ -246,7 +257,7 @@ def forget(db: Connection, no: int) -> None:
 
 
 def duplicate(db: Connection, no: int, to: int) -> None:
-    """Copy all records and parts of the thread numbered *no* to the thread numbered *to*."""
+    """Copy all records, and all parts but letters, of the thread numbered *no* to the new thread numbered *to*."""
     db.execute(
         "INSERT INTO record(key, count, body, seal) SELECT key + ?, count, body, seal FROM record"
         " WHERE key > ? AND key < ? ORDER BY key",
@@ -275,7 +286,7 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: 
     """
     base = row.no * SPAN
     last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
-    first = row.first if last is None else int(last) - base + 1
+    first = row.first if last is None else int(last) - base + 1  # no such record: the beginning stays
     if whole:
         db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))

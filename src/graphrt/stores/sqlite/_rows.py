@@ -121,7 +121,7 @@ def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
     Raises:
         StoreError: One of them has a wrong type or count.
     """
-    # One set for all rows: a thread with thousands of records must not cost thousands of calls.
+    # One set for all rows: a thread with thousands of records must not cost thousands of calls. `c` is the count.
     kinds = {(c.__class__ is int and c > 0, body.__class__, seal.__class__) for _, c, body, seal in found}
     if kinds <= _RECORD:
         return found
@@ -130,7 +130,7 @@ def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
             if value.__class__ is not kind or (name == "count" and count < 1):
                 shown = f"{name} {_short(value)}"
                 raise _damaged(thread, f"the record of entry {seq} is not what was written", shown, _RESTORE, seq=seq)
-    return found
+    return found  # never reached: one of the rows has raised
 
 
 def saved(thread: str, name: Any, body: Any) -> Saved:
@@ -164,7 +164,7 @@ def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str,
 
 
 def part(thread: str, what: str, body: Any) -> bytes:
-    """Return the body of the meta, a blob or a letter; *what* says which, for an error.
+    """Return the body of the meta, a blob or a letter after checking its type; *what* says which, for an error.
 
     Raises:
         StoreError: *body* is not `bytes`.
@@ -176,7 +176,7 @@ def part(thread: str, what: str, body: Any) -> bytes:
 
 
 def place(thread: str, value: Any) -> int:
-    """Return the place of a staged body or a letter: its number in their order.
+    """Return the place of a staged body or a letter, its number in their order, after checking its type.
 
     Raises:
         StoreError: *value* is not an int.

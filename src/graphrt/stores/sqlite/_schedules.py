@@ -34,7 +34,7 @@ class Scheduling(Holding):
             Whether it is kept; False if another version, or none, is stored under its name.
         """
         name, graph, version, due_at, body = schedule
-        stands = (version, due_at)  # what the row then has
+        stands = (version, due_at)  # what the row then has; see `_changed`
         if replaces is None:
             return self._changed(_INSERT, schedule, name, lambda row: row == stands, size=len(body))
         values = (graph, version, due_at, body, name, replaces)
@@ -64,6 +64,7 @@ class Scheduling(Holding):
             size: Bytes that are written, about.
         """
 
+        # `Database.write` calls `work` in a transaction, which is repeated if it was rolled back.
         def work(db: Connection) -> bool:
             return db.execute(text, values).rowcount > 0
 
@@ -71,6 +72,7 @@ class Scheduling(Holding):
             # A statement that changed nothing needs no certainty.
             return not changed or stands(db.execute(_ONE, (name,)).fetchone())
 
+        # `kept` ends the text of an error with what is stored then. `thread` stands there where a thread's id would.
         return self._file.write(
             work, landed=landed, kept=lambda: f"schedule {name!r} is as it was", thread=f"of schedule {name}", size=size
         )

@@ -227,7 +227,7 @@ def migrate(db: Connection, path: str) -> None:
         # Read again under the lock: another process may have migrated the file meanwhile.
         found = state(db)
         if not check(found, path):
-            for step in MIGRATIONS[found[1] :]:
+            for step in MIGRATIONS[found[1] :]:  # `found[1]` is the version of the file, 0 if it is blank
                 step(db)
             # Pragmas take no bound parameters. Both values are constants of this module.
             db.execute(f"PRAGMA application_id = {APPLICATION}")

@@ -15,9 +15,9 @@ thread got a newer claim. A thread is *held* while a living owner has a claim on
 repeated. `landed` finds out whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the
 end of an error text: what is stored if the write failed. `then` runs when the write is durable.
 
-Inherited from `Holding`: `_there` finds the row of a thread id, or raises; `_lives` says whether a living owner holds
-the thread; `_unheld` raises if one does; `_gave` says whether a claim comes from this store object; `_owned` finds the
-row of a valid claim, or raises; `_forget` drops a released claim from `_held`.
+Inherited from `Holding`: `_there` returns the row of a thread id and whether a living owner holds the thread, or
+raises; `_lives` says whether one does; `_unheld` raises if one does; `_gave` says whether a claim comes from this store
+object; `_owned` finds the row of a valid claim, or raises; `_forget` drops a released claim from `_held`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
-        # This read finds most conflicts without waiting for the write lock. `work` checks again, in the transaction.
+        # This read finds most conflicts without SQLite's write lock. `work` checks again, in its transaction.
+        # `_unheld` looks into `_held`, which the file's lock guards.
         with self._file.lock:
             self._unheld(self._file.read(lambda db: reading.row_by_id(db, thread)), thread)
 
@@ -136,9 +137,10 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             elif not create:
                 raise _refusals.unknown_thread(thread)
             else:
+                # No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
-            now = head(reading.existing(reading.row_by_no(db, no)), owned=True)
-            claim = SqliteClaim(now, lease_s, no, self._file.owner.token, staged)
+            summary = head(reading.existing(reading.row_by_no(db, no)), owned=True)
+            claim = SqliteClaim(summary, lease_s, no, self._file.owner.token, staged)
             self._file.giving[no] = claim.epoch  # another write of this transaction must see the thread as held
             return claim
 
@@ -207,7 +209,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         if seq >= SPAN:  # the key of a record is `no * SPAN + seq`
             raise SEQ_TOO_LARGE(entry=seq, of=thread, most=SPAN - 1)
 
-        if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:
+        if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:  # the same test as `_gave`
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
@@ -221,7 +223,9 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         def kept() -> str:
             return f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
 
-        size = 0  # for the estimate of how far the write-ahead log has grown, which decides when a checkpoint runs
+        # About, without meta and labels: for the estimate of how far the write-ahead log has grown, which decides when
+        # a checkpoint runs.
+        size = 0
         for record in commit.records:
             size += len(record.body)
         for _, body in (*commit.stage, *commit.blobs.items()):
@@ -280,7 +284,11 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        """Return those of the named blobs that exist. See `Store.blobs`."""
+        """Return those of the named blobs that exist, by name. See `Store.blobs`.
+
+        A blob is a large value that is stored beside the records, under the hash of its bytes as name. A thread that
+        does not exist has none; so `_there`, which raises for such a thread, is not called.
+        """
         check_id(thread)
         wanted = list(names)
         return self._file.read(lambda db: reading.blobs(db, thread, wanted))
@@ -302,6 +310,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         try:
             if own:
                 # `last` lets this write pass although `closing` is set. Its outcome does not matter: see below.
+                # An error is not shown, so `kept` has no text: `str()` is empty.
                 self._file.write(work, landed=lambda _db, _: True, kept=str, thread=own[0].thread, last=True)
         except StoreError:
             pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more

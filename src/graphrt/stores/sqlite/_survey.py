@@ -39,7 +39,7 @@ def survey(file: Database) -> Iterator[str | Finding]:
     after = 0
     while True:
         rows = file.read(partial(_rows, statement=_IDS, values=(after, _PAGE)))
-        for after, id_ in rows:
+        for after, id_ in rows:  # *after* ends as the number of the last row, after which the next page begins
             if id_.__class__ is str:  # SQLite accepts any type in any column
                 yield id_
             else:

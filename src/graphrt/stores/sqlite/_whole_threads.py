@@ -12,10 +12,10 @@ right to write a thread; while a living owner has one, the thread is *held*. A *
 whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the end of an error text: what is
 stored if the write failed. `then` runs when the write is durable.
 
-Inherited from `Holding`: `_there` finds the row of a thread id and whether the thread is held, or raises; `_lives` says
-whether a thread is held; `_unheld` raises if it is; `_gave` says whether a claim comes from this store object; `_owned`
-finds the row of a valid claim, or raises; `_forget` drops a released claim. Inherited from `StoreVerbs`: `_as_store` is
-the store itself; `_aside` calls a function on a worker thread.
+Inherited from `Holding`: `_there` returns the row of a thread id and whether the thread is held, or raises; `_lives`
+says whether a thread is held; `_unheld` raises if it is; `_gave` says whether a claim comes from this store object;
+`_owned` finds the row of a valid claim, or raises; `_forget` drops a released claim. Inherited from `StoreVerbs`:
+`_as_store` is the store itself; `_aside` calls a function on a worker thread.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WholeThreads(Holding, StoreVerbs):
             def work(db: Connection) -> int:
                 row, owned = self._there(db, thread, damaged=True)  # also a damaged thread can be deleted
                 if owned:
-                    self._unheld(row, thread)  # raises
+                    self._unheld(row, thread)  # raises, with a text that says who holds it
                 forget(db, row.no)
                 return row.no
 
@@ -87,11 +87,17 @@ class WholeThreads(Holding, StoreVerbs):
         self._live.forget([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
+        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`.
+
+        Raises:
+            StoreError: The row of one of them is damaged, so that its age and owner are not known, or the write failed.
+                None was deleted. Only `delete` removes a damaged thread.
+        """
         wanted = [check_id(thread) for thread in threads]
 
         def work(db: Connection) -> list[Row]:
-            """Delete the threads, and return their rows. A thread with mail that waits for it is not old."""
+            """Delete the threads, and return their rows. A thread that mail makes due is not old."""
+            # A thread without entries (`seq` 0) does not exist for callers: its owner is about to write the first one.
             rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
             old = [
                 row
@@ -113,7 +119,7 @@ class WholeThreads(Holding, StoreVerbs):
         except StoreError as error:
             if error.code != "store-full":
                 raise
-            # `delete`, called for each thread, can work on a full disk.
+            # `delete`, called for each thread, can work on a full disk. It deletes their live items too.
             return one_by_one(self._as_store(), wanted, updated_before)
         self._live.forget([row.id for row in gone])
         return [row.id for row in gone]
@@ -124,15 +130,15 @@ class WholeThreads(Holding, StoreVerbs):
         check_id(to)
 
         def work(db: Connection) -> int:
-            row, _ = self._there(db, thread)
-            if not row.seq:
+            row, _ = self._there(db, thread)  # also a thread that is held may be copied
+            if not row.seq:  # its owner has written no entry yet, so there is nothing to copy
                 raise _refusals.unknown_thread(thread)
             other = reading.row_by_id(db, to)
             if other is not None:
                 if other.seq or self._lives(other):
                     raise _refusals.thread_exists(to)
                 reading.forget(db, other.no)  # its owner died before the first entry
-            # Epoch 0, no lease and no owner: the copy was never claimed.
+            # Epoch 0, no lease and no owner: the copy was never claimed. It is created and updated at *at*.
             no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
             reading.duplicate(db, row.no, no)
             labels.duplicate(db, row.no, no, to)
@@ -213,7 +219,7 @@ class WholeThreads(Holding, StoreVerbs):
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
-            row = self._owned(db, claim)
+            row = self._owned(db, claim)  # `commit`, which is called often, saves this read unless it fails
             if not writing.advance(db, claim, commit, seq, now_s()):  # the thread is not at the entry that is expected
                 raise _refusals.moved(thread, commit.expected, row.seq)
             for record in wanted.values():

@@ -61,7 +61,7 @@ class Write:
         """The lock by which the group wakes the caller; None until the caller has to wait."""
 
     def end(self) -> None:
-        """End the write: it is stored."""
+        """End the write: it is stored. `Database` calls this and `fail` with its lock held, in the leader's thread."""
         # `then` first: the caller may go on as soon as the state is DONE.
         if self.then is not None:
             self.then(self.found)

@@ -107,7 +107,7 @@ def make(db: Connection, *values: object) -> int:
         StoreError: The file has had as many threads as it can number.
     """
     no = db.execute(_MAKE, values).lastrowid
-    if no is None or no > THREADS:
+    if no is None or no > THREADS:  # the error rolls the transaction back
         raise TOO_MANY_THREADS(most=THREADS)
     tenant = tenant_of(str(values[0]))  # the tenant is part of the id; its row lets searches find the thread
     if tenant is not None:
@@ -146,7 +146,7 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
         place = 0
     for key, body in commit.stage:
         db.execute(_PUT, (no, STAGED, key, place, body))
-        place += 1
+        place += 1  # a key that is staged already keeps its place, and leaves a gap here
     if commit.snapshot is not None:
         db.execute(_PUT, (no, SNAPSHOT, commit.snapshot.seq, 0, commit.snapshot.body))
     if commit.blobs:
@@ -193,7 +193,8 @@ def put_letters(db: Connection, no: int, commit: Commit) -> None:
         db.execute(_TAKE_LETTER, (no, place))
     if commit.taken:
         db.execute(_FORGET_TAKEN, (no,))
-    for thread, id_, body in commit.posts:  # to other threads; a thread that does not exist gets none
+    # To other threads. One to a thread that does not exist is dropped, where `post` raises: the commit must not fail.
+    for thread, id_, body in commit.posts:
         post_letter(db, thread, id_, body)
 
 
@@ -210,7 +211,7 @@ def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
 
 def free(db: Connection, claim: SqliteClaim) -> None:
     """Release the thread if *claim* is its newest, and delete the thread if it has no entries."""
-    if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:  # 0 if the claim is void: then there is nothing to release
+    if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:  # 0 if there is a newer claim, or no such thread
         row = reading.row_by_no(db, claim.no)
         if row is not None and not row.seq:
             reading.forget(db, claim.no)

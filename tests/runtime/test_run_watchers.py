@@ -1,0 +1,80 @@
+"""Every run that a watcher is told of ends for it, whatever goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt import END, START, GraphBuilder, InputError, Runtime
+from graphrt._journal.commit_queue import CommitQueue
+
+
+class State(te.TypedDict, total=False):
+    n: int
+
+
+class Watching:
+    """A sink that watches runs, and keeps how each of them ended."""
+
+    def __init__(self) -> None:
+        self.began = 0
+        self.ends: list[BaseException | None] = []
+
+    def __call__(self, entry: Any) -> None:
+        pass
+
+    def __graphrt_watch__(self, opened: Any) -> Any:
+        self.began += 1
+        return Watcher(self)
+
+
+class Watcher:
+    def __init__(self, sink: Watching) -> None:
+        self._sink = sink
+
+    def __call__(self, entry: Any) -> None:
+        pass
+
+    def attempt(self, task: str, node: str, attempt: int) -> Callable[[str, str | None], None]:
+        return lambda outcome, error: None
+
+    def committed(self, *told: Any) -> None:
+        pass
+
+    def ended(self, error: BaseException | None) -> None:
+        self._sink.ends.append(error)
+
+
+def graph() -> Any:
+    builder: Any = GraphBuilder(State, name="watched")
+    return builder.add_node("a", lambda state: {"n": 1}).add_edge(START, "a").add_edge("a", END).compile()
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+def test_a_run_whose_input_is_refused_does_not_stay_open_for_its_watcher(store: str | None) -> None:
+    sink = Watching()
+    with Runtime(graph(), store=store, sinks=[sink]) as runtime:
+        with suppress(InputError):
+            runtime.run({"m": 1})
+        runtime.run({"n": 1})
+
+    assert len(sink.ends) == sink.began
+    assert sink.ends[-1] is None
+
+
+def test_a_run_that_cannot_store_its_end_does_not_stay_open_for_its_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, lost = Watching(), OSError("the disk is away")
+
+    def close(_: CommitQueue) -> None:
+        raise lost
+
+    with Runtime(graph(), store="memory:", sinks=[sink]) as runtime:
+        monkeypatch.setattr(CommitQueue, "close", close)
+        with pytest.raises(OSError, match="the disk is away"):
+            runtime.run({"n": 1})
+
+    assert (sink.began, sink.ends) == (1, [lost])
