@@ -7,10 +7,9 @@ so that it never waits for a store on the event loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from copy import copy
 from os import PathLike
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, Unpack, final, overload
 
 from graphrt._drivers.child_threads import Tags
@@ -39,10 +38,11 @@ from graphrt._runs import (
     streaming,
     watching,
 )
-from graphrt._runs.arguments import MODES, Mode, Modes, RuntimeOptions, checked_edits
+from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.labels import Begin, GoOn, new_labels
 from graphrt._runs.live_items import LiveItem
+from graphrt._runs.maintenance import Which
 from graphrt._runs.provenance import FieldWrite, Provenance
 from graphrt._runs.results import (
     Divergence,
@@ -55,6 +55,7 @@ from graphrt._runs.results import (
     ThreadInfo,
 )
 from graphrt._runs.run_config import configure
+from graphrt._runs.runtime_options import RuntimeOptions, SignatureOf, check_options
 from graphrt._runs.schedules import Schedule, Schedules
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
@@ -67,7 +68,7 @@ from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
-    from graphrt.audit import AuditLog, Reexecution
+    from graphrt.audit import Reexecution
     from graphrt.graph import CompiledGraph
     from graphrt.harness.protocol import ChatModel
     from graphrt.stores.verbs import Verification
@@ -84,6 +85,10 @@ S = TypeVar("S")
 Given: TypeAlias = S | Mapping[str, Any]
 """An input: a whole state, or some of its fields."""
 T = TypeVar("T")
+File: TypeAlias = str | PathLike[str] | IO[bytes]
+"""A file: its path, or a file that is open in binary mode."""
+Where: TypeAlias = str | tuple[str, str] | Callable[[str, int, str | None, Any], bool]
+"""What is erased; see `Runtime.erase`."""
 
 
 @final
@@ -95,12 +100,13 @@ class Runtime(Generic[S]):
         store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...".
             None keeps no threads. `close` closes a store that was opened from a URL, and no other.
         durability: When a commit is stored. "sync" stores it before anyone can see its results. If the process dies,
-            "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt.
+            "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt. "sync"
+            by default.
         chain: Whether the journals of new threads are hash-chained. None chains them if the store is durable.
         audit: How the journals of threads are kept and authenticated as audit logs. A run without a store then has a
             thread in memory. None authenticates nothing.
         lease_s: Seconds without a renewal after which an owner loses its thread. An owner that is known to be dead
-            loses it at once.
+            loses it at once. 30 by default.
         migrations: Migrations for threads that were started with an older graph.
         harness: The harness that nodes reach as `ctx.harness`.
         deps: Any object; nodes reach it as `ctx.deps`.
@@ -113,8 +119,8 @@ class Runtime(Generic[S]):
         ids: Makes the ids of runs and of unnamed threads; by default random UUIDs.
         seed: Seeds `ctx.random`, so that it is the same in every run. By default each run draws its own seed.
         models: Models by agent name. In a run, each agent of such a name uses that model instead of its own.
-        worker_threads: How many worker threads may run sync nodes, for all runs together. Under `run` and its kin they
-            help the caller.
+        worker_threads: How many worker threads may run sync nodes, for all runs together: 40 by default. Under `run` and
+            its kin they help the caller.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
             under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 
@@ -122,53 +128,13 @@ class Runtime(Generic[S]):
         InputError: *graph* is not compiled, or another argument has a wrong type or value.
     """
 
-    @_foreign.told
-    def __init__(
-        self,
-        graph: CompiledGraph[S, Any],
-        *,
-        store: Store | str | None = None,
-        durability: Literal["sync", "async", "exit"] = "sync",
-        chain: bool | None = None,
-        audit: AuditLog | None = None,
-        lease_s: float = 30.0,
-        migrations: Sequence[Migration] = (),
-        harness: Any = None,
-        deps: Any = None,
-        limits: Limits | None = None,
-        budget: Budget | None = None,
-        sinks: Sequence[Callable[[Entry], Any]] = (),
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Any] | None = None,
-        ids: Callable[[], str] | None = None,
-        seed: int | None = None,
-        models: Mapping[str, ChatModel | str] | None = None,
-        worker_threads: int = 40,
-        check_state: bool | None = None,
-    ) -> None:
+    __signature__: Any = SignatureOf(configure)
+
+    def __init__(self, graph: CompiledGraph[S, Any], **options: Unpack[RuntimeOptions]) -> None:
+        check_options(options, of="Runtime")
         self._graph = graph
-        self._config = configure(
-            graph,
-            store=store,
-            durability=durability,
-            chain=chain,
-            audit=audit,
-            lease_s=lease_s,
-            migrations=migrations,
-            harness=harness,
-            deps=deps,
-            limits=limits,
-            budget=budget,
-            sinks=sinks,
-            clock=clock,
-            sleep=sleep,
-            ids=ids,
-            seed=seed,
-            models=models,
-            worker_threads=worker_threads,
-            check_state=check_state,
-        )
-        self._owns_store = isinstance(store, str)
+        self._config = configure(graph, **options)
+        self._owns_store = isinstance(options.get("store"), str)
 
     def with_store(self, store: Store | str) -> Runtime[S]:
         """Return a runtime like this one that keeps its threads in *store*: for a program that is told the store last.
@@ -222,11 +188,9 @@ class Runtime(Generic[S]):
             InputError: The input does not fit, there is no store for *thread*, or the thread needs another verb.
             ConflictError: A living owner drives the thread.
         """
-        if config or words:
-            _foreign.refuse(self, "run", config, words)
-        return run_to_end.run(
-            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=new_labels(title, tags)
-        )
+        _foreign.check_call(self, "run", config, words)
+        labels = new_labels(title, tags)
+        return run_to_end.run(self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels)
 
     async def arun(
         self,
@@ -240,10 +204,10 @@ class Runtime(Generic[S]):
         **words: Never,
     ) -> RunResult[S]:
         """Run the graph on the running event loop; see `run`."""
-        if config or words:
-            _foreign.refuse(self, "arun", config, words)
+        _foreign.check_call(self, "arun", config, words)
+        labels = new_labels(title, tags)
         return await run_to_end.arun(
-            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=new_labels(title, tags)
+            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels
         )
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
@@ -548,11 +512,9 @@ class Runtime(Generic[S]):
             InputError: Both an input and answers, or neither an input nor a thread; else as for `run` and `resume`.
             ConflictError: Another run has the thread.
         """
-        if config or words:
-            _foreign.refuse(self, "steps", config, words)
-        return streaming.steps(
-            self._config, input, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
-        )
+        _foreign.check_call(self, "steps", config, words)
+        labels = new_labels(title, tags)
+        return streaming.steps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
 
     @overload
     def stream(
@@ -630,11 +592,9 @@ class Runtime(Generic[S]):
             InputError: A mode is unknown, or as for `steps`.
             ConflictError: Another run has the thread.
         """
-        if config or words:
-            _foreign.refuse(self, "stream", config, words)
-        return streaming.stream(
-            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
-        )
+        _foreign.check_call(self, "stream", config, words)
+        labels = new_labels(title, tags)
+        return streaming.stream(self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels)
 
     @overload
     def asteps(self, input: Given[S], **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
@@ -657,11 +617,9 @@ class Runtime(Generic[S]):
         The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
         call.
         """
-        if config or words:
-            _foreign.refuse(self, "asteps", config, words)
-        return async_streaming.asteps(
-            self._config, input, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
-        )
+        _foreign.check_call(self, "asteps", config, words)
+        labels = new_labels(title, tags)
+        return async_streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
 
     @overload
     def astream(
@@ -721,10 +679,10 @@ class Runtime(Generic[S]):
         The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
         call.
         """
-        if config or words:
-            _foreign.refuse(self, "astream", config, words)
+        _foreign.check_call(self, "astream", config, words)
+        labels = new_labels(title, tags)
         return async_streaming.astream(
-            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=new_labels(title, tags)
+            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels
         )
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -1095,7 +1053,7 @@ class Runtime(Generic[S]):
 
     def erase(
         self,
-        where: str | tuple[str, str] | Callable[[str, int, str | None, Any], bool],
+        where: Where,
         *,
         threads: Iterable[str] | None = None,
         reason: str = "",
@@ -1135,19 +1093,15 @@ class Runtime(Generic[S]):
 
         return erasing.erase(self._config, where, threads=threads, reason=reason, by=by, dry_run=dry_run, force=force)
 
-    async def aerase(
-        self, where: str | tuple[str, str] | Callable[[str, int, str | None, Any], bool], **options: Any
-    ) -> ErasureReport:
+    async def aerase(self, where: Where, **options: Any) -> ErasureReport:
         """Erase values from stored threads. See `erase`."""
         return await self._unhurried(lambda: self.erase(where, **options))
 
     @overload
-    def sweep(
-        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[maintenance.Which]
-    ) -> int: ...
+    def sweep(self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[Which]) -> int: ...
     @overload
     def sweep(
-        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[Which]
     ) -> tuple[ThreadInfo, ...]: ...
     def sweep(
         self,
@@ -1183,17 +1137,15 @@ class Runtime(Generic[S]):
         Raises:
             InputError: An argument is not valid, or the store cannot find threads by tenant and tags (`store-lacks`).
         """
-        which = maintenance.Which(status=status, graph=graph, tenant=tenant, tags=tags, limit=limit)
+        which = Which(status=status, graph=graph, tenant=tenant, tags=tags, limit=limit)
         verb = maintenance.old_threads if dry_run else maintenance.sweep
         return verb(self._config, older_than_s, which)
 
     @overload
-    async def asweep(
-        self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[maintenance.Which]
-    ) -> int: ...
+    async def asweep(self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[Which]) -> int: ...
     @overload
     async def asweep(
-        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[maintenance.Which]
+        self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[Which]
     ) -> tuple[ThreadInfo, ...]: ...
     async def asweep(self, *, older_than_s: float, dry_run: bool = False, **which: Any) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that were not written for *older_than_s* seconds; see `sweep`."""
@@ -1215,21 +1167,19 @@ class Runtime(Generic[S]):
         """Read and check everything in the store; see `verify`."""
         return await self._unhurried(lambda: self.verify(replay=replay))
 
-    def export_thread(self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False) -> None:
+    def export_thread(self, thread: str, to: File, *, decrypted: bool = False) -> None:
         """Write the thread to one file, which any other store can import; see `StoreVerbs.export_thread`."""
         maintenance.exported(self._config, thread, to, decrypted=decrypted)
 
-    async def aexport_thread(
-        self, thread: str, to: str | PathLike[str] | IO[bytes], *, decrypted: bool = False
-    ) -> None:
+    async def aexport_thread(self, thread: str, to: File, *, decrypted: bool = False) -> None:
         """Write the thread to one file; see `export_thread`."""
         await self._unhurried(lambda: self.export_thread(thread, to, decrypted=decrypted))
 
-    def import_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
+    def import_thread(self, source: File, *, thread: str | None = None) -> str:
         """Create a thread from an exported file, and return its id; see `StoreVerbs.import_thread`."""
         return maintenance.imported(self._config, source, thread)
 
-    async def aimport_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
+    async def aimport_thread(self, source: File, *, thread: str | None = None) -> str:
         """Create a thread from an exported file; see `import_thread`."""
         return await self._unhurried(lambda: self.import_thread(source, thread=thread))
 
@@ -1259,9 +1209,7 @@ class Runtime(Generic[S]):
             Whether it is cancelled, or its driver is asked to. False if there is nothing to cancel, or if another process
             drives the thread and the store keeps no mail.
         """
-        if self._config.active.cancel(thread, "cancel() was called"):
-            return True
-        return self._config.store is not None and state_edits.cancel(self._config, thread)
+        return state_edits.cancel(self._config, thread)
 
     async def acancel(self, thread: str) -> bool:
         """Cancel the run that drives *thread*, or a paused thread; see `cancel`."""
@@ -1388,18 +1336,14 @@ class Runtime(Generic[S]):
         self._config.threads.keep()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Runtime[S]:
         self._config.threads.keep()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

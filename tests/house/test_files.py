@@ -9,7 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 400
 MOST_OF_ONE_IDEA = 600
-MOST_OF_A_FACADE = 660
 ONE_IDEA = {
     "src/graphrt/_engine/run_state.py": "the state of one run",
 }
@@ -63,7 +62,7 @@ def test_files_stay_within_the_line_cap() -> None:
     assert sizes
     sizes.update({name: code_lines(ROOT / name) for name in (*FACADES, *ALONE)})
     most = dict.fromkeys(sizes, MOST_LINES) | dict.fromkeys(ONE_IDEA, MOST_OF_ONE_IDEA)
-    most |= dict.fromkeys(FACADES, MOST_OF_A_FACADE)
+    most |= dict.fromkeys(FACADES, MOST_OF_ONE_IDEA)
     most |= dict.fromkeys(ALONE, MOST_ALONE)
     assert {name: lines for name, lines in sizes.items() if lines > most[name]} == {}
 

@@ -150,8 +150,8 @@ class TaskAgents(Protocol):
     def charged(self, reply: Any) -> Any:
         """Set the task's usage; return *reply* of the node, as a `Spent` if its calls count against `token_budget`.
 
-        `token_budget` is a field of the state, with the tokens that are left for model calls. A `Spent` tells the engine
-        to take the used tokens off that field. `invoke` calls this at the end of an attempt.
+        `token_budget` is a field of the state, with the tokens that are left for model calls. A `Spent` tells the
+        engine to take the used tokens off that field. `invoke` calls this at the end of an attempt.
         """
         ...
 

@@ -482,7 +482,7 @@ class RunState:
                 self.sizes.pop(name, None)
 
     def note_change(self, task: Task) -> None:
-        """Have *task* staged anew, if tasks are staged."""
+        """Have *task* staged anew, if tasks are staged: the flow stages all of `dirty` the next time."""
         if self.staging:
             self.dirty[task] = None
 

@@ -140,7 +140,7 @@ class UpdateSchema:
                 checked = Checked(field.check_whole)  # the same type: the field's check says everything
             elif {hints.bare(part) for part in _parts(hint)} <= {hints.bare(part) for part in _parts(whole)}:
                 checked = Checked(_both(checked.check, field.check_whole))
-        field.settle(checked, hint)
+        field.settle(checked, hint)  # makes this the field's check, and derives from both how the engine may skip it
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Return the types of the fields by name; None if one cannot be resolved, which is then a problem."""

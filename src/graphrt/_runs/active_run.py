@@ -117,10 +117,8 @@ class ActiveRun:
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
         self._commits: commit_queue.CommitQueue | None = None  # on their way to the store; None without a thread
-        self._relay: LiveRelay | None = None
-        """Hands live items to followers in other processes; None before the first follower came."""
-        self._seen: frozenset[int] = frozenset()
-        """Places of the letters that the run knows: each look at the store finds all letters that are not taken yet."""
+        self._relay: LiveRelay | None = None  # hands live items to other processes; None before a follower came
+        self._seen: frozenset[int] = frozenset()  # places of letters seen so far: each look finds all not yet taken
         if self.listening:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
@@ -176,9 +174,9 @@ class ActiveRun:
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
             services.eager = store.durable and config.durability != "exit"
-            # Steps of the fast path are written without event objects if only the store needs them. `tell` writes bytes
-            # and can also show steps to sinks that only read; `step`, for a store in memory, cannot. Both
-            # replace what else the engine notes of a step: also for its `recorder`, which makes the items of `steps()`.
+            # Steps of the fast path are written without event objects if only the store needs them. `tell` writes
+            # bytes, and can also show steps to sinks that only read; `step`, for a store in memory, cannot. Neither
+            # notes a step for the engine's `recorder`, which makes the items of `steps()`: so not with a recorder.
             quick = not self._sinks or (codec is not None and not copies)
             if quick and not listen and engine.recorder is None:
                 engine.write_steps_with(journal.step if codec is None else tell)
@@ -190,7 +188,7 @@ class ActiveRun:
                     self._pass_over_cancels(postable(store).mail(claim.thread))
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
-                self.control.queues = finds(store)  # a queue's Worker finds its tasks by the index of questions
+                self.control.queues = finds(store)  # tasks of queues are left to Workers, which find them by an index
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
@@ -220,16 +218,14 @@ class ActiveRun:
             elif mail.what in ("signal", "answers"):
                 control.letters.append(mail)  # the flow takes them when the run would pause
             elif mail.what == "input" and mail.told["abandon"]:  # other letters make the thread due after this run
-                # The next driver of the thread begins a run with this letter. So it is handed over before the cancel:
-                # a run that is only cancelled ends for good.
+                # Handed over first, so that the next driver begins a run with this letter; a cancel alone ends the run.
                 control.hand_over("a new input abandons the run")
                 control.cancel("a new input abandons the run")
 
     def look_for_followers(self) -> None:
-        """Show live items before the first look of `mail_watch`, if the thread has a follower.
+        """Show live items before the first look of `mail_watch`, if the thread has a follower. `drive_due` calls this.
 
-        Called for a thread that was due (`drive_due`), as a Worker drives it: whoever left it may follow it already. Other
-        runs wait for that look, which saves a read of the store.
+        A thread that a Worker finds due may be followed already. Other runs wait for that look, to save a read.
         """
         store, claim = self.config.store, self.claim
         if claim is not None and relays(store):

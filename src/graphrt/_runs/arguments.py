@@ -7,11 +7,9 @@ an InputError that names the argument, the value and the fix. Most parameters ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
-
-import typing_extensions as te
 
 from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
-    from graphrt.harness.protocol import ChatModel
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
 Modes: TypeAlias = list[Mode] | tuple[Mode, ...] | AbstractSet[Mode]
@@ -56,29 +53,6 @@ LIVE = frozenset({"custom", "messages", "live"})
 """Modes whose items are yielded while a node still runs."""
 STATUSES: tuple[Status, ...] = get_args(Status)
 """All statuses of a thread."""
-
-
-class RuntimeOptions(te.TypedDict, total=False):
-    """Keyword arguments of `Runtime`. `CompiledGraph.run` and its other verbs take them too."""
-
-    store: Store | str | None
-    durability: Durability
-    chain: bool | None
-    audit: AuditLog | None
-    lease_s: float
-    migrations: Sequence[Migration]
-    harness: Any
-    deps: Any
-    budget: Budget | None
-    limits: Limits | None
-    sinks: Sequence[Callable[[Entry], Any]]
-    clock: Callable[[], float] | None
-    sleep: Callable[[float], Any] | None
-    ids: Callable[[], str] | None
-    seed: int | None
-    models: Mapping[str, ChatModel | str] | None
-    worker_threads: int
-    check_state: bool | None
 
 
 def new_id() -> str:

@@ -177,7 +177,7 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
         if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
             engine.route()
             _compare(fold, event, seq)
-            fold.fold([], seq + 1, run, take)
+            fold.fold([], seq + 1, run, take)  # as above
             fold.seq = seq
             return
         if isinstance(event, events.TasksRouted) and event.reason == "entry":  # the router of START

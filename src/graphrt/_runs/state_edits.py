@@ -224,10 +224,15 @@ def _checked_node(engine: Engine, as_node: Any) -> str | None:
 
 
 def cancel(config: RunConfig, thread: str) -> bool:
-    """Cancel a paused thread, or one whose owner died, or ask its owner; return False if there is nothing to cancel.
+    """Cancel the run of *thread*, in this process or by asking its owner, or a paused thread; see `Runtime.cancel`.
 
-    Called for threads that no run of this runtime drives.
+    Returns:
+        False if there is nothing to cancel.
     """
+    if config.active.cancel(thread, "cancel() was called"):  # a run of this runtime
+        return True
+    if config.store is None:
+        return False
     # Asked first, because PostgreSQL takes half a second to refuse a claim: its owner may just be ending.
     if ask_to_cancel(config, thread):
         return True

@@ -150,13 +150,15 @@ def keyword(function: str, word: str) -> str:
     return KEYWORDS.get(word, "")
 
 
-def refuse(owner: object, function: str, more: Sequence[Any], words: Mapping[str, Any]) -> NoReturn:
+def check_call(owner: object, function: str, more: Sequence[Any], words: Mapping[str, Any]) -> None:
     """Refuse a call of *function* with too many arguments (*more*), or with unknown keywords (*words*).
 
     Raises:
         InputError: There are too many arguments, or there is a hint for a keyword.
         TypeError: There is no hint for the keyword; the text is Python's own.
     """
+    if not more and not words:
+        return
     shown = f"{type(owner).__name__}.{function}"
     for word in words:
         fix = keyword(function, word)

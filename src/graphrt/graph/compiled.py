@@ -25,13 +25,14 @@ from graphrt._plan.node_forms import MadeOf
 from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import async_streaming, run_to_end, streaming
-from graphrt._runs.arguments import Mode, Modes, RuntimeOptions
+from graphrt._runs.arguments import Mode, Modes
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
+from graphrt._runs.runtime_options import RuntimeOptions, check_options
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import _foreign, closest
-from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED, UNKNOWN_RUN_OPTION
+from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
 from graphrt.events import Entry
 from graphrt.graph import copies
 from graphrt.graph.handles import S, U
@@ -382,16 +383,6 @@ class CompiledGraph(Generic[S, U]):
         Raises:
             InputError: An option is unknown (`unknown-option`), or has a wrong value.
         """
-        if config:
-            _foreign.refuse(self, verb, config, {})
-        unknown = [option for option in options if option not in RuntimeOptions.__annotations__]
-        if unknown:
-            guess = closest(unknown[0], RuntimeOptions.__annotations__)
-            of_limits = f"Pass limits=Limits({unknown[0]}=...)." if unknown[0] in Limits.fields else ""
-            meant = f"Did you mean {guess!r}?" if guess else "Remove it."
-            # The most likely mistake first: a field of the limits, a parameter of another library, a misspelling.
-            fix = of_limits or _foreign.keyword("run", unknown[0]) or meant
-            raise UNKNOWN_RUN_OPTION(
-                option=unknown[0], options=RuntimeOptions.__annotations__, where=self.__graphrt_plan__.place(), fix=fix
-            )
+        _foreign.check_call(self, verb, config, {})
+        check_options(options, of="run", where=self.__graphrt_plan__.place())
         return configure(self, **options)

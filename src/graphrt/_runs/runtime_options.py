@@ -1,0 +1,91 @@
+"""The options of a runtime: keyword arguments of `Runtime`, and of `CompiledGraph.run` and its other verbs.
+
+Their types are declared here, and their defaults and checks in `run_config.configure`. Both callers take them as
+`**options`, so that an option is declared once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typing_extensions as te
+
+from graphrt._journal.durability import Durability
+from graphrt.errors import _foreign, closest
+from graphrt.errors._codes.arguments import NO_SUCH_PARAMETER, UNKNOWN_RUN_OPTION
+from graphrt.events import Entry
+from graphrt.limits import Limits
+from graphrt.migrations import Migration
+from graphrt.stores import Store
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+    from graphrt._usage.budget import Budget
+    from graphrt.audit import AuditLog
+    from graphrt.harness.protocol import ChatModel
+
+
+class RuntimeOptions(te.TypedDict, total=False):
+    """Keyword arguments of `Runtime`. `CompiledGraph.run` and its other verbs take them too."""
+
+    store: Store | str | None
+    durability: Durability
+    chain: bool | None
+    audit: AuditLog | None
+    lease_s: float
+    migrations: Sequence[Migration]
+    harness: Any
+    deps: Any
+    budget: Budget | None
+    limits: Limits | None
+    sinks: Sequence[Callable[[Entry], Any]]
+    clock: Callable[[], float] | None
+    sleep: Callable[[float], Any] | None
+    ids: Callable[[], str] | None
+    seed: int | None
+    models: Mapping[str, ChatModel | str] | None
+    worker_threads: int
+    check_state: bool | None
+
+
+def check_options(options: Mapping[str, Any], *, of: str, where: str = "") -> None:
+    """Check that there is no option that a runtime does not have.
+
+    Args:
+        options: The keyword arguments that were given.
+        of: What was called: "Runtime", or "run" for a verb of a graph.
+        where: Where the call was made, for the error.
+
+    Raises:
+        InputError: There is one (`unknown-option`).
+    """
+    known = RuntimeOptions.__annotations__
+    option = next((name for name in options if name not in known), None)
+    if option is None:
+        return
+    guess = closest(option, known)
+    # The most likely mistake first: a field of the limits, a parameter of another library, a misspelling.
+    of_limits = f"Pass limits=Limits({option}=...)." if option in Limits.fields else ""
+    meant = f"Did you mean {guess!r}?" if guess else "Remove it."
+    fix = of_limits or _foreign.keyword(of, option) or meant
+    if of == "Runtime":
+        raise NO_SUCH_PARAMETER(function=of, word=option, advice=fix)
+    raise UNKNOWN_RUN_OPTION(option=option, options=known, where=where, fix=fix)
+
+
+class SignatureOf:
+    """The `__signature__` of a class that takes its arguments as those of a function: for `help()`, editors and tools.
+
+    Args:
+        function: Takes the arguments.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __get__(self, instance: Any, owner: Any) -> Signature:
+        import inspect  # not needed to run a graph, and slow to import
+
+        return inspect.signature(self._function).replace(return_annotation=inspect.Signature.empty)
