@@ -172,7 +172,10 @@ def test_effects_about_model_calls_become_their_own_events(key: str, result: Any
     assert version_1(key, result, 4) == event
 
 
-@pytest.mark.parametrize("value", [1, "x", [], [[1, 2, 3]], {**TEXT, "usage": USED}, {"of": "run", "more": [0, 0, 1]}])
+@pytest.mark.parametrize(
+    "value",
+    [1, "x", [], [[1, 2, 3]], {**TEXT, "usage": USED}, {"of": "run", "more": [0, 0, 1]}, {"usage": {"tokens": 3}}],
+)
 @pytest.mark.parametrize("name", ["model/0/x", "model/y", "held/0/x", "granted/run", "harness/failed", "tool/x"])
 def test_effect_of_the_user_s_own_stays_one_whatever_its_name(name: str, value: Any) -> None:
     key = f"{name}#0"

@@ -78,7 +78,7 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
     """Log the outcomes of *tasks*, then their commit; *moved* are the joins whose generation it changed."""
     for task in tasks:
         outcome(engine, task)
-    wrote = {*folded.values, *folded.grown}
+    wrote = {*folded.values, *folded.grown}  # fields with a new value, and those whose list is extended in place
     names, sends, errors, handled = due_parts(engine.due)  # the last three by position in *names*
     note(
         engine,

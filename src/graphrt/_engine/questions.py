@@ -97,7 +97,8 @@ def take_answer(extra: Extra, question: OpenInterrupt, answer: Any, *, nth: int,
     """
     if question.answered and nth <= question.nth and not replace:  # staged and journalled: applied twice
         return
-    if question.answered:  # the new answer has not been used or discarded yet
+    # The new answer has not been used or discarded. A fate without any answer came before its answer, and stays.
+    if question.answered:
         question.fate, question.fate_told, question.reworded, question.newest = "", False, False, None
     question.nth = nth or extra.answers + 1
     extra.answers = max(extra.answers, question.nth)

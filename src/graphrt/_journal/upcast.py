@@ -91,10 +91,14 @@ def _of_reply(key: str, result: Any, body: Body, answers: int | None = None) -> 
     if not issubclass(type(result), dict) or not key.startswith("model/"):
         return None
     counts, model = result.get("usage"), result.get("model")
+    spent = _USAGE.fullmatch(key) if counts is not None else None
+    found = _REPLY.fullmatch(key) if "text" in result else None
+    if spent is None and found is None:  # an effect that a user named so: nothing is known of its result
+        return None
     usage = None if counts is None else USAGE.put(body, Usage(**counts))  # in stored form, as all fields here
-    if usage is not None and (found := _USAGE.fullmatch(key)):
-        return [events.UsageRecorded, found[2], int(found[1]), int(found[3]) + 1, usage, model]
-    if "text" in result and (found := _REPLY.fullmatch(key)):
+    if spent is not None:
+        return [events.UsageRecorded, spent[2], int(spent[1]), int(spent[3]) + 1, usage, model]
+    if found is not None:
         text = result["text"]
         reply = {
             "parts": [{"kind": "text", "text": text}] if text else [],

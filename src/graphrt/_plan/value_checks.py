@@ -195,15 +195,23 @@ def _is_definite(member: Any) -> bool:
 
 def _is_definite_class(cls: Any) -> bool:
     """Return True if pydantic validates *cls* by itself, with no code of the user's that could accept a marker."""
-    if cls in _DEFINITE or issubclass(cls, Enum) or te.is_typeddict(cls):
+    if cls in _DEFINITE or te.is_typeddict(cls):
         return True
+    if issubclass(cls, Enum):
+        return cls._missing_.__func__ is Enum._missing_.__func__  # type: ignore[attr-defined]  # a class method
     if issubclass(cls, BaseModel):
         made: Any = cls.__get_pydantic_core_schema__
         usual: Any = BaseModel.__get_pydantic_core_schema__
         # The value of a RootModel may have any type, and a model validator may accept anything.
         lax = cls.__pydantic_root_model__ or cls.__pydantic_decorators__.model_validators
         return made.__func__ is usual.__func__ and not lax
-    return not hasattr(cls, "__get_pydantic_core_schema__") and dataclasses.is_dataclass(cls)
+    if hasattr(cls, "__get_pydantic_core_schema__") or not dataclasses.is_dataclass(cls):
+        return False
+    # Validators stand in the class as pydantic's decorators left them; `@pydantic.dataclass` collects them.
+    decorators: Any = getattr(cls, "__pydantic_decorators__", None)
+    bases: list[type] = type.mro(cls)  # type: ignore[arg-type]  # narrowed to instances of dataclasses too
+    named = (type(value).__name__ for base in bases for value in vars(base).values())
+    return "PydanticDescriptorProxy" not in named and not (decorators and decorators.model_validators)
 
 
 _DEFINITE: Final = frozenset({int, str, float, bool, bytes, type(None), list, dict, set, tuple, frozenset})

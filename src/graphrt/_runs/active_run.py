@@ -256,7 +256,7 @@ class ActiveRun:
             return True
 
     def flush(self) -> None:
-        """Hand over the live items that were collected."""
+        """Hand over the live items that were collected. `mail_watch` calls this after each look at the store."""
         if self._relay is not None:
             self._relay.flush()
 

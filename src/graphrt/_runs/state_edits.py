@@ -104,7 +104,10 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 
 
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
-    """Return the fold of a thread that has no entries yet. Its meta says whether the journal gets a hash chain."""
+    """Return the fold of a thread that has no entries yet.
+
+    A hash chain begins with the thread's id, with its tenant; the meta keeps that id, also in copies of the thread.
+    """
     plan = config.plan
     meta = {"chained": shared_id(store, thread) if config.chains(store) else None}
     reader = Reader(store, thread, plan.codec, keys=config.keys)

@@ -40,8 +40,9 @@ def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dic
     """Return the statement that lists due threads, and the parameters of its filters.
 
     It needs the parameters `now`, `rank` and `after` (rank and number of the last thread of the page before) and `most`
-    besides. It collects the numbers of three kinds of due threads, and then reads their heads. The limit applies to the
-    running threads already, because there may be many.
+    besides. It collects the numbers of three kinds of due threads, and then reads their heads: running ones, those with
+    letters whose status is in WAITING (a failed or cancelled thread needs a person first), and those with an expired
+    question. None with a living owner is due. The limit applies to the running threads already: there may be many.
     """
     fits, values = (
         f"thread.seq > 0 AND (rank, thread.no) > (%(rank)s, %(after)s) AND NOT {_statements.LIVES}",
