@@ -383,6 +383,8 @@ class CompiledGraph(Generic[S, U]):
         Raises:
             InputError: An option is unknown (`unknown-option`), or has a wrong value.
         """
-        _foreign.check_call(self, verb, config, {})
-        check_options(options, of="run", where=self.__graphrt_plan__.place())
+        if config:
+            _foreign.check_call(self, verb, config, {})
+        if options:
+            check_options(options, of="run", where=self.__graphrt_plan__.place())
         return configure(self, **options)
