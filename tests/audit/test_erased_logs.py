@@ -153,6 +153,24 @@ def test_log_without_its_key_is_not_touched(tmp_path: Path) -> None:
         assert runtime.state("t", at=1).values.name == PERSON
 
 
+def test_log_without_a_key_is_reported_by_a_runtime_with_one(tmp_path: Path) -> None:
+    """An older thread beside audited ones keeps no other thread from being erased."""
+    store = f"sqlite:///{tmp_path}/runs.db"
+    with Runtime(graph(), store=store) as runtime:
+        runtime.run({"name": PERSON}, thread="old")
+    with audited(tmp_path, mirror=False) as runtime:
+        runtime.run({"name": PERSON}, thread="t")
+        report = runtime.erase(PERSON)
+
+        assert report.threads == ("t",)
+        assert (report.left[0].thread, report.left[0].what) == ("old", "key")
+        with pytest.raises(InputError) as caught:
+            runtime.erase(PERSON, threads=["old"])
+        assert caught.value.code == "log-not-keyed"
+    with Runtime(graph(), store=store, audit=AuditLog(key=KEY, adopt=True)) as runtime:
+        assert runtime.erase(PERSON).threads == ("old",)
+
+
 @pytest.mark.parametrize("mirror", [True, False], ids=["file", "store"])
 def test_erasure_that_was_cut_off_before_its_head_was_kept_is_completed(tmp_path: Path, mirror: bool) -> None:
     """Else the entry of the erasure would stay unanchored for as long as the thread is not driven."""

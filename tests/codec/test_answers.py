@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import json
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NewType, Optional, Union
 
@@ -14,10 +15,19 @@ import typing_extensions as te
 from pydantic import BaseModel, Field, ValidationError
 from tests.codec import shapes
 
-from graphrt._codec import Codec, NotStorable
-from graphrt.errors import StoreError
+from graphrt._codec import Codec, NotStorable, register, registry
+from graphrt.errors import InputError, StoreError
 
 CODEC = Codec(shapes.ALL)
+
+
+@pytest.fixture
+def _registry_is_put_back() -> Iterator[None]:
+    before = registry.registered_classes()
+    yield
+    registry._replace(before)
+
+
 Id = NewType("Id", int)
 Alias = te.TypeAliasType("Alias", list[int])
 
@@ -189,3 +199,33 @@ def test_description_of_an_unknown_class_names_it(plain: Any) -> None:
     with pytest.raises(StoreError) as caught:
         CODEC.adapter({"list": plain})
     assert caught.value.code == "unknown-type"
+
+
+@pytest.mark.usefixtures("_registry_is_put_back")
+def test_a_member_of_an_enum_that_was_registered_with_functions_is_described() -> None:
+    class Level(enum.Enum):
+        HIGH = "high"
+
+    register(Level, encode=lambda level: level.value, decode=Level)
+    codec = Codec()
+    adapter = codec.adapter(codec.describe(Literal[Level.HIGH]))
+
+    assert adapter.validate_python(Level.HIGH) is Level.HIGH
+    with pytest.raises(ValidationError):
+        adapter.validate_python("low")
+
+
+@pytest.mark.usefixtures("_registry_is_put_back")
+def test_two_classes_of_one_tag_are_no_damage() -> None:
+    codec = Codec(shapes.ALL)
+    plain = codec.describe(int)
+
+    class Other:
+        pass
+
+    classes = codec._current().classes
+    tag = next(tag for tag, entry in classes.items() if entry.cls.__module__ == shapes.__name__)
+    register(Other, tag=tag, encode=str, decode=str)
+    with pytest.raises(InputError) as caught:
+        codec.adapter(plain)
+    assert caught.value.code == "duplicate-tag"

@@ -285,6 +285,8 @@ def empty(graph: Graph, generations: list[Generation], due: Due) -> None:
     """R5, a map over nothing: joins hear of it whose sources it could have started, directly or by static edges."""
     for conditional in due.emptied:
         reached = {target for _, target in conditional.routes}
+        if conditional.default is not None:
+            reached.add(conditional.default)
         while more := {dst for src, dst in graph.edges if src in reached} - reached:
             reached |= more
         for generation, join in zip(generations, graph.joins, strict=True):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import typing
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 import typing_extensions as te
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr
 
 from graphrt import DELETE, GraphBuilder, InputError, UpdateError
-from graphrt._plan.value_checks import NotPlainError, checker
 from graphrt.commands import UNSET
 from graphrt.reducers import Overwrite, add, append, merge, reduced
 
@@ -333,33 +331,6 @@ def test_a_marker_in_overwrite_or_an_input_is_refused(field: str, marker: Any) -
         run(Loose, {}, {field: Overwrite(marker)})
     with pytest.raises(InputError):
         run(Loose, {field: marker})
-
-
-@dataclasses.dataclass
-class Lenient:
-    """Takes anything, and so would take a marker."""
-
-    x: int = 1
-
-    @model_validator(mode="before")
-    @classmethod
-    def any_value(cls, value: Any) -> Any:
-        return {"x": 1}
-
-
-class Fallback(enum.Enum):
-    ONE = 1
-
-    @classmethod
-    def _missing_(cls, value: object) -> Fallback:
-        return cls.ONE
-
-
-@pytest.mark.parametrize("kind", [Lenient, Fallback])
-@pytest.mark.parametrize("marker", MARKERS, ids=repr)
-def test_a_class_that_takes_anything_is_given_no_marker(kind: Any, marker: Any) -> None:
-    with pytest.raises(NotPlainError):
-        checker(kind).check(marker)
 
 
 # -- the input is never aliased --------------------------------------------------------------------------------------

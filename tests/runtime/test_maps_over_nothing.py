@@ -57,6 +57,21 @@ def test_a_join_with_starved_run_fires_with_nobody(face: Face, entry: bool, betw
     assert (result.status, result.state.report, result.warnings) == ("completed", "0 seen", ())
 
 
+def test_a_join_behind_the_default_of_a_router_fires_with_nobody(face: Face) -> None:
+    """What any other label leads to could have been started too."""
+    g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
+    g.add_node("plan", lambda state: None)
+    g.add_node("work", lambda state: {"seen": [1]})
+    g.add_node("reduce", lambda state: {"report": f"{len(state.seen)} seen"})
+    g.add_edge(START, "plan")
+    g.add_conditional_edges("plan", lambda state: ["any"] * len(state.items), {"none": END}, default="work")
+    g.add_join(["work"], "reduce", starved="run")
+    g.add_edge("reduce", END)
+
+    assert face.run(g.compile(), {}).state.report == "0 seen"
+    assert face.run(g.compile(), {"items": [1]}).state.report == "1 seen"
+
+
 def test_a_join_that_fails_when_it_starves_is_told_of(face: Face) -> None:
     result = face.run(mapped("error"), {})
 

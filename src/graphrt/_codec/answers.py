@@ -323,7 +323,8 @@ def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
     """
     if type(value) is dict:  # {"enum": [tag, name]}: `_item` returns its key and its value
         tag, name = _listed(_item(value)[1])
-        cls = _class(tag, classes)
+        _class(tag, classes)  # raises if there is none; it may be wrapped for pydantic, so the entry's own is used
+        cls = classes[tag].cls
         if not issubclass(cls, Enum):
             raise DamagedError(f"{tag!r} is not an enum")
         return cls.__members__[name]

@@ -246,6 +246,8 @@ class Codec:
             return answers.adapter(plain, self._current())
         except UnknownTagError as unknown:
             raise self._unknown(unknown.tag) from None
+        except InputError:  # two classes have the same tag: nothing is damaged
+            raise
         except Exception as error:
             raise _damaged(error, repr(plain).encode(errors="replace")) from error
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.route import Routed
-from graphrt._plan.tables import BranchPlan
+from graphrt._plan.tables import BranchPlan, NodePlan
 from graphrt.errors import StarvedJoinError, names
 from graphrt.errors._codes.nodes import STARVED_JOIN
 
@@ -68,7 +68,8 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
         The marked joins: those with such a source and without arrivals in their open generation.
     """
     nodes = engine.plan.nodes
-    reached = {target.index for target in branch.table.values() if target is not None}  # None is END
+    # Targets that are no node are END, and for `default` the mark that there is none.
+    reached = {target.index for target in (*branch.table.values(), branch.default) if isinstance(target, NodePlan)}
     waiting = list(reached)
     while waiting:  # nodes behind them by static edges do not run either
         for target in nodes[waiting.pop()].static:

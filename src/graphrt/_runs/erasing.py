@@ -232,9 +232,9 @@ class _Erasing:
         except InputError as error:
             if error.code == "unknown-thread" and not asked:
                 return  # it was deleted meanwhile
-            if error.code not in ("erasure-needed", "log-key-needed"):
+            if error.code not in ("erasure-needed", "log-key-needed", "log-not-keyed"):
                 raise
-            self._refused(error, thread, "key" if error.code == "log-key-needed" else "needed", asked=asked)
+            self._refused(error, thread, "needed" if error.code == "erasure-needed" else "key", asked=asked)
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
         """Raise *error*, which is in the way, or report it, as each dry run does. *what*: its word in `Left.what`."""
@@ -284,7 +284,8 @@ class _Erasing:
         Raise an InputError if an unfinished thread needs one of the values (`erasure-needed`), or its log needs a key.
         """
         if found.chain is not None:
-            found.chain.writable()  # raises without the key that the records of the log are authenticated with
+            audit = self._config.audit
+            found.chain.writable(adopt=audit is not None and audit.adopt)  # raises if the log has not the runtime's key
         event = ValuesErased(by=self._by, reason=self._reason, records=found.records, lines=found.lines)
         records = found.rewritten()
         commit = found.commit(event, self._config.clock(), seed=self._config.seed)

@@ -1,0 +1,44 @@
+"""Which values a check by pydantic may see: never a marker of an update, since a class of the user may take anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import pytest
+from pydantic import model_validator
+
+from graphrt import DELETE
+from graphrt._plan.value_checks import NotPlainError, checker
+from graphrt.commands import UNSET
+from graphrt.reducers import Overwrite
+
+MARKERS = [DELETE, UNSET, Overwrite(1)]
+
+
+@dataclasses.dataclass
+class Lenient:
+    """Takes anything, and so would take a marker."""
+
+    x: int = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def any_value(cls, value: Any) -> Any:
+        return {"x": 1}
+
+
+class Fallback(enum.Enum):
+    ONE = 1
+
+    @classmethod
+    def _missing_(cls, value: object) -> Fallback:
+        return cls.ONE
+
+
+@pytest.mark.parametrize("kind", [Lenient, Fallback])
+@pytest.mark.parametrize("marker", MARKERS, ids=repr)
+def test_a_class_that_takes_anything_is_given_no_marker(kind: Any, marker: Any) -> None:
+    with pytest.raises(NotPlainError):
+        checker(kind).check(marker)
