@@ -60,6 +60,20 @@ def test_without_a_with_block_worker_threads_end_with_the_run() -> None:
     assert not thread.is_alive()
 
 
+def test_the_loop_thread_of_a_run_after_close_ends_with_the_run() -> None:
+    """A runtime that is used again after its `with` block leaves no thread behind."""
+
+    async def there(state: Any) -> dict[str, Any]:
+        return where(state)
+
+    with Runtime(sequence(("a", there))) as runtime:
+        first = runtime.run({}).state["notes"][0]
+    second = runtime.run({}).state["notes"][0]
+
+    assert not first.is_alive()
+    assert not second.is_alive()
+
+
 def test_the_pool_bounds_the_sync_nodes_of_all_runs_of_a_runtime() -> None:
     gauge = Gauge(3)
     graph = parallel(*[(f"n{number}", gauge.sync) for number in range(5)])

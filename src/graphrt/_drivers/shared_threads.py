@@ -58,6 +58,7 @@ class SharedThreads:
 
     def close(self) -> None:
         """End the loop thread, and let the worker threads end with the runs that use them."""
+        self.loop_source = None  # a run that begins after this has a loop thread of its own, which ends with it
         if self._kept:
             self._kept = False
             self.pool().release()
