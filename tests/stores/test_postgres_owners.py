@@ -223,3 +223,13 @@ store.close()
     )
 
     assert (done.stdout, done.stderr) == ("[b'x', b'parent'] False\n", "")
+
+
+def test_a_thread_whose_owner_has_stored_nothing_yet_is_not_copied(url, store):
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+
+    with pytest.raises(InputError) as caught:
+        store.copy("t", "u", at=AT)
+    assert caught.value.code == "unknown-thread"
+    store.release(claim)
+    assert sql(url, "SELECT count(*) FROM {s}.thread") == [(0,)]

@@ -333,7 +333,7 @@ BLOBS: Final = (
     " WHERE t.id = %s AND b.name = ANY (%s::bytea[])"
 )
 COPY: Final = (
-    "WITH f AS (SELECT * FROM {s}.thread WHERE id = %(thread)s), it AS (INSERT INTO {s}.thread (id, seq,"
+    "WITH f AS (SELECT * FROM {s}.thread WHERE id = %(thread)s AND seq > 0), it AS (INSERT INTO {s}.thread (id, seq,"
     " first, epoch, token, generation, fence, created_at, updated_at, status, graph, rank, holder, held_since,"
     " lease_until) SELECT %(to)s, seq, first, 0, %(token)s, generation, 0, %(at)s, %(at)s, status, graph, rank, '', clock_timestamp(),"
     " 'epoch' FROM f ON CONFLICT (id) DO NOTHING RETURNING no),"
