@@ -52,6 +52,19 @@ def test_none_is_a_default_too(world: World, clock: VirtualClock, asks: Any) -> 
     assert runtime.drive("t").state["notes"] == [None]
 
 
+def test_what_the_time_gives_is_not_sent_to_the_owner_as_a_persons_answer(world: World, clock: VirtualClock) -> None:
+    runtime = world.runtime(line(("q", ask("q", expires_s=60, default="later"))))
+    runtime.run({"notes": []}, thread="t")
+    clock.advance(60)
+    assert runtime.store is not None
+    claim = runtime.store.claim("t", create=False, lease_s=60.0, at=0.0)
+    runtime.start(thread="t", answers={})
+    runtime.store.release(claim)
+
+    assert runtime.drive("t").state["notes"] == ["q=later"]
+    assert given(runtime) == [("default", "later")]
+
+
 def test_a_person_who_is_in_time_decides(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=60, default="later")), ("r", ask("r"))))
     (question,) = runtime.run({"notes": []}, thread="t").interrupts

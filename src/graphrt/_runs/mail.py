@@ -104,8 +104,10 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
     engine = folded(config, store.load(thread)).engine  # of the whole thread: the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
-    # By id: pairs of the answer and of what gives it. A letter does not say the latter.
-    given = answers_by_id(engine, answers, answer, config.clock)
+    # A letter does not say what gives an answer: those that the time gives are left to the owner, who gives them too.
+    given = {id_: one for id_, one in answers_by_id(engine, answers, answer, config.clock).items() if not one.by}
+    if not given:
+        return
     try:
         told = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, (one, _) in given.items()}
         # A new id for each call, so that the letter is kept in any case.
