@@ -161,7 +161,7 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
             removed = file.write(
                 lambda db: remove(db, size),  # noqa: B023 - called before it changes
                 landed=lambda _db, _removed: False,  # idempotent: if it was stored after all, a repetition finds less
-                kept=lambda: "what is removed in parts is not there for anybody any more",
+                kept=lambda: "what was being removed is gone, and some of its rows may be left",
                 thread="",  # the thread is gone already, so the error names none
             )
         except StoreError as error:

@@ -182,7 +182,7 @@ def place(thread: str, value: Any) -> int:
         StoreError: *value* is not an int.
     """
     if value.__class__ is not int:
-        raise _damaged(thread, "a body that was staged is not what was written", f"place {_short(value)}", _RESTORE)
+        raise _damaged(thread, "a staged body or a letter is not what was written", f"place {_short(value)}", _RESTORE)
     found: int = value
     return found
 
