@@ -160,3 +160,24 @@ def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite,
                 seqs = [entry.seq for entry in runtime.entries(thread)]
                 threads += [runtime.fork(thread, at=seq) for seq in hand.sample(seqs, min(2, len(seqs)))]
     assert all(end == ends[0] for end in ends)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same-process", "another-process"])
+def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world, again):
+    """As in a graph at the top: the question stays, and what failed runs."""
+    failing = Fails()
+    below = builder("below").add_node("p", note("p"), interrupt_before=True).add_node("r", failing)
+    below = below.add_edge(START, "p").add_edge(START, "r").compile()
+    graph = line(("sub", below))
+    runtime = world.runtime(graph)
+    with pytest.raises(NodeError):
+        runtime.run({"notes": []}, thread="t")
+    assert (runtime.state("t").status, runtime.state("t").next) == ("failed", ("sub",))
+
+    failing.broken = False
+    runtime = world.runtime(graph) if again else runtime
+    paused = runtime.retry("t")
+    assert [question.node for question in paused.interrupts] == ["p"]
+    assert failing.calls == 2
+    assert sorted(runtime.resume("t", answer=True).state["notes"]) == ["mended", "p"]
+    assert failing.calls == 2

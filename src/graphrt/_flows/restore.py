@@ -27,7 +27,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.pausing import left_with, may_go_on
-from graphrt._engine.task import DONE, DUE, HANDLED, PAUSED, Task
+from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
@@ -212,8 +212,12 @@ def _restore_child(
             question.stale = question.stale or known.stale  # the state was edited after it was asked
     # `left_with`: questions with which the task itself was left to a queue. All others belong to its nested graph.
     extra.interrupts = [*left_with(task), *open_]
-    # It may run if its nested graph has something to do before a person must answer.
-    task.status = DUE if may_go_on(task, child) else PAUSED
+    # It may run if its nested graph has something to do before a person must answer. If a task of that graph failed
+    # beside one that asks, it has failed too, and `retry` runs it.
+    if may_go_on(task, child):
+        task.status = DUE
+    elif task.status != FAILED:
+        task.status = PAUSED
 
 
 def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
