@@ -389,7 +389,7 @@ class Runtime(Generic[S]):
         """Run one task of a thread that waits for its queue, here, and report its end to the thread. Workers call this.
 
         `inbox(kind="task")` lists such tasks: `interrupt.task_id`, and the queue's name as `interrupt.payload`. The
-        thread is not claimed. Whoever drives it takes the report as mail, and goes on. A task that is run twice is
+        thread is not claimed. The worker that drives it takes the report as mail, and goes on. A task that is run twice is
         recorded once.
 
         Args:

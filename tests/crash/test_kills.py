@@ -33,10 +33,10 @@ def planned(ground, store, face, durability="sync"):
     shift = (face == "arun") + 2 * (store == "postgres")  # the four kinds share the calls of a life among them
     if durability != "sync":
         some = plans.every_call(wanted.points, shift, step=1 if FULL else 6)
-        return [*some, *plans.twice(wanted.points, 30 if FULL else 2, seed)]
-    found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift, step=5)
+        return [*some, *plans.twice(wanted.points, 30 if FULL else 3, seed)]
+    found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift, step=4)
     found += plans.UNKNOWN
-    found += plans.twice(wanted.points, 50 if FULL else 4, seed)
+    found += plans.twice(wanted.points, 50 if FULL else 5, seed)
     found += plans.moments(taken_s, 30 if FULL else 2, seed)
     return found
 
@@ -85,7 +85,7 @@ def test_thread_survives_a_kill_while_the_tables_are_made(ground, record_propert
 def test_there_are_enough_kills(ground):
     count = sum(len(plan.kills) for kind in (*KINDS, *WEAK) for plan in planned(ground, *kind))
 
-    assert count >= (2_000 if FULL else 120)
+    assert count >= (2_000 if FULL else 150)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

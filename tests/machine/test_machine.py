@@ -17,7 +17,7 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (12, 50)
+EXAMPLES, STEPS = (1_000, 100) if FULL else (16, 50)
 """About 800 steps, 100,000 in full. Each rule is drawn 47 times or more, but for `mend_all`, which is drawn 4 times."""
 LARGE_BYTES = 1
 """What is longer is a large value here."""

@@ -78,3 +78,15 @@ def test_a_run_that_cannot_store_its_end_does_not_stay_open_for_its_watcher(monk
             runtime.run({"n": 1})
 
     assert (sink.began, sink.ends) == (1, [lost])
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+def test_a_run_inside_of_an_error_handler_ends_without_that_error(store: str | None) -> None:
+    sink = Watching()
+    with Runtime(graph(), store=store, sinks=[sink]) as runtime:
+        try:
+            raise ValueError("of the application")
+        except ValueError:
+            runtime.run({"n": 1})
+
+    assert sink.ends == [None]

@@ -154,14 +154,17 @@ class GraphHarness:
         try:
             with _part_of(HERE.get(), self._graph.name, took):
                 result = await self._graph.arun(self._input(prompt), **self._options)
-            if not took:  # a compiled graph reports its usage to it; of another object with `arun`, the result has it
+            if (
+                not took and result.usage is not None
+            ):  # a compiled graph reports its usage to it; of another object with `arun`, the result has it
                 took.append(result.usage)
             _check_ended(self._graph, result)
             text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, took)  # there is no reply, which would report the usage
+            await _paid(self._graph.name, took)  # without a reply, nothing else reports the usage
             raise
-        return AgentReply(text=text, usage=sum(took[1:], took[0]), model=self._graph.name, output=result.state)
+        usage = sum(took[1:], took[0]) if took else None
+        return AgentReply(text=text, usage=usage, model=self._graph.name, output=result.state)
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:

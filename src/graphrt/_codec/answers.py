@@ -288,7 +288,7 @@ def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
     """Return *parts* as a tuple. Python accepts neither a union nor a Literal of no parts.
 
     Raises:
-        DamagedError: There are no parts.
+        DamagedError: *parts* is empty.
     """
     found = tuple(parts)
     if not found:

@@ -138,7 +138,7 @@ class Codec:
 
     @property
     def met_secrets(self) -> bool:
-        """Whether a value that was encoded so far held a Secret; false in nearly every graph.
+        """Whether any value that was encoded so far held a Secret. In nearly every graph, none does.
 
         Looking costs nothing. Callers ask it before they call `secrets_in`, which encodes a value.
         """

@@ -25,7 +25,7 @@ __all__ = ["ALIASES", "classes_in", "has_structure"]
 ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
 """Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
 _NOT_STORED: Final = frozenset({ClassVar, dataclasses.InitVar})
-"""What stands around the annotation of a name that is not a field of the instance."""
+"""Annotations that mark a name as something other than a field of the instance."""
 _LITERALS: Final = frozenset({Literal, te.Literal})
 
 

@@ -174,7 +174,7 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
     A blob cannot refer to another blob.
 
     Raises:
-        DamagedError: The blob is missing or was changed, or there are no blobs where the data comes from.
+        DamagedError: The blob is missing or was changed, or the source of the data has no blobs.
         FetchError: The store failed.
     """
     from hashlib import sha256  # loads OpenSSL, which is needed for blobs only

@@ -95,7 +95,7 @@ def answer_to(task: Task, question: OpenInterrupt) -> Any:
     Raises:
         QuestionExpiredError: It was not answered in time, and has no default.
     """
-    # `by` says what answered it. BY_EXPIRY: the time was over, and there was no default.
+    # `by` names what answered the question. BY_EXPIRY means that it expired without a default.
     if question.by == BY_EXPIRY:
         where = task.engine.where(task)
         raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)

@@ -139,7 +139,7 @@ class LiveItems:
         self._run = run
         self._items = items
         self._begun = False
-        """Whether `_work` has begun, which then closes the run."""
+        """Whether `_work` has begun. From then on, `_work` closes the run."""
         self.result: Any = None
         """Result of the run; None until it has ended, and if it failed."""
         self._worker = loop.create_task(self._work(make_driver(put)))

@@ -211,11 +211,11 @@ class RunServices:
         """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None if nobody reads them: neither a
         stream here, nor a follower in another process. See `read` and `relay`."""
         self._reader: Callable[[str, Any], None] | None = None
-        """What `read` was given; None without a stream here."""
+        """The reader that a stream of this process set by `read`; None without such a stream."""
         self._reads_tasks = False
-        """Whether that stream reads the mode `live`."""
+        """Whether the stream of that reader has the mode `live`."""
         self._relay: Callable[[str, Any], None] | None = None
-        """What `relay` was given; None without a follower elsewhere."""
+        """The function that `relay` set, for followers in other processes; None without a follower."""
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.record: Recorder | None = None
@@ -344,7 +344,7 @@ class RunServices:
     def held(self) -> Generator[None, None, None]:
         """Make the models and the sleep of this run visible to all code that runs inside the `with` block.
 
-        Whoever drives the run opens the block around it. Models are replacements for those of agents, as in a test.
+        Drivers open the block around the run. Such models replace those of agents, for example in a test.
         Context variables carry them, because some of that code has no reference to the run: an agent that a node
         without a Context calls, or a graph that an agent has as a tool.
         """

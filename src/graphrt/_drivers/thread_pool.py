@@ -214,6 +214,6 @@ class ThreadPool:
 def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:
     """Return the value of `INSIDE` for a job of *pool* that is submitted here: the pools around it, and *pool* itself.
 
-    Whoever submits the job sets it in the job's context variables, so that `here` finds a free pool inside the job.
+    The code that submits the job sets it in the job's context variables, so that `here` finds a free pool inside the job.
     """
     return (*INSIDE.get(), pool)

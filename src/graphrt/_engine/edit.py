@@ -42,7 +42,7 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     try:
         folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, past=past, where=engine.where)
     except FoldError as error:
-        raise error.error from error.error.__cause__  # the tasks that FoldError names beside it are no real ones here
+        raise error.error from error.error.__cause__  # without the tasks that FoldError names: only a stand-in
     # The copied dict is a second holder of every list, so that no list grows in place (R15).
     values, _ = applied(dict(engine.values), engine.fields, folded)  # _: lengths of grown lists, none here
     return values

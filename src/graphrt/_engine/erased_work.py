@@ -1,4 +1,4 @@
-"""Where an engine still holds values that were erased: in fields, in open tasks, and in what is due (decision 0129).
+"""The places where an engine still holds erased values: fields, open tasks and due tasks (decision 0129).
 
 `Runtime.erase` replaces single values in stored entries by `ERASED`. A thread that still needs one of them can be read,
 but not driven, because nodes are not called with `Erased` unless the type of the field allows it. `run`, `resume` and

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 _OURS = __name__.partition(".")[0] + "."
-"""What the names of graphrt's own modules begin with."""
+"""The beginning of the names of graphrt's own modules."""
 
 
 def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: bool) -> None:

@@ -320,7 +320,7 @@ def take_back(engine: Engine) -> None:
 def park(engine: Engine) -> None:
     """Leave the fast path after an exception such as KeyboardInterrupt: its task becomes the open superstep.
 
-    Unlike in `_leave`, there is no reply to report: the task runs again, and a view is made for it then if it has none.
+    Unlike `_leave`, this has no reply to report. The task runs again, and gets a view then if it has none.
     """
     call = engine.call
     if call is not None:

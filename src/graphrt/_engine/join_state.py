@@ -50,7 +50,7 @@ class JoinState:
 
     @property
     def starved(self) -> bool:
-        """Whether sources have arrived and the generation has not fired; asked when nothing is due any more."""
+        """Whether sources have arrived and the generation has not fired. Read when no task is due any more."""
         return bool(self.arrived) and not self.fired
 
     def missing(self) -> list[int]:

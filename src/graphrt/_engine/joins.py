@@ -68,7 +68,7 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
         The marked joins: those with such a source and without arrivals in their open generation.
     """
     nodes = engine.plan.nodes
-    # Targets that are no node are END, and for `default` the mark that there is none.
+    # Other targets than nodes are END, and NO_DEFAULT for a branch without a default.
     reached = {target.index for target in (*branch.table.values(), branch.default) if isinstance(target, NodePlan)}
     waiting = list(reached)
     while waiting:  # nodes behind them by static edges do not run either

@@ -22,8 +22,8 @@ from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
 What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended", "task"]
-"""What a letter is: a request to cancel, a signal, answers to open questions, an input for the next run, the end of a
-child thread, or the report of a worker about a task of a queue."""
+"""The kind of a letter: a request to cancel, a signal, answers to open questions, an input for the next run, the end of
+a child thread, or a worker's report about a task of a queue."""
 
 
 class Letter(NamedTuple):
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
     """Id that the sender gave it. The store keeps one letter of each id, so a repeated one is dropped."""
     what: What
     told: Mapping[str, Any]
-    """What the letter says. Keys by `what`: `epoch`, the number of the claim that drove the thread (None from a parent
+    """The content. Its keys depend on `what`: `epoch`, the number of the claim that drove the thread (None from a parent
     thread); `name`, `value` and `user` of a signal; `answers` by interrupt id; `input`, and `abandon` and labels;
     `thread`, the id of the child that ended. The rest of a report on a task is defined in `_journal.task_letters`."""
 

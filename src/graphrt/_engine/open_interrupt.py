@@ -26,8 +26,8 @@ TASK: Final = "task"
 NOT_FOR_PEOPLE: Final = frozenset({TIMER, SIGNAL, THREAD, TASK})
 """Kinds of questions that no person answers."""
 BY_TIMER, BY_DEFAULT, BY_EXPIRY, BY_THREAD = "timer", "default", "expiry", "thread"
-"""What answered a question, if no person did: its timer fired, its default was taken, no answer came in time, or a
-child thread ended."""
+"""Sources of an answer that no person gave: the timer fired, the default was taken, the question expired, or a child
+thread ended."""
 STATIC: Final = ("before", "after")
 """Kinds of questions that the node's policy asks, and not its code; `task` is another one."""
 

@@ -5,11 +5,10 @@ Its layout is fixed, so that each header can be written in one way only (decisio
 
     version u8 | seq u64 | entries u32 | at i64, microseconds | kid 8 | prev 32 | body 32 | state 32      125 bytes
 
-- `kid` names the key that the commit is authenticated with, by a MAC of its leaf; zeros without one.
+- `kid` names the key that the commit is authenticated with, by a MAC of its leaf; zeros (`UNKEYED`) without one.
 - `prev` is the leaf of the previous header; in the first header, a hash of the thread's id. The leaf of a header is
   SHA-256 of 0x00 and the header (RFC 9162), so that leaves are those of a Merkle tree.
-- `body` is SHA-256 over the commitments of the lines. A commitment is SHA-256 of a label, 16 bytes of salt, and the
-  line.
+- `body` is SHA-256 over the commitments of the lines; each is SHA-256 of a label, 16 bytes of salt, and the line.
 - `state` is SHA-256 over the rolling digests of the fields, sorted by name.
 
 A field's digest is a chain over the commitments of the lines that were folded into it. It is extended and never
@@ -17,8 +16,7 @@ computed again, however large the field has grown. Of a line only the commitment
 of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
 
 What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of graphrt
-0.1 store their headers, of version 1 and without `kid`, whole. `UNKEYED` is the `kid` of zeros.
-This module loads OpenSSL, so it is imported for chained threads only.
+0.1 store whole headers of version 1, without `kid`. This module loads OpenSSL, so only chained threads import it.
 """
 
 from __future__ import annotations
@@ -65,7 +63,6 @@ KID: Final = "\x00kid"
 """Key of the last header's `kid` among the saved digests, in hexadecimal; missing without a key."""
 TREE: Final = "\x00tree"
 """Key of the Merkle tree among the saved digests: its size, a colon, and its roots. Snapshots of 0.1 lack it."""
-
 _LEAVES: Final = 256
 """Most leaves of new commits that wait to be taken into the tree, so that a long run holds no more of them."""
 
@@ -210,10 +207,7 @@ class Chain:
         commits = None if parts is None else commitments(parts, lines)
         if parts is None or commits is None:
             raise _misfit(seq, count)
-        try:
-            state = self._fold(commits, written)
-        except IndexError:  # fewer lines than were written
-            raise _misfit(seq, count) from None
+        state = self._read(commits, written, seq, count)
         leaf = leaf_of(seq, count, at, parts.kid, self.leaf, commits, state)
         if state != parts.state or leaf != parts.leaf:
             raise _misfit(seq, count)
@@ -234,14 +228,20 @@ class Chain:
         """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it."""
         # The first byte differs if lines are erased; the header was hashed with its version, 1.
         header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
-        try:
-            state = self._fold(commits, written) if commits is not None and self.kid == UNKEYED else b""
-        except IndexError:  # fewer lines than were written
-            raise _misfit(seq, count) from None
-        if not state or header != header_1(seq, count, at, self.leaf, commits or (), state):
+        if commits is None or self.kid != UNKEYED:
+            raise _misfit(seq, count)
+        state = self._read(commits, written, seq, count)
+        if header != header_1(seq, count, at, self.leaf, commits, state):
             raise _misfit(seq, count)
         self.leaf = sha256(b"\x00" + header).digest()
         self._leaves.append(self.leaf)
+
+    def _read(self, commits: Sequence[bytes], written: Iterable[tuple[str, int]], seq: int, count: int) -> bytes:
+        """Fold a stored commit: `_fold`, or a StoreError if it wrote more lines than it has."""
+        try:
+            return self._fold(commits, written)
+        except IndexError:
+            raise _misfit(seq, count) from None
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
         """Return the names of the keys of a record's MACs: *kid*, and in the first record under it the previous one."""

@@ -13,7 +13,6 @@ kind (`what`) and what it says, by name (`told`). A *follower* reads the thread'
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -233,10 +232,7 @@ class ActiveRun:
                 self.follow(wanted=bool(relaying(store).followed([claim.thread])))
 
     def follow(self, *, wanted: bool) -> bool:
-        """Collect live items for followers in other processes or stop; return whether they are collected now.
-
-        Called at each look of `mail_watch`, with whether the thread has a follower.
-        """
+        """Start or stop collecting live items at a look of `mail_watch`; return whether they are collected now."""
         store, claim, commits = self.config.store, self.claim, self._commits
         if claim is None or commits is None:
             return False
@@ -289,8 +285,6 @@ class ActiveRun:
     def hand_over(self, *, taken: Sequence[int] = ()) -> None:
         """Store the events noted so far, and release the thread in the same commit: it is due, for any Worker (R20).
 
-        `Runtime.start` ends with this, and so do child threads and inputs that came by mail.
-
         Args:
             taken: Places of letters to delete with the commit.
 
@@ -334,9 +328,10 @@ class ActiveRun:
         result: RunResult[Any] = RunResult(self.engine, services, status)
         try:
             self.close()
-        finally:
-            if services.watcher is not None:
-                services.watcher.ended(sys.exception())  # what `close` raised, or None
+        except BaseException as error:
+            self._end_watching(error)
+            raise
+        self._end_watching(None)
         return result
 
     def _warn_of_values(self) -> None:
@@ -357,6 +352,10 @@ class ActiveRun:
             self.close()
         except Exception as other:  # noqa: BLE001 - the first error is the one to raise
             error.add_note(f"Closing the run then failed: {type(other).__name__}: {other}")
+        self._end_watching(error)
+
+    def _end_watching(self, error: BaseException | None) -> None:
+        """Report the end of the run, and the *error* that its caller gets, to the sink that watches it."""
         if self.services.watcher is not None:
             self.services.watcher.ended(error)
 

@@ -33,14 +33,13 @@ class Recovery:
 
     Args:
         dbos: The class `DBOS`.
-        executor: The executor id of this process.
-        liveness: Says which executors are alive; None leaves dead ones to DBOS Conductor.
     """
 
-    def __init__(self, dbos: Any, executor: str, liveness: Liveness | None) -> None:
+    def __init__(self, dbos: Any) -> None:
         self._dbos = dbos
-        self._executor = executor
-        self._liveness = liveness
+        self._executor = ""
+        """The executor id of this process, from `begin` on."""
+        self._liveness: Liveness | None = None
         self._lock = threading.Lock()
         self._working: set[str] = set()
         """Ids of the messages that this process works on. Guarded by the lock, as is `_since`."""
@@ -48,6 +47,16 @@ class Recovery:
         """Messages that this executor took and does not work on, with the time of the first look that saw them."""
         self._suspects: set[str] = set()
         """Executors without a sign of life at the last look: they are dead if the next look finds none either."""
+
+    def begin(self, executor: str, liveness: Liveness | None) -> None:
+        """Show that this process is alive. The host calls this before it may get a message.
+
+        Args:
+            executor: The executor id of this process.
+            liveness: Says which executors are alive; None leaves dead ones to DBOS Conductor.
+        """
+        self._executor, self._liveness = executor, liveness
+        self.beat()
 
     @contextmanager
     def working(self) -> Generator[None]:

@@ -38,6 +38,7 @@ class TaskMessages:
 
     Args:
         dbos: The class `DBOS`.
+        recovery: Is told which messages this process works on.
         duplicated: The error with which DBOS refuses a message that waits or runs already.
         form: The form in which DBOS stores what a message says.
         runtimes: Graph name to its runtime.
@@ -49,6 +50,7 @@ class TaskMessages:
     def __init__(
         self,
         dbos: Any,
+        recovery: Recovery,
         duplicated: type[Exception],
         form: Any,
         runtimes: Mapping[str, Runtime[Any]],
@@ -64,8 +66,7 @@ class TaskMessages:
         self._drive = drive
         self._works = works
         self._any = any(runtime.graph.queues for runtime in runtimes.values())
-        self.recovery = Recovery(dbos, "", None)
-        """Set by the host when it is launched."""
+        self._recovery = recovery
         self._sent: dict[str, tuple[float, float]] = {}
         """Id of a task's question to the time of the last message about it, and the pause before it is repeated."""
 
@@ -145,7 +146,7 @@ class TaskMessages:
         if runtime is None or not self._works():
             return "left"
         try:
-            with self.recovery.working():
+            with self._recovery.working():
                 told: str = Context().run(runtime.run_task, thread, task)
             if told == "ended":
                 Context().run(self._drive, thread)

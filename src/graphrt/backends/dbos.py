@@ -136,8 +136,16 @@ class DbosHost:
             raise BAD_DBOS_URL(given=system_database_url)
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}
         served = checked_queues("queues=", queues, self._runtimes.values())
+        self._recovery = Recovery(DBOS)
         self._tasks = TaskMessages(
-            DBOS, dbos_errors.DBOSQueueDeduplicatedError, _FORM, self._runtimes, served, self.drive, self._works
+            DBOS,
+            self._recovery,
+            dbos_errors.DBOSQueueDeduplicatedError,
+            _FORM,
+            self._runtimes,
+            served,
+            self.drive,
+            self._works,
         )
         self._url = with_timeouts(system_database_url)
         self._drives = drives
@@ -151,7 +159,6 @@ class DbosHost:
         self._sweep_s = checked_pause("sweep_s", sweep_s)
         self._dead_after_s = checked_number("dead_after_s", dead_after_s, whole=False)
         self._recovers_dead = recover
-        self._recovery = Recovery(DBOS, "", None)  # until it is launched
         self._keep_s = checked_number("keep_s", keep_s, whole=False)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
         self._state: Literal["new", "working", "draining", "stopped"] = "new"
@@ -225,8 +232,7 @@ class DbosHost:
 
     def _begin_recovery(self, executor: str) -> None:
         liveness = Liveness(self._url, executor, self._dead_after_s) if self._recovers_dead else None
-        self._recovery = self._tasks.recovery = Recovery(DBOS, executor, liveness)
-        self._recovery.beat()
+        self._recovery.begin(executor, liveness)
 
     def serve(self, *, grace_s: float = 10.0) -> None:
         """Work until the process gets SIGTERM or SIGINT, then `stop`; a second signal gives no more time.

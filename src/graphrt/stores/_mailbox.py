@@ -80,17 +80,7 @@ class Posting(ABC):
     ) -> list[Head]:
         """Return the heads of the threads that are due and have no owner, those of the highest priority first.
 
-        Threads of equal priority are in order of creation.
-
-        Args:
-            now: Seconds since the epoch.
-            graphs: Only threads of the graphs with these names. None: of any graph.
-            prefix: Only threads whose id begins with this text.
-            after: Only threads that come after this one in the order, for paging. It need not be due.
-            limit: Maximum number of heads. None: no limit.
-
-        Raises:
-            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        Threads of equal priority are in order of creation. Arguments and errors are those of `Postable.due`.
         """
         most = _refusals.page_size(limit)  # -1 without a limit
         names = None if graphs is None else {*graphs}

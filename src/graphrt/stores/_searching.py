@@ -45,14 +45,7 @@ class Searching(ABC):
     ) -> list[Head]:
         """Return the heads of the threads that *wanted* lets pass, in order of creation.
 
-        Args:
-            wanted: Which threads.
-            after: Only threads that come after this one, for paging. It need not pass itself.
-            newest_first: Whether the thread that was created last comes first.
-            limit: Maximum number of heads. None: no limit.
-
-        Raises:
-            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+        Arguments and errors are those of `Findable.find`.
         """
         most = _refusals.page_size(limit)  # -1 without a limit
         heads = [head for _, head, _ in self._listed()]

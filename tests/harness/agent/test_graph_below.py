@@ -153,6 +153,18 @@ def test_what_a_graph_without_a_reply_used_as_a_harness_is_counted(status: str) 
     assert (result.state["said"], result.usage.calls) == ("saved", 2)
 
 
+def test_a_harness_over_an_object_that_counts_nothing_replies_without_usage() -> None:
+    class Below:
+        name = "below"
+
+        async def arun(self, input: Any) -> Any:
+            return SimpleNamespace(status="completed", state={"said": "yes"}, usage=None, thread=None)
+
+    harness: Any = GraphHarness(Below(), input=lambda prompt: prompt, output=lambda state: state["said"])  # type: ignore[arg-type]
+
+    assert asyncio.run(harness.run("go")).usage is None
+
+
 def test_what_a_graph_run_inside_of_it_used_is_counted() -> None:
     """A node of it runs another graph by hand: that is a part of the agent's run too."""
     deepest = graph("deepest")

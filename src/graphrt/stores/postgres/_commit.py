@@ -127,7 +127,7 @@ class Writing:
         last = self._commit.records[-1] if self._commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
-        if row is None:  # the claim is void; or `free` had deleted the thread, which then was no other owner's
+        if row is None:  # the claim is void; or the thread had no entries and is gone, as `free` leaves it
             stands = connection.execute(self._link.named(_statements.STANDS), [self.claim.no]).fetchone()
             return self._empties and stands is None
         token, self.claim.fence, _, body = row  # the third is the thread's last entry
