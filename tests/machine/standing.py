@@ -262,9 +262,9 @@ class Standing:
             self.start({})
         self.state = copy.deepcopy(data["state"])
         self.hand_down()
-        mine = [job for job in self.jobs if job.item.task.node == data["ends"]]
-        left = [job for job in mine if self.held or not job.ended]
-        ends = left or (mine if data["due"] is None else [])
+        # Where the edit made something due, its node had no open task, though its outcome may be unknown here.
+        mine = [job for job in self.jobs if data["due"] is None and job.item.task.node == data["ends"]]
+        ends = [job for job in mine if self.held or not job.ended] or mine
         for job in self.jobs:
             if job in ends:
                 job.status, job.updates, job.goto, job.edited = "done", [], None, True

@@ -10,7 +10,7 @@ import pytest
 
 from graphrt import DELETE, END, START, Interrupt
 from graphrt.commands import Overwrite
-from graphrt.errors import InputError, UpdateError
+from graphrt.errors import ConcurrentUpdateError, InputError, UpdateError
 from graphrt.reducers import append
 
 from .support import Counts, Fails, ask, builder, fan, finish, kinds, line, note, refused
@@ -163,6 +163,28 @@ def test_as_node_of_a_failed_task_takes_it_as_finished(world):
 
     assert sorted(runtime.retry("t").state["notes"]) == ["by hand", "done", "last", "split"]
     assert fails.calls == calls
+
+
+def test_as_node_of_a_finished_task_does_not_stand_for_its_outcome_when_that_cannot_be_folded(world):
+    """The task had finished before the edit; its update conflicts later, so that a retry runs it once more."""
+    clashing = {"a": True}
+
+    def a(state):
+        return {"x": "a"} if clashing["a"] else {"notes": ["a"]}
+
+    def q(state, ctx):
+        return {"x": ctx.interrupt("go on?")}
+
+    runtime = world.runtime(fan(("a", a), ("q", q)))
+    runtime.run({"notes": []}, thread="t")
+    runtime.update("t", {"notes": ["edited"]}, as_node="a")
+    with pytest.raises(ConcurrentUpdateError):
+        runtime.resume("t", "q")
+    assert runtime.state("t").next == ("a", "q")
+
+    clashing["a"] = False
+    assert runtime.retry("t").state == {"notes": ["split", "edited", "a", "last"], "x": "q", "n": 2}
+    runtime.replay("t")
 
 
 def test_as_node_of_another_node_adds_what_it_leads_to(world):

@@ -53,8 +53,6 @@ def edit(
     values: Values,
     as_node: str | None,
     goto: tuple[Any, ...] | None = None,
-    *,
-    anew: bool = False,
 ) -> None:
     """Apply edited *values* (R18); on an open superstep they become the snapshot of the unfinished tasks.
 
@@ -62,15 +60,14 @@ def edit(
 
     Args:
         values: The whole state after the edit, as `folded_in` returned it.
-        as_node: Node whose unfinished tasks are taken as finished; None if the edit finishes no task.
+        as_node: Node whose unfinished tasks are taken as finished; None if the edit finishes no task. If all its tasks
+            have finished, but could not be folded or routed, the edit replaces their outcomes.
         goto: Checked targets that replace the edges of *as_node*: NodePlan, END, or a Due for a Send. None if its edges
             apply.
-        anew: If all tasks of *as_node* have finished, but could not be folded or routed, the edit replaces their
-            outcomes.
     """
     engine.take(values, engine.fields)
     engine.forget_view()  # the view that the next task would get is of the older values
-    mine = unfinished(engine, as_node, anew=anew)
+    mine = unfinished(engine, as_node, anew=True)
     for task in engine.tasks:
         task.state = None  # its next execution gets a view of the edited values
         if task not in mine and task.status not in (DONE, HANDLED) and task.extra:

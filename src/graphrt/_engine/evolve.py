@@ -366,8 +366,11 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
     if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
         engine.open()
     values = folded_in(engine, take(dict(event.values)), reset=False, past=True)  # ephemeral fields stay
-    # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes.
-    edit(engine, values, event.as_node, _goto(engine, event, take), anew=event.next is None)
+    # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
+    # them it finished none: those of `as_node` had finished before, perhaps with outcomes that were only staged. They
+    # are due again here unless a staged outcome follows, because their fold may have failed since.
+    node = event.as_node if event.next is None else None
+    edit(engine, values, node, _goto(engine, event, take))
     if event.next is not None:
         due = _due(engine, event, take)
         if engine.tasks:
