@@ -133,6 +133,46 @@ def test_a_late_outcome_of_a_sync_node_is_dropped_with_an_event(face: str, stop:
     assert [type(e.event).__name__ for e in entries].count("OutcomeDropped") == 1
 
 
+@pytest.mark.parametrize("verb", ["arun", "asteps", "astream"])
+def test_an_outcome_that_is_late_in_the_last_superstep_is_told_however_the_run_is_read(
+    verb: str, stop: threading.Event
+) -> None:
+    """Its thread has ended, and the loop hears of it before the last entry is written."""
+    left = threading.Event()
+    turns: list[bool] = []
+
+    def slow(state: Any) -> Any:
+        turns.append(True)
+        if len(turns) > 1:
+            return {"notes": ["second"]}
+        stop.wait(60)
+        threading.Timer(SHORT_S, left.set).start()  # after this node has ended
+        return {"notes": ["late"]}
+
+    async def after(state: Any) -> Any:
+        stop.set()
+        assert left.wait(20)  # the loop does not turn meanwhile
+        return {"notes": ["after"]}
+
+    policy = {"timeout_s": SHORT_S, "retry": RetryPolicy(2, wait_initial_s=0)}
+    runtime = Runtime(sequence(("slow", slow), ("after", after), slow=policy), store="memory:")
+
+    async def read() -> None:
+        if verb == "arun":
+            await runtime.arun({}, thread="t")
+        elif verb == "asteps":
+            async for _ in runtime.asteps({}, thread="t"):
+                pass
+        else:
+            async for _ in runtime.astream({}, thread="t", modes="events"):
+                pass
+
+    asyncio.run(read())
+
+    kinds = [type(entry.event).__name__ for entry in runtime.entries("t")]
+    assert kinds[-2:] == ["OutcomeDropped", "RunCompleted"]
+
+
 def test_a_timed_out_attempt_is_retried_and_handled(face: str, kind: str, stop: threading.Event) -> None:
     seen: list[int] = []
 

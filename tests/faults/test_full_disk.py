@@ -267,6 +267,30 @@ def test_rows_that_were_left_behind_are_told_and_swept(in_parts, monkeypatch):
     assert runtime.state("t").values["log"][0] == "new"
 
 
+def test_a_deletion_that_stops_between_its_parts_is_found_again(in_parts, monkeypatch):
+    """Its records go last, because it is found by them."""
+    runtime, store, _ = in_parts
+    runtime.label("t", title="about a person", add_tags=["one"])
+    remove = room._in_parts
+
+    for most in range(4):
+        calls: list[bool] = []
+
+        def stops(file: Any, part: Any, most: int = most, calls: list[bool] = calls) -> None:
+            if len(calls) == most:
+                raise StoreError("the disk is full", code="store-full")
+            calls.append(True)
+            remove(file, part)
+
+        runtime.copy_thread("t", "u")
+        with monkeypatch.context() as patch:
+            patch.setattr(room, "_in_parts", stops)
+            runtime.delete_thread("u")
+        assert [(one.kind, one.code) for one in store.verify().findings] == [("waste", "orphan")], most
+        runtime.sweep(older_than_s=10**9)
+        assert store.verify().findings == (), most
+
+
 def test_reserve_is_made_once_and_by_nobody_who_may_only_look(tmp_path, monkeypatch):
     path = tmp_path / "runs.db"
     SqliteStore(path).close()

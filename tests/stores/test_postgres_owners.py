@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.postgres import PostgresStore, _claims, _connection
-from graphrt.stores.protocol import Commit
+from graphrt.stores.postgres import PostgresStore, _claims, _connection, _statements
+from graphrt.stores.protocol import Commit, Record
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, LONG_S, entry, eventually, seqs, sql, started
@@ -223,6 +223,25 @@ store.close()
     )
 
     assert (done.stdout, done.stderr) == ("[b'x', b'parent'] False\n", "")
+
+
+def test_copy_to_an_id_that_is_just_being_deleted_is_made(store, monkeypatch):
+    """Between the copy that found the id taken, and the look at who has it."""
+    for thread in ("t", "u"):
+        store.commit(store.claim(thread, create=True, lease_s=LONG_S, at=AT), Commit(0, AT, [Record(1, 1, b"x")], release=True))
+    run, gone = store._calls.run, []
+
+    def deleting(connection, statement, *values):
+        if statement is _statements.LOCK and not gone:
+            gone.append(True)
+            store.delete("u")
+        return run(connection, statement, *values)
+
+    monkeypatch.setattr(store._calls, "run", deleting)
+    store.copy("t", "u", at=AT)
+
+    assert gone
+    assert store.head("u").seq == 1
 
 
 def test_a_thread_whose_owner_has_stored_nothing_yet_is_not_copied(url, store):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, final
 
 from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
@@ -133,13 +133,8 @@ class AioDriver:
                 if show is not None:
                     show(effect.mode, effect.item)
                 return None
-            case Record():  # `last`: the last commit of the run, after which no late outcome can be recorded
-                cancelled = await self._hear_the_late() if effect.last else None
-                for entry in await self.stored(effect):
-                    if self.watcher is not None:
-                        self.watcher("events", entry)
-                if cancelled is not None:
-                    raise cancelled
+            case Record():
+                await self.store(effect, self.watcher)
                 return None
             case Tell():
                 await call_store(self.services, self.services.tell)
@@ -173,15 +168,24 @@ class AioDriver:
             return raised
         return None
 
-    async def stored(self, effect: Record) -> Sequence[Entry]:
-        """Write entries, on a worker thread if the store may block, and show them to the sinks on the loop.
+    async def store(self, effect: Record, show: Callable[[str, Entry], object] | None) -> None:
+        """Write entries, on a worker thread if the store may block, and show them on the loop.
 
-        Sinks are functions of the user that get each entry.
+        The sinks get them, which are functions of the user, and *show* gets each as ("events", entry).
+
+        Raises:
+            asyncio.CancelledError: The run was cancelled while late outcomes were waited for; everything was written.
         """
+        # `last`: the last commit of the run, after which no late outcome can be recorded.
+        cancelled = await self._hear_the_late() if effect.last else None
         entries = await call_store(self.services, self.services.stored, effect)
         if entries:
             self.services.show(entries)
-        return entries
+            if show is not None:
+                for entry in entries:
+                    show("events", entry)
+        if cancelled is not None:
+            raise cancelled
 
     # -- one task ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from graphrt._drivers.sync import SHOWN
 from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Flow, Now, Publish, Record, Stage, Stop, Time
+from graphrt.events import Entry
 
 OVER: Final = object()
 """Returned by `Pulled.next` after the last item; `Pulled.status` then has the flow's result (`completed` and so on)."""
@@ -41,8 +42,8 @@ class Pulled:
         self._driver = driver
         self._flow = flow
         self._entries = entries
-        self._shown: deque[Any] = deque()
-        """Entries of the last commit that have not been returned yet."""
+        self._shown: deque[tuple[str, Entry]] = deque()
+        """Entries of the last commit that have not been returned yet, each as ("events", entry)."""
         self.status: Any = None
         """Result of the flow; None until it has ended, and if it raised."""
         self.over: bool = False
@@ -55,7 +56,7 @@ class Pulled:
             BaseException: What the flow raises.
         """
         if self._shown:
-            return "events", self._shown.popleft()
+            return self._shown.popleft()
         driver, flow = self._driver, self._flow
         reply: Any = None
         error: BaseException | None = None
@@ -70,10 +71,9 @@ class Pulled:
                     if kind is Publish and effect.mode != "live":  # `live` items go to `services.emit`, by `perform`
                         return effect.mode, effect.item
                     if kind is Record:
-                        written = await driver.stored(effect)
-                        if self._entries and written:
-                            self._shown.extend(written)
-                            return "events", self._shown.popleft()
+                        await driver.store(effect, self._show if self._entries else None)
+                        if self._shown:
+                            return self._shown.popleft()
                     elif kind is Task:  # never called directly: `run_one` turns what its node raises into a reply
                         reply = await driver.run_one(effect)
                     else:
@@ -86,6 +86,10 @@ class Pulled:
         except BaseException:
             self.over = True
             raise
+
+    def _show(self, mode: str, entry: Entry) -> None:
+        """Keep an entry that was written until the reader asks for it."""
+        self._shown.append((mode, entry))
 
     async def close(self) -> None:
         """Cancel the run and drive the flow to its end, so that the cancellation is recorded; items are dropped.

@@ -292,23 +292,26 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         values = {"thread": thread, "to": to, "at": at, "token": token, "tenant": tenant_of(to)}
 
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
-            for _try in range(2):  # the second time after an id was freed whose owner died before its first entry
+            # Again if *to* has just become free: its thread was deleted, or its owner died before the first entry.
+            for _try in range(3):
                 if self._calls.run(connection, _statements.COPY, values).rowcount:
                     return True
                 with connection.transaction():
                     row = self._calls.run(connection, _statements.LOCK, [to]).fetchone()
                     seen = _claims.seen(self._calls, connection, row[0]) if row else None
                     if row is None or seen is None:
-                        return False
+                        continue
                     if seen.token == token:  # our own copy, made before the connection was lost
                         return True
                     if seen.seq or seen.lives:
                         raise _refusals.thread_exists(to)
                     self._calls.run(connection, _statements.FORGET, {"no": row[0]})
-            raise _refusals.thread_exists(to)
+            return False
 
         if not self._calls.call(work, f"copy thread {thread!r}"):
-            raise _refusals.unknown_thread(thread)
+            head, _ = self._head(thread)  # raises if it was deleted meanwhile
+            # A thread without entries counts as never created. Else others make and delete *to* again and again.
+            raise _refusals.thread_exists(to) if head.seq else _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""

@@ -122,14 +122,15 @@ def remove_rows(file: Writer, no: int) -> None:
 
     Raises:
         StoreError: The disk is too full even for one row at a time, or the write failed for another reason. Rows that
-            are left are harmless. A later sweep removes them if `strays` finds the thread.
+            are left are harmless, and a later sweep removes them.
     """
     # `most` is the number of rows that one transaction may remove; see `_in_parts`.
-    _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
-    _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
     _in_parts(file, lambda db, most: db.execute(_QUESTIONS, (no, most)).rowcount)
     # At once, since there are few rows: one label and its tags. The questions, which may be many, are gone already.
     _in_parts(file, lambda db, _: labels.forget(db, no))
+    _in_parts(file, lambda db, most: db.execute(_PARTS, (no, no, most)).rowcount)
+    # Last, because every thread has records: `strays` finds by them whatever is left.
+    _in_parts(file, lambda db, most: db.execute(_RECORDS, (no * SPAN, (no + 1) * SPAN, most)).rowcount)
 
 
 def remove_records(file: Writer, no: int, first: int) -> None:
@@ -176,8 +177,7 @@ def _in_parts(file: Writer, remove: Callable[[Connection, int], int | None]) -> 
 def strays(db: Connection) -> list[int]:
     """Return the numbers of up to 20 deleted threads that have left records or parts, in order.
 
-    A sweep removes them, and `verify` reports them as waste. The limit bounds the time of one call. A thread that left
-    only questions or labels, because `remove_rows` failed after the records and parts, is not found.
+    A sweep removes them, and `verify` reports them as waste. The limit bounds the time of one call.
     """
     found: set[int] = set()
     # One indexed lookup for each thread, instead of a scan of all rows: after a thread was found, the search goes on at
