@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import assume, event
+from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -13,7 +13,7 @@ from laws import observe
 from laws.model import FailedError
 
 from .comparing import equal, look
-from .machine import EDIT, MOST_THREADS, NUMBER, WHICH, Machine
+from .machine import EDIT, NUMBER, WHICH, Machine, room_for_another, some_thread
 from .replicas import Replica
 from .thread import RefusedError, ThreadModel
 
@@ -28,19 +28,21 @@ class Threads(Machine):
 
     # editing ----------------------------------------------------------------------------------------------------------
 
+    @some_thread
     @rule(which=WHICH, edit=EDIT)
     def update(self, which: int, edit: Any) -> None:
         thread = self.pick(which)
         values, as_node = self.edit_of(edit)
         self.edited(thread, [(values, as_node)], bulk=False)
 
+    @room_for_another
     @rule(number=st.one_of(st.none(), NUMBER))
     def write_first(self, number: int | None) -> None:
         """An edit of a thread that does not exist makes it."""
-        assume(len(self.threads) < MOST_THREADS)
         _, as_node = self.edit_of(([], number))
         self.edited(ThreadModel(self.new_id(), self.graph), [(observe.given(self.graph), as_node)], bulk=False)
 
+    @some_thread
     @rule(which=WHICH, edits=st.lists(EDIT, min_size=1, max_size=3))
     def bulk_update(self, which: int, edits: list[Any]) -> None:
         thread = self.pick(which)
@@ -74,17 +76,19 @@ class Threads(Machine):
 
     # more threads, and fewer ------------------------------------------------------------------------------------------
 
+    @some_thread
+    @room_for_another
     @rule(which=WHICH, at=st.one_of(st.none(), st.integers(0, 60)))
     def fork(self, which: int, at: int | None) -> None:
         source = self.pick(which)
-        assume(len(self.threads) < MOST_THREADS)
         at = None if at is None else at % (source.seq + 2)
         self.forked(source, at)
 
+    @some_thread
+    @room_for_another
     @rule(which=WHICH)
     def fork_at_its_end(self, which: int) -> None:
         source = self.pick(which)
-        assume(len(self.threads) < MOST_THREADS)
         self.forked(source, source.seq)
 
     def forked(self, source: ThreadModel, at: int | None) -> None:
@@ -103,10 +107,11 @@ class Threads(Machine):
             self.take(made)
             self.same(lambda replica: differing(replica.runtime().diff(made.id, source.id)))
 
+    @some_thread
+    @room_for_another
     @rule(which=WHICH)
     def copy_thread(self, which: int) -> None:
         source = self.pick(which)
-        assume(len(self.threads) < MOST_THREADS)
         id_ = self.new_id()
         seen = self.same(lambda replica: replica.runtime().copy_thread(source.id, id_))
         equal(seen, ("ok", id_), "copy_thread")
@@ -117,9 +122,11 @@ class Threads(Machine):
         taken = self.same(lambda replica: replica.runtime().copy_thread(source.id, id_))
         equal(taken, ("InputError", "thread-exists"), "a copy over a thread")
 
+    @some_thread
     @rule(which=WHICH, sure=st.integers(0, 3))
     def delete_thread(self, which: int, sure: int) -> None:
-        assume(sure == 3)
+        if sure != 3:
+            return
         thread = self.pick(which)
         seen = self.same(lambda replica: replica.runtime().delete_thread(thread.id))
         equal(seen, ("ok", None), "delete_thread")
@@ -131,6 +138,7 @@ class Threads(Machine):
         seen = self.same(lambda replica: look(replica, thread.id, None))
         equal(seen, ("InputError", "unknown-thread"), "a deleted thread")
 
+    @some_thread
     @rule(which=WHICH, before=st.one_of(st.none(), st.integers(1, 60)))
     def prune(self, which: int, before: int | None) -> None:
         thread = self.pick(which)
@@ -143,7 +151,8 @@ class Threads(Machine):
 
     @rule(status=st.sampled_from([None, None, "interrupted", "running"]), sure=st.integers(0, 5))
     def sweep(self, status: Any, sure: int) -> None:
-        assume(sure == 5)
+        if sure != 5:
+            return
         wanted = ("completed", "failed", "cancelled") if status is None else (status,)
         # What is running is due: nobody has it, and the next driver goes on with it.
         swept = [thread for thread in self.threads.values() if thread.status in wanted and thread.status != "running"]
@@ -156,6 +165,7 @@ class Threads(Machine):
 
     # looking ----------------------------------------------------------------------------------------------------------
 
+    @some_thread
     @rule(which=WHICH, at=st.integers(0, 60))
     def look_back(self, which: int, at: int) -> None:
         """The state after any entry."""
@@ -169,6 +179,7 @@ class Threads(Machine):
         seen = self.same(lambda replica: look(replica, thread.id, at))
         equal(seen, expected, f"state of {thread.id} at {at}")
 
+    @some_thread
     @rule(which=WHICH)
     def look_at_history(self, which: int) -> None:
         """All commits, newest first."""
@@ -183,6 +194,7 @@ class Threads(Machine):
         expected = [thread.shown_at(at) for at in numbers]
         equal(seen, ("ok", [(one.seq, one.status, one.values) for one in expected]), f"history of {thread.id}")
 
+    @some_thread
     @rule(which=WHICH)
     def replay(self, which: int) -> None:
         """A replay comes to the present state."""

@@ -23,7 +23,7 @@ def questions_of(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
     for entry in entries:
         if entry.path:
             continue
-        if entry.kind in CHANGES - {"thread-updated"} or entry.kind == "tasks-routed":
+        if entry.kind in CHANGES - {"thread-updated"} or entry.kind in ("tasks-routed", "superstep-abandoned"):
             asked, given = {}, {}  # what was asked before is history
         elif entry.kind == "interrupt-raised":
             asked[entry.data.id] = entry

@@ -41,6 +41,25 @@ def test_new_input_while_a_question_is_open_gives_the_question_up(world):
     runtime.replay("t")
 
 
+def test_fork_of_a_thread_right_after_it_gave_up_an_answered_question_can_be_read(world):
+    """What was asked and answered in the superstep belongs to it, and is over with it."""
+
+    def q(state: Any, ctx: Any) -> Any:
+        return {"notes": [ctx.interrupt("one"), ctx.interrupt("two")]}
+
+    runtime = world.runtime(line(("q", q)))
+    runtime.run({"notes": []}, thread="t")
+    runtime.resume("t", "first")
+    runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+    at = kinds(runtime.entries("t")).index("superstep-abandoned") + 1
+
+    runtime.fork("t", at=at, to="fork")
+
+    assert kinds(runtime.entries("fork")) == ["thread-forked"]
+    assert runtime.state("fork").interrupts == ()
+    assert runtime.run({"notes": ["again"]}, thread="fork", abandon=True).status == "interrupted"
+
+
 def test_a_failed_thread_takes_new_input(world):
     fails = Fails()
     runtime = world.runtime(line(("f", fails)))

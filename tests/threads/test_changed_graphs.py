@@ -172,6 +172,30 @@ def test_migration_renames_a_pending_node(world):
     assert next(s.values["notes"] for s in world.runtime(changed).history("t")) == ["a", "q=yes", "b"]
 
 
+@pytest.mark.parametrize("renamed", ["quick", "slow", "last"])
+def test_migration_renames_a_node_of_a_join_that_waits(world, renamed):
+    """One source has arrived already, and that stays so."""
+
+    def joined(**names: str) -> Any:
+        quick, slow, last = (names.get(name, name) for name in ("quick", "slow", "last"))
+        made = builder()
+        made.add_node(quick, note("quick"))
+        made.add_node("before", note("before"))
+        made.add_node(slow, ask("slow"))
+        made.add_node(last, note("last"))
+        made.add_edge(START, quick).add_edge(START, "before").add_edge("before", slow)
+        made.add_join([quick, slow], last)
+        return made.compile()
+
+    graph = paused(world, joined())
+    changed = joined(**{renamed: "other"})
+    moved = Migration(source=graph.fingerprint, nodes={renamed: "other"}, name="rename")
+    runtime = world.runtime(changed, migrations=[moved])
+
+    assert runtime.resume("t", "yes").state["notes"] == ["quick", "before", "slow=yes", "last"]
+    assert world.runtime(changed).replay("t").status == "completed"
+
+
 def command_beside_a_question(target: str, *, send: bool):
     """A finished task whose Command leads to *target* waits beside one that asks: the superstep is not committed."""
     made = builder()

@@ -8,6 +8,7 @@ import pytest
 
 from graphrt import RetryPolicy
 from graphrt.errors import InputError, NodeError, UpdateError
+from graphrt.events import EffectRecorded
 
 from .support import Counts, fan, kinds, line, note, refused
 
@@ -208,16 +209,19 @@ def test_async_effects(world):
     assert outside.done == 2
 
 
-def test_effect_results_are_not_shared_with_the_node(world):
+@pytest.mark.parametrize("result", [[1], []])
+def test_effect_results_are_not_shared_with_the_node(world, result):
     def node(state, ctx):
-        found = ctx.effect("list", lambda: [1])
+        found = ctx.effect("list", lambda: list(result))
         found.append(2)
         ctx.interrupt("ok?")
         return {"notes": found}
 
     runtime = world.runtime(line(("n", node)))
     runtime.run({"notes": []}, thread="t")
-    assert runtime.resume("t", 1).state["notes"] == [1, 2]
+    assert runtime.resume("t", 1).state["notes"] == [*result, 2]
+    recorded = [e.event.result for e in runtime.entries("t") if isinstance(e.event, EffectRecorded)]
+    assert recorded == [result]
 
 
 def test_effect_whose_result_cannot_be_stored_is_refused(durable):

@@ -82,8 +82,6 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     except Suspended as pause:
         return asked(task, pause)
     except Exception as error:
-        if unstored(task, error):  # as in `ainvoke`; never true here, since nested graphs were driven above
-            raise
         if context is not None:
             # The halt cancelled what the node waited for in ctx.call(), which only sync nodes have: it did not fail.
             if services.control.halt is not None and was_cancelled(error):

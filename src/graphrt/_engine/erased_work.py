@@ -63,10 +63,11 @@ def _of_task(task: Task) -> Iterator[str]:
     if extra is None:
         return
     # `answers_ahead`: answers that are kept for a nested graph which begins anew in a fork and asks again.
-    if ERASED in [*extra.effects.values(), *(answer for answer, _ in extra.answers_ahead.values())]:
+    kept = (*extra.effects.values(), *(answer for answer, _ in extra.answers_ahead.values()))
+    if any(value is ERASED for value in kept):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
     for question in extra.interrupts:
-        if ERASED in (question.payload, question.answer):
+        if question.payload is ERASED or question.answer is ERASED:
             yield f"question {question.id!r} or its answer"
     child = extra.child
     if child is not None:

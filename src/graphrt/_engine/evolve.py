@@ -367,10 +367,8 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
         engine.open()
     values = folded_in(engine, take(dict(event.values)), reset=False, past=True)  # ephemeral fields stay
     # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
-    # them it finished none: those of `as_node` had finished before, perhaps with outcomes that were only staged. They
-    # are due again here unless a staged outcome follows, because their fold may have failed since.
-    node = event.as_node if event.next is None else None
-    edit(engine, values, node, _goto(engine, event, take))
+    # them it finished none: if one is not done here, its outcome was only staged, and its fold has failed since.
+    edit(engine, values, event.as_node if event.next is None else None, _goto(engine, event, take))
     if event.next is not None:
         due = _due(engine, event, take)
         if engine.tasks:

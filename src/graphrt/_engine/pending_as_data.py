@@ -139,13 +139,17 @@ def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinS
 
 
 def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
-    """Set the open generations of some joins to *standings*; joins that the graph does not have are passed over."""
+    """Set the open generations of some joins to *standings*; joins that the graph does not have are passed over.
+
+    The standings may be of an older graph: nodes that were renamed since are found under their present names.
+    """
     if not standings:
         return
     by_name = {**engine.aliases, **engine.plan.by_name}
     known = {_key(engine, state): state for state in engine.joins}
     for standing in standings:
-        state = known.get((standing.node, standing.sources))
+        node, *sources = (by_name[name].name if name in by_name else name for name in (standing.node, *standing.sources))
+        state = known.get((node, tuple(sorted(sources))))
         if state is not None:
             state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}
             state.fired, state.emptied = standing.fired, standing.emptied

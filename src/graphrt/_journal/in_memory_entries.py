@@ -37,6 +37,8 @@ _VALUES: Final[dict[Any, tuple[str, ...]]] = {
     events.StateSaved: ("values", "sends", "signals"),
 }
 """Class of event to the fields that hold user values. `ThreadForked` holds a whole state, and is treated apart."""
+_COLLECTED: Final = frozenset({"updates", "sends", "tags", "signals"})
+"""Those of them that are collections of graphrt's own: empty ones hold nothing of a user's."""
 
 
 def owned(event: Any) -> Any:
@@ -47,7 +49,7 @@ def owned(event: Any) -> Any:
     changed: dict[str, Any] = {}
     for name in _VALUES.get(kind, ()):
         value = getattr(event, name)
-        if value:  # None and empty containers stay as they are
+        if value is not None and (name not in _COLLECTED or value):
             # A tuple (updates, tags, signals) is no mapping, and so `_plain` is not called for it.
             changed[name] = own(value if value.__class__ is tuple else _plain(value))
     return replace(event, **changed) if changed else event

@@ -302,5 +302,7 @@ CHANGES: Final = frozenset(
     }
 )
 """Events that change the state. Listings of snapshots have one for each, and for the end of a run."""
-SETTLES: Final = frozenset({events.RunStarted, events.SuperstepCommitted, events.ThreadForked})
-"""Events after which no superstep is open. `SuperstepAbandoned` is missing because a `RunStarted` follows it."""
+SETTLES: Final = frozenset(
+    {events.RunStarted, events.SuperstepAbandoned, events.SuperstepCommitted, events.ThreadForked}
+)
+"""Events after which no superstep is open."""

@@ -299,19 +299,16 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 with connection.transaction():
                     row = self._calls.run(connection, _statements.LOCK, [to]).fetchone()
                     seen = _claims.seen(self._calls, connection, row[0]) if row else None
-                    if row is None or seen is None:
-                        continue
-                    if seen.token == token:  # our own copy, made before the connection was lost
-                        return True
-                    if seen.seq or seen.lives:
-                        raise _refusals.thread_exists(to)
-                    self._calls.run(connection, _statements.FORGET, {"no": row[0]})
+                    if row and seen:
+                        if seen.token == token:  # our own copy, made before the connection was lost
+                            return True
+                        if seen.seq or seen.lives:
+                            raise _refusals.thread_exists(to)
+                        self._calls.run(connection, _statements.FORGET, {"no": row[0]})
             return False
 
-        if not self._calls.call(work, f"copy thread {thread!r}"):
-            head, _ = self._head(thread)  # raises if it was deleted meanwhile
-            # A thread without entries counts as never created. Else others make and delete *to* again and again.
-            raise _refusals.thread_exists(to) if head.seq else _refusals.unknown_thread(thread)
+        if not self._calls.call(work, f"copy thread {thread!r}"):  # it is gone, or has an owner and no entries yet
+            raise _refusals.thread_exists(to) if self._head(thread)[0].seq else _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
