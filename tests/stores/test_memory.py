@@ -57,7 +57,14 @@ def test_close_forgets_everything():
     claimed(store)
     store.close()
 
-    with pytest.raises(StoreError) as caught:
-        store.head("t")
-    assert caught.value.code == "store-closed"
+    for call in (
+        lambda: store.head("t"),
+        store.schedules,
+        lambda: store.delete_schedule("nightly"),
+        lambda: store.follow_live("t", for_s=1),
+        lambda: store.relay("t", "1", b"item"),
+    ):
+        with pytest.raises(StoreError) as caught:
+            call()
+        assert caught.value.code == "store-closed"
     assert repr(store) == "<MemoryStore of 0 threads, closed>"

@@ -228,7 +228,9 @@ store.close()
 def test_copy_to_an_id_that_is_just_being_deleted_is_made(store, monkeypatch):
     """Between the copy that found the id taken, and the look at who has it."""
     for thread in ("t", "u"):
-        store.commit(store.claim(thread, create=True, lease_s=LONG_S, at=AT), Commit(0, AT, [Record(1, 1, b"x")], release=True))
+        store.commit(
+            store.claim(thread, create=True, lease_s=LONG_S, at=AT), Commit(0, AT, [Record(1, 1, b"x")], release=True)
+        )
     run, gone = store._calls.run, []
 
     def deleting(connection, statement, *values):

@@ -81,7 +81,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         reply = node.fn(task.state) if context is None else node.fn(task.state, context)
     except Suspended as pause:
         return asked(task, pause)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the run loop decides what becomes of the failure
         if context is not None:
             # The halt cancelled what the node waited for in ctx.call(), which only sync nodes have: it did not fail.
             if services.control.halt is not None and was_cancelled(error):

@@ -148,7 +148,9 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
     by_name = {**engine.aliases, **engine.plan.by_name}
     known = {_key(engine, state): state for state in engine.joins}
     for standing in standings:
-        node, *sources = (by_name[name].name if name in by_name else name for name in (standing.node, *standing.sources))
+        node, *sources = (
+            by_name[name].name if name in by_name else name for name in (standing.node, *standing.sources)
+        )
         state = known.get((node, tuple(sorted(sources))))
         if state is not None:
             state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}

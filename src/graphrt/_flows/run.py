@@ -57,7 +57,7 @@ from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
 
-COMPLETED, INTERRUPTED, CANCELLED, FAILED_RUN = "completed", "interrupted", "cancelled", "failed"
+COMPLETED, INTERRUPTED, CANCELLED = "completed", "interrupted", "cancelled"
 HANDED_OVER = "running"
 """Status of a run that was asked to end early so that another process goes on with its thread, which stays due."""
 

@@ -51,7 +51,7 @@ class StateSchema:
 
     # fmt: off
     __slots__ = (
-        "_also", "_hidden", "assigned", "cls", "fields", "has_ephemeral", "keeps", "kind", "problems", "redacted",
+        "_also", "_hidden", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
         "unquoted", "untracked", "view",
     )
     # fmt: on
@@ -82,7 +82,6 @@ class StateSchema:
         """The place where views keep their values, as `views.keeping` says: by it the engine compares view and dict."""
         self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
         """From a view and its values to the names that a node assigned, which is an error (R15)."""
-        self.has_ephemeral: bool = any(field.ephemeral for field in self.fields.values())
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
         self.unquoted: frozenset[str] = self.untracked | self.redacted

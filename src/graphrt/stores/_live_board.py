@@ -7,6 +7,7 @@ body with an id and a *place*, a number that grows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
@@ -83,14 +84,21 @@ class LiveBoard:
                 del self._batches[thread]
 
 
-class Relaying:
+class Relaying(ABC):
     """The base class of `MemoryStore` with the methods of the protocol `Relaying`.
 
     Those for one thread validate its id. The others need not: a thread with an invalid id has no entry on the board.
     """
 
-    _board: LiveBoard
-    """Does the work; set by `MemoryStore`."""
+    @property
+    @abstractmethod
+    def _board(self) -> LiveBoard:
+        """Does the work.
+
+        Raises:
+            StoreError: The store is closed.
+        """
+        ...
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
         """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""

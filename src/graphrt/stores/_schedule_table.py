@@ -7,6 +7,7 @@ definition of a schedule.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from threading import Lock
 from typing import final
 
@@ -55,11 +56,18 @@ class ScheduleTable:
             return self._rows.pop(name, None) is not None
 
 
-class Scheduling:
+class Scheduling(ABC):
     """The base class of `MemoryStore` with the methods of `Schedulable`. Times are in seconds since the epoch."""
 
-    _table: ScheduleTable
-    """Does the work; set by `MemoryStore`."""
+    @property
+    @abstractmethod
+    def _table(self) -> ScheduleTable:
+        """Does the work.
+
+        Raises:
+            StoreError: The store is closed.
+        """
+        ...
 
     def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
         """Keep *schedule* if the store has the version *replaces* of its name, or none for None; else return False."""

@@ -19,12 +19,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from threading import RLock
 from typing import Final, final
 
-from graphrt._forks import watch_forks
 from graphrt.stores import _refusals
-from graphrt.stores._kept_thread import KeptThread
+from graphrt.stores._kept_thread import Guard, KeptThread
 from graphrt.stores._live_board import LiveBoard, Relaying
 from graphrt.stores._mailbox import Posting
 from graphrt.stores._schedule_table import ScheduleTable, Scheduling
@@ -40,36 +38,6 @@ _SEQ: Final = attrgetter("seq")
 
 
 @final
-class _Guard:
-    """The store's lock. A fork waits for it, so that the child gets complete threads and a free lock.
-
-    `watch_forks`, which holds this object weakly, calls its other three methods before and after each fork.
-    """
-
-    __slots__ = ("__weakref__", "_threads", "lock")
-
-    def __init__(self, threads: dict[str, KeptThread]) -> None:
-        self.lock = RLock()
-        self._threads = threads
-        watch_forks(self)
-
-    def before_fork(self) -> None:
-        """Wait for a call in another worker thread to end: the child gets the threads as they are after it."""
-        self.lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """Let calls go on."""
-        self.lock.release()
-
-    def after_fork_in_child(self) -> None:
-        """Make a free lock, and end all claims: the runs that hold them exist only in the parent."""
-        self.lock = RLock()
-        for kept in list(self._threads.values()):
-            if kept.claim is not None:
-                kept.free(self._threads)
-
-
-@final
 class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
@@ -82,11 +50,9 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def __init__(self) -> None:
         self._threads: dict[str, KeptThread] = {}
-        self._guard = _Guard(self._threads)
-        self._table = ScheduleTable()
-        """Schedules, which start threads at set times; used by the base class `Scheduling`."""
-        self._board = LiveBoard()
-        """Items that runs show between commits; used by the base class `Relaying`."""
+        self._guard = Guard(self._threads)
+        self._schedule_table = ScheduleTable()
+        self._live_board = LiveBoard()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -347,6 +313,18 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         with self._guard.lock:
             kept = self._get(thread)
             return -kept.head().priority, kept.number
+
+    @property
+    def _table(self) -> ScheduleTable:
+        """Schedules, which start threads at set times; used by the base class `Scheduling`."""
+        self._open()
+        return self._schedule_table
+
+    @property
+    def _board(self) -> LiveBoard:
+        """Items that runs show between commits; used by the base class `Relaying`."""
+        self._open()
+        return self._live_board
 
     def _blob_names(self, thread: str) -> list[str]:
         """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
