@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -32,16 +33,21 @@ class Way:
     """File of each call, in order."""
     depth: int = 0
     """Most frames of graphrt on the stack, those of the node and below it counted from 1."""
+    again: set[tuple[str, ...]] = field(default_factory=set)
+    """Rooms from the node inwards, for each stack on which a room is entered, left for another, and entered again."""
 
     def walk(self, ask: Callable[[], Any]) -> Any:
         """Trace the calls of *ask*, and return its result."""
-        base = self._depth(sys._getframe())
+        base = len(self._stack(sys._getframe()))
 
         def see(frame: Any, event: str, _arg: Any) -> None:
             if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-                name = frame.f_code.co_filename.removeprefix(PACKAGE)
-                self.files.append(name)
-                self.depth = max(self.depth, self._depth(frame) - base)
+                stack = self._stack(frame)[base:]
+                self.files.append(stack[-1])
+                self.depth = max(self.depth, len(stack))
+                rooms = entered(stack)
+                if len({*rooms}) < len(rooms):
+                    self.again.add(tuple(rooms))
 
         before = sys.getprofile()
         sys.setprofile(see)
@@ -51,22 +57,24 @@ class Way:
             sys.setprofile(before)
 
     @staticmethod
-    def _depth(frame: Any) -> int:
-        depth = 0
+    def _stack(frame: Any) -> list[str]:
+        """Files of graphrt on the stack of *frame*, the outermost first."""
+        files: list[str] = []
         while frame is not None:
-            depth += frame.f_code.co_filename.startswith(PACKAGE)
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                files.append(frame.f_code.co_filename.removeprefix(PACKAGE))
             frame = frame.f_back
-        return depth
+        return files[::-1]
 
     @property
     def rooms(self) -> list[str]:
         """Rooms in the order in which the calls enter them, each once for each entry."""
-        found: list[str] = []
-        for name in self.files:
-            room = name.partition(os.sep)[0].removesuffix(".py")
-            if not found or found[-1] != room:
-                found.append(room)
-        return found
+        return entered(self.files)
+
+
+def entered(files: list[str]) -> list[str]:
+    """The rooms of *files*, each once for each time that it follows another one."""
+    return [room for room, _ in groupby(name.partition(os.sep)[0].removesuffix(".py") for name in files)]
 
 
 def way_of(harness: Any) -> Way:
@@ -98,6 +106,7 @@ def test_call_of_a_mock_crosses_few_files_and_enters_few_rooms() -> None:
 
     assert len(set(way.files)) <= 24, sorted(set(way.files))
     assert way.depth <= 15
+    assert not way.again  # nothing that it calls comes back to a room that called it
     # Rooms alternate where a call is bound, recorded and answered; nothing goes back and forth for each option.
     assert len(way.rooms) <= 22, way.rooms
 

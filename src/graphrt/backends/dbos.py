@@ -75,8 +75,8 @@ _NO_INSTANCE: Final = "without a DBOS instance"
 _FIRST: Final = 2**30
 """Priority of a message to a thread of priority 0: DBOS takes smaller numbers first, from 1 on."""
 _CONNECTIONS: Final = 10
-"""Connections that a DBOS of ours keeps at most, in place of its own 20. It keeps what it once had, and five processes
-would take all that PostgreSQL grants by default, so that nobody could connect any more."""
+"""Most connections of a DBOS that the host starts, instead of DBOS's own 20. It never closes one that it opened, so five
+processes would use up the 100 that PostgreSQL allows by default, and no other client could connect."""
 _SENT_AT_ONCE: Final = 200
 """Messages that one look at the store sends at most, so that the next sign of life is not late."""
 _SLOWEST_REPEAT_S: Final = 30.0
