@@ -12,6 +12,9 @@ def fail_writers(flow: Flow, jobs: list[int]) -> None:
         job = flow.jobs[at]
         job.status, job.updates, job.goto, job.known, job.dropped = "due", [], None, False, True
         job.loose = set()  # the execution ended
+        if job.child is not None and job.child.log[-1:] and job.child.log[-1].kind == "run-completed":
+            del job.child.log[-1]  # the end of a nested graph is kept with the outcome of its task alone
+            job.child.flushed = min(job.child.flushed, len(job.child.log))
 
 
 def stand_failed(flow: Flow) -> None:

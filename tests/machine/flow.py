@@ -193,22 +193,24 @@ class Flow(Standing):
 
     def give_up(self) -> None:
         """R10: tell what is abandoned, and what was done for it."""
-        for job in [] if self.held else self.jobs:
-            self.tell_spent(job)
+        self.tell_spent_by_all()
         self.tell("superstep-abandoned", data=self.superstep)
 
-    def tell_spent(self, job: Job) -> None:
-        self.tell_effects(job)
-        if job.child is not None:
-            for inner in [] if job.child.held else job.child.jobs:
-                job.child.tell_spent(inner)
-            self.collect(job.child)
+    def tell_spent_by_all(self) -> None:
+        """What the tasks of the open superstep did, of which no outcome will be told."""
+        for job in [] if self.held else self.jobs:
+            self.tell_effects(job)
+            if job.child is not None:
+                job.child.tell_spent_by_all()
+                self.collect(job.child)
 
     def tell_outcome(self, job: Job) -> None:
         """All that the journal tells of a task that ended."""
         self.tell_effects(job)
         self.tell_fates(job)
         if job.child is not None:
+            if job.edited:  # from outside, while tasks of the nested graph were open
+                job.child.tell_spent_by_all()
             self.collect(job.child)
         kind = {"done": "task-succeeded", "handled": "task-handled", "failed": "task-failed"}[job.status]
         self.tell(kind, self.jobs.index(job), (job.updates, job.goto))

@@ -92,6 +92,8 @@ class Job:
     """An edit from outside ended it."""
     dropped: bool = False
     """Its outcome was dropped, since it could not be folded: that it was there is known."""
+    has_failed: bool = False
+    """A failure of it was told, after which a retry may have made it due again."""
     answers: int = 0
     """How many were given to it."""
     heard: dict[int, int] = field(default_factory=dict[int, int])
@@ -107,7 +109,7 @@ class Job:
     def touched(self) -> bool:
         """Whether anything is known of it."""
         asked = any(question.answered or question.told or question.key != "before" for question in self.questions)
-        known = self.results or self.starts or asked or self.dropped or self.child is not None
+        known = self.results or self.starts or asked or self.dropped or self.has_failed or self.child is not None
         return self.status not in ("due", "paused") or self.attempt > 1 or bool(known)
 
     def open(self) -> list[Question]:

@@ -136,6 +136,7 @@ class Standing:
                 job.status = "paused"
         else:
             job.status = {"task-succeeded": "done", "task-handled": "handled", "task-failed": "failed"}[kind]
+            job.has_failed = job.has_failed or kind == "task-failed"
             job.updates, job.goto = copy.deepcopy(data)
 
     def begin(self, state: State) -> None:

@@ -10,8 +10,8 @@ from tests.laws.dying import Mortal, PowerCutError, opened_again
 
 from graphrt import END, START, Context, GraphBuilder, Runtime, Send
 from graphrt.errors import ConcurrentUpdateError, ConflictError, InputError, NodeError
-from graphrt.events import SuperstepAbandoned
-from graphrt.harness import Agent, ScriptedModel, TokenTracker
+from graphrt.events import EffectRecorded, ModelReplied, SuperstepAbandoned, Usage
+from graphrt.harness import Agent, MockHarness, ScriptedModel, TokenTracker
 from graphrt.reducers import append, ephemeral
 from graphrt.stores import SqliteStore
 
@@ -209,6 +209,42 @@ def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
     world.runtime(graph).run({"notes": ["new"]}, thread="t", abandon=True)
 
     assert finish(runtime, "t")["notes"] == ["new", "item 1", "item 2", "in1", "in2=yes"]
+    runtime.replay("t")
+
+
+@pytest.mark.parametrize("edited", [False, True], ids=["left", "edited"])
+@pytest.mark.parametrize("abandon", [False, True], ids=["finished", "abandoned"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_a_nested_graph_did_is_told_whatever_becomes_of_its_outcome(world, edited, abandon, depth):
+    """A mail was sent and a model was paid beside an open question, before a person finished the task by hand."""
+
+    async def works(state: Any, ctx: Context) -> Any:
+        ctx.effect("mail", lambda: "sent")
+        return {"notes": [(await ctx.harness.run("hi")).text]}
+
+    g: GraphBuilder[Any, Any] = GraphBuilder(State, name="inner")
+    g.add_node("works", works)
+    g.add_node("asks", ask("asks"))
+    g.add_edge(START, "works").add_edge(START, "asks")
+    inner = g.compile()
+    for level in range(depth - 1):
+        inner = line(("deeper", inner), name=f"level {level}")
+    runtime = world.runtime(line(("child", inner), ("last", note("last"))), harness=MockHarness(["yes"] * 4))
+    runtime.run({"notes": []}, thread="t")
+    if edited:
+        runtime.update("t", {"notes": ["by hand"]}, as_node="child")
+        runtime.update("t", {"notes": ["and more"]})
+    if abandon:
+        runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+        assert abandoned(runtime).usage == Usage(input_tokens=1, output_tokens=1, calls=1)
+    else:
+        finish(runtime, "t")
+
+    told = [entry.event for entry in runtime.entries("t")]
+    place = "1.0:child/" + "1.0:deeper/" * (depth - 1) + "1.0:works"
+    assert [event.result for event in told if isinstance(event, EffectRecorded) and event.task == place] == ["sent"]
+    assert [event.reply for event in told if isinstance(event, ModelReplied) and event.task == place]
+    assert TokenTracker().read(runtime.entries("t")).total.calls == 1
     runtime.replay("t")
 
 

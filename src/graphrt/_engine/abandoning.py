@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.child_threads import children_of
+from graphrt._engine.spending import used_by
 from graphrt._engine.task import DONE, HANDLED
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.task import Task
-    from graphrt.events import Usage
 
 
 def give_up_superstep(engine: Engine) -> None:
@@ -29,12 +29,6 @@ def give_up_superstep(engine: Engine) -> None:
     """
     # A held superstep waits for a person at an `interrupt_after`. Its tasks are folded and counted already.
     open_tasks = [] if engine.held else engine.tasks
-    # R10: what their model calls used is in the event and in the thread's totals. The new run's budget begins anew.
-    usage: Usage | None = None
-    for task in open_tasks:
-        one = task.extra.usage if task.extra is not None else None
-        if one is not None:
-            usage = one if usage is None else usage + one
     abandoned = events.SuperstepAbandoned(
         superstep=engine.superstep,
         tasks=tuple(task.id for task in open_tasks),
@@ -43,13 +37,13 @@ def give_up_superstep(engine: Engine) -> None:
         interrupts=tuple(question.id for question in engine.open_interrupts()),
         effects=tuple(_unknown_effects(open_tasks)),
         next=tuple(item.node.name for item in engine.due),
-        usage=usage,
+        # R10: what their model calls used is in the event and in the thread's totals. The new run's budget begins anew.
+        usage=used_by(open_tasks),
         threads=children_of(engine),  # the commit of this event posts them a request to cancel
     )
     # Log the recorded effects and model calls before the event that gives up their tasks: readers of the journal sum up
     # usage from these entries, and the calls are paid although no update of their tasks is ever folded.
-    for task in open_tasks:
-        emit_events.spent(engine, task)
+    emit_events.left_open(engine)
     emit_events.note(engine, abandoned)
     engine.close_superstep()
     engine.make_due([])

@@ -194,22 +194,23 @@ def outcome(engine: RunState, task: Task) -> None:
     ended(engine, task)
 
 
-def spent(engine: RunState, task: Task) -> None:
-    """Log what *task* recorded, and the events of its nested graph: it is abandoned (R10) and logs no outcome.
+def left_open(engine: RunState) -> None:
+    """Log what the tasks of the open superstep recorded, and the events of their nested graphs: they log no outcome.
 
-    So the journal has every model call that was paid for.
+    The superstep is abandoned (R10), or an edit finished the task that runs this graph. The journal still has every
+    effect that happened, and every model call that was paid for.
     """
-    extra = task.extra
-    if extra is None:
-        return
-    effects(engine, task)
-    child = extra.child
-    if child is not None and engine.log is not None:
-        for one in child.tasks if not child.held else ():  # tasks of a held superstep were logged with its commit
-            spent(child, one)
-        engine.log.extend(child.settled)  # in the order of `outcome`
-        engine.log.extend(take(child))
-        child.settled = []
+    for task in engine.tasks if not engine.held else ():  # tasks of a held superstep were logged with its commit
+        extra = task.extra
+        if extra is None:
+            continue
+        effects(engine, task)
+        child = extra.child
+        if child is not None and engine.log is not None:
+            left_open(child)
+            engine.log.extend(child.settled)  # in the order of `outcome`
+            engine.log.extend(take(child))
+            child.settled = []
 
 
 def fates(engine: RunState, task: Task) -> None:

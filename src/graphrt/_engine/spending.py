@@ -10,7 +10,7 @@ that called models gets an update that lowers it, which folds with the task's ow
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.model_calls import RUN, added
@@ -27,9 +27,22 @@ def used(engine: RunState) -> Usage | None:
 
     For the result of a run, and for the usage of a task whose nested graph *engine* drives.
     """
-    total = engine.usage
-    for task in engine.tasks:
-        one = task.extra.usage if task.extra is not None else None
+    return _sum(engine.usage, engine.tasks)
+
+
+def used_by(tasks: Sequence[Task]) -> Usage | None:
+    """Return the usage of *tasks*, those of their nested graphs included; None if there was no model call."""
+    return _sum(None, tasks)
+
+
+def _sum(total: Usage | None, tasks: Sequence[Task]) -> Usage | None:
+    """Return *total* and what *tasks* used."""
+    for task in tasks:
+        extra = task.extra
+        one = extra.usage if extra is not None else None
+        # A task that was loaded gets the usage of its nested graph when it goes on.
+        if one is None and extra is not None and extra.child is not None:
+            one = used(extra.child)
         if one is not None:
             total = one if total is None else total + one
     return total

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
@@ -32,6 +33,7 @@ from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
 from graphrt.commands import ERASED
+from graphrt.errors import GraphrtError
 from graphrt.events import EffectRecorded, InterruptAnswered, ModelReplied, SuperstepCommitted, TaskSucceeded
 
 Staged = Mapping[str, Sequence[Logged]]
@@ -121,7 +123,7 @@ def _restore(
                 task.more().kept = kept
             # With an outcome, its nested graph has ended. `ended`: in graphrt 0.1 such a task could still wait.
             if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
-                _settle_child(task, staged, told)
+                _settle_child(task, staged, kept, told, take)
             else:
                 _restore_child(task, staged, kept, told, take)
 
@@ -220,11 +222,12 @@ def _restore_child(
         task.status = PAUSED
 
 
-def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
+def _settle_child(
+    task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
+) -> None:
     """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its *task*.
 
-    Args:
-        told: As for `restore_open`.
+    The parameters are those of `_restore`.
     """
     # The graph's questions have ended with it; the parent's entries had them for the pause. The task keeps its own.
     if task.extra is not None:
@@ -236,8 +239,30 @@ def _settle_child(task: Task, staged: Staged, told: Sequence[str]) -> None:
     # The task's own row contains the graph's last events, which were not staged as a batch. Their path is the graph's.
     child.settled += [(path, event) for path, event in staged.get(task.id, ()) if path != task.engine.path]
     _drop_journalled(child, told)
+    if task.extra is not None and task.extra.edited:
+        child.settled += _left_inside(task, staged, kept, take)
     if child.settled:  # else nothing is left to journal, and the task needs no engine
         task.more().child = child
+
+
+def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], take: Take) -> Sequence[Logged]:
+    """Return what the open tasks of a nested graph had recorded when an edit took its *task* as finished.
+
+    Their effects have happened, and their model calls are paid, although nothing of their outcomes is used.
+    """
+    try:
+        child = child_again(task)
+        while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
+            evolve_all(child, logged, take)
+            child.settled += logged
+            child.batches += 1
+        _restore(child, staged, kept, _journalled_since_commit(child), take)
+    except (GraphrtError, LookupError, ValueError, TypeError):
+        return ()  # the graph has changed since; a person has ended this task, and it must not stop the thread
+    child.settled = []  # the caller has them
+    child.listen()
+    emit_events.left_open(child)
+    return emit_events.take(child)
 
 
 def _journalled_since_commit(child: Engine) -> list[str]:
