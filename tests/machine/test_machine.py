@@ -17,8 +17,9 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (16, 50)
-"""About 800 steps, 100,000 in full. Each rule is drawn 47 times or more, but for `mend_all`, which is drawn 4 times."""
+EXAMPLES, STEPS = (1_000, 100) if FULL else (40, 60)
+"""About 2,000 steps, 80,000 in full. Each rule is drawn ten times or more, but for `copy_thread` (twice),
+`answer_the_only_one` and `replace_answer`."""
 LARGE_BYTES = 1
 """What is longer is a large value here."""
 
