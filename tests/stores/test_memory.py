@@ -6,6 +6,7 @@ import pytest
 from tests.stores.support import AT, claimed
 
 from graphrt.errors import ConflictError, StoreError
+from graphrt.stores.labels import ThreadFilter
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Commit, Record
 
@@ -68,3 +69,15 @@ def test_close_forgets_everything():
             call()
         assert caught.value.code == "store-closed"
     assert repr(store) == "<MemoryStore of 0 threads, closed>"
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_page_begins_after_a_thread_that_has_no_entries_yet(newest_first):
+    store = MemoryStore()
+    for thread in ("a", "b", "c"):
+        claim = store.claim(thread, create=True, lease_s=60, at=AT)
+        if thread != "b":
+            store.commit(claim, Commit(0, AT, [Record(1, 1, b"1")]))
+
+    found = store.find(ThreadFilter(), after="b", newest_first=newest_first)
+    assert [head.thread for head in found] == (["a"] if newest_first else ["c"])

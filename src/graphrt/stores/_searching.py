@@ -32,6 +32,15 @@ class Searching(ABC):
         ...
 
     @abstractmethod
+    def _number(self, thread: str) -> int:
+        """Return the number of *thread*.
+
+        Raises:
+            InputError: There is no such thread.
+        """
+        ...
+
+    @abstractmethod
     def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
         """Return head and open questions of *thread*.
 
@@ -48,15 +57,13 @@ class Searching(ABC):
         Arguments and errors are those of `Findable.find`.
         """
         most = _refusals.page_size(limit)  # -1 without a limit
-        heads = [head for _, head, _ in self._listed()]
+        listed = self._listed()
         if newest_first:
-            heads.reverse()
+            listed.reverse()
         if after is not None:
-            self._standing(check_id(after))  # raises if it does not exist
-            names = [head.thread for head in heads]
-            # A thread without entries is not listed, so it has no place in the order: the result is empty.
-            heads = heads[names.index(after) + 1 :] if after in names else []
-        found = [head for head in heads if wanted.fits(head)]
+            last = self._number(check_id(after))  # also of a thread without entries, which is not listed
+            listed = [one for one in listed if (one[0] < last if newest_first else one[0] > last)]
+        found = [head for _, head, _ in listed if wanted.fits(head)]
         return found if most < 0 else found[:most]
 
     def inbox(self, wanted: QuestionFilter, *, after: str | None = None, limit: int | None = None) -> list[Asked]:

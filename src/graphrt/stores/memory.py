@@ -272,6 +272,11 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             threads = [kept for kept in self._open().values() if kept.seq]
             return [(kept.number, kept.head(), tuple(kept.questions.values())) for kept in threads]
 
+    def _number(self, thread: str) -> int:
+        """Return the number of *thread*, which tells the order of creation."""
+        with self._guard.lock:
+            return self._get(thread).number
+
     def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
         """Return head and open questions of *thread*, for searching."""
         with self._guard.lock:
