@@ -340,6 +340,8 @@ class ThreadModel:
         closed.close_jobs()
         new.entries = [Entry("thread-forked", "", None, (closed, status)), *questions_of(self.entries[:at], flow)]
         told = {entry.data.id for entry in new.entries if entry.kind == "interrupt-raised"}
+        for job in flow.jobs:
+            job.untold = 0 if job.status == "failed" else job.untold  # the source has told its attempts
         for question in (question for job in flow.jobs for question in job.questions):
             question.fate_told = False
             if question.id not in told:

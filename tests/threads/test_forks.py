@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from graphrt.errors import ConflictError, InputError
+from graphrt import RetryPolicy
+from graphrt.errors import ConflictError, InputError, NodeError
 from graphrt.events import InterruptAnswered as Answered
 
 from .support import EVERYTHING, Counts, Fails, ask, everything, fan, finish, kinds, line, note, refused
@@ -237,3 +238,25 @@ def test_fork_of_a_nested_graph_that_committed_between_its_questions(lite, polic
         given = [one.event.id.split("/", 1)[1] for one in runtime.entries(fork) if isinstance(one.event, Answered)]
         assert len(set(given)) == len(given), "no answer was asked for twice"
         runtime.replay(fork)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier"])
+def test_fork_of_a_failed_thread_has_all_attempts_again(world, earlier):
+    fails = Fails()
+    policy = {"n": {"retry": RetryPolicy(2, wait_initial_s=0)}}
+    runtime = world.runtime(line(("n", fails), **policy))
+    for drive in (lambda: runtime.run({"notes": []}, thread="t"), lambda: runtime.retry("t")):
+        with pytest.raises(NodeError):
+            drive()
+    at = runtime.state("t").seq if earlier else None
+    if earlier:
+        runtime.update("t", {"x": "later"})
+
+    runtime.fork("t", at=at, to="fork")
+    with pytest.raises(NodeError, match="after 2 attempts"):
+        runtime.retry("fork")
+
+    assert fails.calls == 6
+    assert kinds(runtime.entries("fork")).count("task-retried") == 1
+    fails.broken = False
+    assert runtime.retry("fork").state["notes"] == ["mended"]

@@ -23,6 +23,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.open_interrupt import THREAD
 from graphrt._engine.snapshot_data import saved
+from graphrt._engine.task import FAILED
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.compatibility_check import judge, pending
@@ -166,6 +167,10 @@ def _begin_fork(
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
+    for task in engine.tasks:
+        # What failed runs again with all its attempts: the journal of the source has those that it had there.
+        if task.status == FAILED and task.extra is not None:
+            task.extra.retries = []
     # An `interrupt_after` holds a superstep between fold and routes. Its outcomes are in `StateSaved.held` (0058).
     staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
     # Effects of running tasks and commits of nested graphs are staged under keys of their own. Those keys that the
