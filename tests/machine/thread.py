@@ -342,6 +342,7 @@ class ThreadModel:
         told = {entry.data.id for entry in new.entries if entry.kind == "interrupt-raised"}
         for job in flow.jobs:
             job.untold = 0 if job.status == "failed" else job.untold  # the source has told its attempts
+        tell_anew(flow)
         for question in (question for job in flow.jobs for question in job.questions):
             question.fate_told = False
             if question.id not in told:
@@ -376,6 +377,14 @@ class ThreadModel:
         self.flow.tell("history-pruned")
         self.settle()
         return gone
+
+
+def tell_anew(flow: Flow) -> None:
+    """The journal of a fork tells all that the nested graphs of the open superstep did, as if nothing had been told."""
+    for job in flow.jobs:
+        if job.child is not None:
+            job.child.collected = 0
+            tell_anew(job.child)
 
 
 def check_types(questions: Mapping[str, Question], answers: Mapping[str, Any]) -> None:
