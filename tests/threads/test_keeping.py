@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from graphrt import START
 from graphrt.errors import ConflictError, InputError
 
-from .support import EVERYTHING, Fails, ask, everything, finish, kinds, line, note, refused
+from .support import EVERYTHING, Fails, ask, builder, everything, finish, kinds, line, note, refused
 
 
 def three(world):
@@ -145,6 +146,31 @@ def test_prune_of_an_interrupted_thread_keeps_its_questions(world, nested):
     assert after.status == "interrupted"
     assert [q.id for q in after.interrupts] == [q.id for q in paused.interrupts]
     assert finish(runtime, "t")["notes"] == (EVERYTHING if nested else ["a", "q=yes"])
+
+
+def test_prune_of_a_thread_that_waits_after_a_node_beside_one_that_failed(world):
+    """The failure, which an `on_error` node handles next, has no equal: it is read back as another object."""
+
+    class OddError(Exception):
+        pass
+
+    def fails(state):
+        raise OddError("odd")
+
+    def handle(state, ctx):
+        return {"notes": ["handled", str(ctx.error).endswith("odd")]}
+
+    g = builder()
+    g.add_node("first", note("first"))
+    g.add_node("good", note("good"), interrupt_after=True)
+    g.add_node("bad", fails, on_error="handle")
+    g.add_node("handle", handle)
+    g.add_edge(START, "first").add_edge("first", "good").add_edge("first", "bad")
+    runtime = world.runtime(g.compile())
+    runtime.run({"notes": []}, thread="t")
+
+    assert runtime.prune("t") > 0
+    assert runtime.resume("t", "go on").state["notes"] == ["first", "good", "handled", True]
 
 
 def test_prune_of_a_failed_thread_leaves_it_to_be_retried(world):

@@ -17,8 +17,9 @@ remove. Pruning again completes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
@@ -30,6 +31,7 @@ from graphrt._journal.leases import give_back, take
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD
 from graphrt._journal.thread_fold import Fold
+from graphrt._plan.fields import ABSENT
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.forking import journal_of, standing_of
@@ -206,18 +208,47 @@ def _compare(written: Fold, read: Fold) -> None:
     Raises:
         StoreError: A field differs.
     """
-    wanted, found = _everything(written), _everything(read)
+    wanted, found = dict(_facts(_everything(written))), dict(_facts(_everything(read)))
     codec = written.engine.plan.codec
-    for field in fields(wanted):
-        one, other = getattr(wanted, field.name), getattr(found, field.name)
-        if field.name in ("values", "sends"):
-            same = one.keys() == other.keys() and all(_same(codec, one[name], other[name]) for name in one)
-        elif field.name == "errors":  # an error of an unregistered class comes back as a stand-in of another class
-            same = one.keys() == other.keys()
-        else:
-            same = one == other
-        if not same:
-            raise _not_kept(written, f"its {field.name} differ")
+    for place in dict.fromkeys((*wanted, *found)):
+        (one, is_users), (other, _) = wanted.get(place, _MISSING), found.get(place, _MISSING)
+        if not (_same(codec, one, other) if is_users and other is not ABSENT else one == other):
+            raise _not_kept(written, f"its {place[0]} differ")
+
+
+_MISSING: Final = (ABSENT, False)  # what one of two snapshots lacks
+
+
+def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, bool]]]:
+    """Yield what *saved* says, one by one: the place, and the value with whether it is one of the user's.
+
+    Of an exception only its presence counts: one of a class that is not registered comes back as a stand-in.
+
+    Args:
+        saved: A `StateSaved`, or one of the events and records that are parts of it.
+        under: The place of *saved*.
+    """
+    for field in fields(saved):
+        place, value = (*under, field.name), getattr(saved, field.name)
+        match field.name:
+            case "values" | "sends":
+                yield from (((*place, name), (one, True)) for name, one in value.items())
+            case "arg":
+                yield place, (value, True)
+            case "errors":
+                yield place, (sorted(value), False)
+            case "exception":
+                yield place, (value is not None, False)
+            case "handled" | "held":
+                for at, one in value.items() if field.name == "handled" else enumerate(value):
+                    for nth, part in enumerate(one if field.name == "handled" else (one,)):
+                        yield from _facts(part, *place, at, nth)
+            case "signals":
+                for at, (id_, name, one) in enumerate(value):
+                    yield (*place, at), ((id_, name), False)
+                    yield (*place, at, "value"), (one, True)
+            case _:
+                yield place, (value, False)
 
 
 def _same(codec: Codec, one: Any, other: Any) -> bool:
