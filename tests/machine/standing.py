@@ -192,7 +192,7 @@ class Standing:
         if not before or before[-1].closed:
             name = key if not before else f"{key}:{len(before) + 1}"
             job.questions.append(Question(f"{job.id}#{name}", name, job.item.task.node, payload, typed, base=key))
-        job.status = "paused"
+        job.status, job.loose = "paused", set()  # the execution ended: what came of pure effects is stored with it
 
     def retry(self) -> None:
         """R9: what failed runs again, with all its attempts."""
