@@ -190,6 +190,19 @@ def test_an_answer_that_the_router_cannot_take_is_replaced(world):
     assert runtime.replay("t").values["x"] == "ok"
 
 
+def test_a_replaced_answer_counts_although_the_run_ended_before_it_was_used(world):
+    """It was cancelled right after the answer; the process could have died there, too."""
+    unrouted(world)
+    cancelling = world.runtime(
+        decided(), sinks=[lambda entry: isinstance(entry.event, InterruptAnswered) and cancelling.cancel("t")]
+    )
+    assert cancelling.resume("t", "ok").status == "cancelled"
+
+    assert world.runtime(decided()).state("t").next == ("ask",)
+    assert world.runtime(decided()).retry("t").state["notes"] == ["asked", "done"]
+    assert world.runtime(decided()).replay("t").values["x"] == "ok"
+
+
 def test_a_replaced_answer_that_fails_too_is_replaced_again(world):
     runtime = unrouted(world)
     with pytest.raises(RouteError):

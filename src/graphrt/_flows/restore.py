@@ -26,6 +26,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
+from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.pausing import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
@@ -111,6 +112,7 @@ def _restore(
             evolve_all(engine, staged[mine], take, journalled=False)
             _keep_outcome(task, staged[mine])
             _check_updates(engine, task)
+            _drop_outdated(task, staged[mine])
         rows = [key for key in staged if key.startswith(effects)]
         for key in rows:  # effects that were stored while the task was still running, and what a fork kept
             evolve_all(engine, staged[key], take, journalled=False)
@@ -160,6 +162,25 @@ def _check_updates(engine: Engine, task: Task) -> None:
             # A value for the built-in reducer `append`. Markers (`Overwrite`, `DELETE`) and ERASED are not appended.
             if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS and value is not ERASED:
                 iter(value)  # raises the TypeError
+
+
+def _drop_outdated(task: Task, logged: Sequence[Logged]) -> None:
+    """Let a finished task run again if the journal has a newer answer than the one that its staged outcome stands on.
+
+    A person replaced the answer because the outcome could not be folded or routed (R10), and the run ended before the
+    task ran again and was staged anew.
+    """
+    extra = task.extra
+    if extra is None or task.status != DONE or task.node.child is not None:  # its questions are those of its tasks
+        return
+    answers = [event for _, event in logged if isinstance(event, InterruptAnswered)]
+    # 0: an answer whose number is not known, as in a fork, which is the first one for this purpose.
+    given = {local_id(task.engine, event.id): event.nth or 1 for event in answers}
+    for question in extra.interrupts:
+        if question.nth > given.get(question.id, question.nth):
+            question.fate, question.fate_told, question.reworded, question.newest = "", False, False, None
+            task.again()
+            task.updates, task.goto, extra.ended = (), None, False
 
 
 def _forget(task: Task) -> None:
