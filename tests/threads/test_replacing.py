@@ -8,8 +8,8 @@ import pytest
 import typing_extensions as te
 
 from graphrt import END, START, Context
-from graphrt.errors import InputError, NodeError, RouteError, UpdateError
-from graphrt.events import InterruptAnswered
+from graphrt.errors import ConcurrentUpdateError, InputError, NodeError, RouteError, UpdateError
+from graphrt.events import AnswerUsed, InterruptAnswered
 
 from .support import Fails, ask, builder, fan, line, note, refused
 
@@ -201,6 +201,31 @@ def test_a_replaced_answer_counts_although_the_run_ended_before_it_was_used(worl
     assert world.runtime(decided()).state("t").next == ("ask",)
     assert world.runtime(decided()).retry("t").state["notes"] == ["asked", "done"]
     assert world.runtime(decided()).replay("t").values["x"] == "ok"
+
+
+def test_a_replaced_answer_is_not_told_as_used_before_the_node_got_it(world):
+    """The answer before it was used, and what came of it conflicted with another task."""
+    broken: list[bool] = []
+
+    def q(state: Any, ctx: Context) -> Any:
+        if broken:
+            raise RuntimeError("broken")
+        return {"x": ctx.interrupt("which?")}
+
+    graph = fan(("q", q), ("other", lambda state: {"x": "other"}))
+    runtime = world.runtime(graph)
+    question = runtime.run({"notes": []}, thread="t").interrupts[0].id
+    with pytest.raises(ConcurrentUpdateError):
+        runtime.resume("t", "one")
+    cancelling = world.runtime(
+        graph, sinks=[lambda entry: isinstance(entry.event, InterruptAnswered) and cancelling.cancel("t")]
+    )
+    assert cancelling.resume("t", {question: "two"}).status == "cancelled"
+    broken.append(True)
+    with pytest.raises(NodeError):
+        world.runtime(graph).retry("t")
+
+    assert not [entry for entry in runtime.entries("t") if isinstance(entry.event, AnswerUsed)]
 
 
 def test_a_replaced_answer_that_fails_too_is_replaced_again(world):

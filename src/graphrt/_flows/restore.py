@@ -35,7 +35,16 @@ from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
 from graphrt.commands import ERASED
 from graphrt.errors import GraphrtError
-from graphrt.events import EffectRecorded, InterruptAnswered, ModelReplied, SuperstepCommitted, TaskSucceeded
+from graphrt.events import (
+    AnswerDiscarded,
+    AnswerUsed,
+    EffectRecorded,
+    InterruptAnswered,
+    ModelReplied,
+    SuperstepCommitted,
+    TaskFailed,
+    TaskSucceeded,
+)
 
 Staged = Mapping[str, Sequence[Logged]]
 """Staged events by key, each with the path of its graph:
@@ -109,10 +118,10 @@ def _restore(
         effects = f"{mine}#"
         if mine in staged:  # all that is known of the task
             _forget(task)
-            evolve_all(engine, staged[mine], take, journalled=False)
-            _keep_outcome(task, staged[mine])
+            row = _up_to_date(task, staged[mine])
+            evolve_all(engine, row, take, journalled=False)
+            _keep_outcome(task, row)
             _check_updates(engine, task)
-            _drop_outdated(task, staged[mine])
         rows = [key for key in staged if key.startswith(effects)]
         for key in rows:  # effects that were stored while the task was still running, and what a fork kept
             evolve_all(engine, staged[key], take, journalled=False)
@@ -164,23 +173,29 @@ def _check_updates(engine: Engine, task: Task) -> None:
                 iter(value)  # raises the TypeError
 
 
-def _drop_outdated(task: Task, logged: Sequence[Logged]) -> None:
-    """Let a finished task run again if the journal has a newer answer than the one that its staged outcome stands on.
+def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
+    """Return the staged events of *task*, without outcome and fate of an answer if the journal has a newer answer.
 
-    A person replaced the answer because the outcome could not be folded or routed (R10), and the run ended before the
-    task ran again and was staged anew.
+    A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
+    ended before the task ran again and was staged anew.
     """
-    extra = task.extra
-    if extra is None or task.status != DONE or task.node.child is not None:  # its questions are those of its tasks
-        return
+    if task.extra is None or task.node.child is not None:  # questions of a nested graph are those of its tasks
+        return logged
     answers = [event for _, event in logged if isinstance(event, InterruptAnswered)]
     # 0: an answer whose number is not known, as in a fork, which is the first one for this purpose.
     given = {local_id(task.engine, event.id): event.nth or 1 for event in answers}
-    for question in extra.interrupts:
-        if question.nth > given.get(question.id, question.nth):
-            question.fate, question.fate_told, question.reworded, question.newest = "", False, False, None
-            task.again()
-            task.updates, task.goto, extra.ended = (), None, False
+    replaced = {one.id for one in task.extra.interrupts if one.nth > given.get(one.id, one.nth)}
+
+    def stands(event: Any) -> bool:
+        match event:
+            case TaskSucceeded() | TaskFailed():
+                return not replaced
+            case AnswerUsed() | AnswerDiscarded():
+                return local_id(task.engine, event.id) not in replaced
+            case _:
+                return True
+
+    return [one for one in logged if stands(one[1])]
 
 
 def _forget(task: Task) -> None:
