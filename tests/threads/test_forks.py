@@ -240,6 +240,21 @@ def test_fork_of_a_nested_graph_that_committed_between_its_questions(lite, polic
         runtime.replay(fork)
 
 
+def test_fork_beside_an_open_question_tells_the_end_of_a_nested_graph_that_has_ended(world):
+    runtime = world.runtime(fan(("in", line(("a", note("a")), name="inner")), ("q", ask("q"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.fork("t", to="fork")
+    runtime.fork("fork", to="again")
+
+    told = []
+    for thread in ("t", "fork", "again"):
+        runtime.resume(thread, "yes")
+        told.append(kinds(entry for entry in runtime.entries(thread) if entry.path))
+
+    assert told[0][-1] == "run-completed"
+    assert told[1] == told[2] == told[0]
+
+
 @pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier"])
 def test_fork_of_a_failed_thread_has_all_attempts_again(world, earlier):
     fails = Fails()

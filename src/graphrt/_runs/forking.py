@@ -23,7 +23,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.open_interrupt import THREAD
 from graphrt._engine.snapshot_data import saved
-from graphrt._engine.task import FAILED
+from graphrt._engine.task import DONE, FAILED, HANDLED
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.compatibility_check import judge, pending
@@ -173,10 +173,13 @@ def _begin_fork(
             task.extra.retries = []
     # An `interrupt_after` holds a superstep between fold and routes. Its outcomes are in `StateSaved.held` (0058).
     staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
-    # Effects of running tasks and commits of nested graphs are staged under keys of their own. Those keys that the
-    # engine has made above are kept: these say what the tasks are now, after the withdrawal in `fork`.
+    # Effects of running tasks and commits of nested graphs are staged under keys of their own. Of a task that has ended,
+    # the row of the source has the end of its nested graph, too. For others, the keys that the engine has made above are
+    # kept: these say what the tasks are now, after the withdrawal in `fork`.
+    ended = {task.id for task in engine.tasks if task.status in (DONE, HANDLED)}
     for key, body in whole.staged if whole is not None else ():
-        staged.setdefault(key, list(fold.reader.staged(key, body)))
+        if key in ended or key not in staged:
+            staged[key] = list(fold.reader.staged(key, body))
     staged.update(kept)
     if status == "interrupted" and not engine.open_interrupts():  # as after the withdrawal in `fork`
         status = "running"  # without an owner: `retry` or `resume` continues it
