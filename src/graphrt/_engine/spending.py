@@ -27,16 +27,12 @@ def used(engine: RunState) -> Usage | None:
 
     For the result of a run, and for the usage of a task whose nested graph *engine* drives.
     """
-    return _sum(engine.usage, engine.tasks)
+    return used_by(engine.tasks, engine.usage) if engine.tasks else engine.usage
 
 
-def used_by(tasks: Sequence[Task]) -> Usage | None:
-    """Return the usage of *tasks*, those of their nested graphs included; None if there was no model call."""
-    return _sum(None, tasks)
-
-
-def _sum(total: Usage | None, tasks: Sequence[Task]) -> Usage | None:
-    """Return *total* and what *tasks* used."""
+def used_by(tasks: Sequence[Task], before: Usage | None = None) -> Usage | None:
+    """Return the usage *before*, and that of *tasks* with their nested graphs; None if there was no model call."""
+    total = before
     for task in tasks:
         extra = task.extra
         one = extra.usage if extra is not None else None

@@ -181,9 +181,9 @@ def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
     """
     if task.extra is None or task.node.child is not None:  # questions of a nested graph are those of its tasks
         return logged
-    answers = [event for _, event in logged if isinstance(event, InterruptAnswered)]
-    # 0: an answer whose number is not known, as in a fork, which is the first one for this purpose.
-    given = {local_id(task.engine, event.id): event.nth or 1 for event in answers}
+    # 0: its number is not known, as in threads of graphrt 0.1, which could not replace answers.
+    answers = [event for _, event in logged if isinstance(event, InterruptAnswered) and event.nth]
+    given = {local_id(task.engine, event.id): event.nth for event in answers}
     replaced = {one.id for one in task.extra.interrupts if one.nth > given.get(one.id, one.nth)}
 
     def stands(event: Any) -> bool:
