@@ -100,7 +100,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """Two processes more than there are processors, at most 6: many tests wait for a lease, a server or a process.
 
     On two processors, two processes left a quarter to a third of the processor time unused. Three took 495 to 554 s, and
-    four 446 to 537 s. Each process imports all tests, which takes 11 s of processor time. PYTEST_XDIST_AUTO_NUM_WORKERS
+    four 446 to 605 s. Each process imports all tests, which takes 11 s of processor time. PYTEST_XDIST_AUTO_NUM_WORKERS
     names another number.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):

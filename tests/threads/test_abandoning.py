@@ -248,6 +248,33 @@ def test_what_a_nested_graph_did_is_told_whatever_becomes_of_its_outcome(world, 
     runtime.replay("t")
 
 
+def test_what_a_nested_graph_did_is_told_although_the_edit_keeps_it_from_beginning_again(world):
+    """Its `input=` cannot take the edited values."""
+
+    def works(state: Any, ctx: Context) -> Any:
+        ctx.effect("mail", lambda: "sent")
+        return {"notes": ["worked"]}
+
+    def given(state: Any) -> Any:
+        if "by hand" in state["notes"]:
+            raise ValueError("no such note")
+        return {"notes": []}
+
+    inner: GraphBuilder[Any, Any] = GraphBuilder(State, name="inner")
+    inner.add_node("works", works)
+    inner.add_node("asks", ask("asks"))
+    inner.add_edge(START, "works").add_edge(START, "asks")
+    graph = line(("child", inner.compile()), ("last", note("last")), child={"input": given})
+    runtime = world.runtime(graph)
+    runtime.run({"notes": []}, thread="t")
+    runtime.update("t", {"notes": ["by hand"]}, as_node="child")
+
+    assert finish(runtime, "t")["notes"] == ["by hand", "last"]
+    told = [entry.event for entry in runtime.entries("t")]
+    assert {event.result for event in told if isinstance(event, EffectRecorded)} == {"sent"}
+    runtime.replay("t")
+
+
 # -- cancelling a paused thread ----------------------------------------------------------------------------------------
 
 

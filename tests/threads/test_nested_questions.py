@@ -162,22 +162,25 @@ def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite,
     assert all(end == ends[0] for end in ends)
 
 
+@pytest.mark.parametrize("failures", [1, 3])
 @pytest.mark.parametrize("again", [False, True], ids=["same-process", "another-process"])
-def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world, again):
+def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world, again, failures):
     """As in a graph at the top: the question stays, and what failed runs."""
     failing = Fails()
     below = builder("below").add_node("p", note("p"), interrupt_before=True).add_node("r", failing)
     below = below.add_edge(START, "p").add_edge(START, "r").compile()
     graph = line(("sub", below))
     runtime = world.runtime(graph)
-    with pytest.raises(NodeError):
-        runtime.run({"notes": []}, thread="t")
-    assert (runtime.state("t").status, runtime.state("t").next) == ("failed", ("sub",))
+    for number in range(failures):
+        with pytest.raises(NodeError):
+            runtime.retry("t") if number else runtime.run({"notes": []}, thread="t")
+        found = runtime.state("t")
+        assert (found.status, found.next, found.interrupts) == ("failed", ("sub",), ())
 
     failing.broken = False
     runtime = world.runtime(graph) if again else runtime
     paused = runtime.retry("t")
     assert [question.node for question in paused.interrupts] == ["p"]
-    assert failing.calls == 2
+    assert failing.calls == failures + 1
     assert sorted(runtime.resume("t", answer=True).state["notes"]) == ["mended", "p"]
-    assert failing.calls == 2
+    assert failing.calls == failures + 1

@@ -154,9 +154,8 @@ class GraphHarness:
         try:
             with _part_of(HERE.get(), self._graph.name, took):
                 result = await self._graph.arun(self._input(prompt), **self._options)
-            if (
-                not took and result.usage is not None
-            ):  # a compiled graph reports its usage to it; of another object with `arun`, the result has it
+            # A compiled graph reports its usage to *took*. Of another object with `arun`, the result may have it.
+            if not took and result.usage is not None:
                 took.append(result.usage)
             _check_ended(self._graph, result)
             text = self._output(result.state)

@@ -91,7 +91,7 @@ class TaskServices:
         self._told: set[str] = set()
         """Keys of calls that `before` has reported."""
         self.remembers: bool = True
-        """Whether replies are recorded by key; False outside of a graph: agents then skip the computation of keys."""
+        """True if replies are recorded by key. Outside a graph they are not, and agents compute no keys."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         self.thread: str | None = self._scope.thread

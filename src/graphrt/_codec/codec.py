@@ -138,7 +138,7 @@ class Codec:
 
     @property
     def met_secrets(self) -> bool:
-        """Whether any value that was encoded so far held a Secret. In nearly every graph, none does.
+        """True once a value with a Secret in it was encoded, which happens in few graphs.
 
         Looking costs nothing. Callers ask it before they call `secrets_in`, which encodes a value.
         """

@@ -139,7 +139,7 @@ class LiveItems:
         self._run = run
         self._items = items
         self._begun = False
-        """Whether `_work` has begun. From then on, `_work` closes the run."""
+        """True once `_work` has begun, because it closes the run from then on."""
         self.result: Any = None
         """Result of the run; None until it has ended, and if it failed."""
         self._worker = loop.create_task(self._work(make_driver(put)))

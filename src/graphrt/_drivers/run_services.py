@@ -213,7 +213,7 @@ class RunServices:
         self._reader: Callable[[str, Any], None] | None = None
         """The reader that a stream of this process set by `read`; None without such a stream."""
         self._reads_tasks = False
-        """Whether the stream of that reader has the mode `live`."""
+        """True if that stream was opened with the mode `live`."""
         self._relay: Callable[[str, Any], None] | None = None
         """The function that `relay` set, for followers in other processes; None without a follower."""
         self.recorded: Recorded | None = None

@@ -38,7 +38,7 @@ class SharedThreads:
         self._loop: LoopThread | None = None
         self._pool: ThreadPool | None = None
         self._kept = False
-        """Whether this object holds the pool, so that its worker threads are kept between two runs."""
+        """True while this object holds the pool, which keeps the worker threads alive between two runs."""
 
     def pool(self) -> ThreadPool:
         """Return the thread pool; runs hold and release it themselves."""

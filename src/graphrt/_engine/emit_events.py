@@ -197,8 +197,7 @@ def outcome(engine: RunState, task: Task) -> None:
 def left_open(engine: RunState) -> None:
     """Log what the tasks of the open superstep recorded, and the events of their nested graphs: they log no outcome.
 
-    The superstep is abandoned (R10), or an edit finished the task that runs this graph. The journal still has every
-    effect that happened, and every model call that was paid for.
+    The superstep is abandoned (R10), or an edit finished the task that runs this graph; its model calls are paid.
     """
     for task in engine.tasks if not engine.held else ():  # tasks of a held superstep were logged with its commit
         extra = task.extra
@@ -296,6 +295,8 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
         if task.extra.ended:
             ended(engine, task)  # before the question: by this order `evolve` sees that the node ran
         for question in task.extra.interrupts:
+            if task.status == FAILED and question.task_id != task.id:
+                continue  # of a task inside, whose own row has it: this task failed, and waits for nothing
             question_raised(engine, task, question)
             if question.answered:
                 note(

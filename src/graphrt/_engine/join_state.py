@@ -50,7 +50,7 @@ class JoinState:
 
     @property
     def starved(self) -> bool:
-        """Whether sources have arrived and the generation has not fired. Read when no task is due any more."""
+        """True if sources have arrived but the generation has not fired. The engine asks when no more tasks are due."""
         return bool(self.arrived) and not self.fired
 
     def missing(self) -> list[int]:

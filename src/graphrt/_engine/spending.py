@@ -31,7 +31,7 @@ def used(engine: RunState) -> Usage | None:
 
 
 def used_by(tasks: Sequence[Task], before: Usage | None = None) -> Usage | None:
-    """Return the usage *before*, and that of *tasks* with their nested graphs; None if there was no model call."""
+    """Return *before* plus the usage of *tasks*, nested graphs included; None if no model was called."""
     total = before
     for task in tasks:
         extra = task.extra

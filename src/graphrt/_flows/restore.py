@@ -20,13 +20,14 @@ something needs it, and `more()` makes it. A task is DUE, PAUSED (waits for answ
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, get_args
 
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import Take, evolve_all
 from graphrt._engine.evolve_questions import local_id
+from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.pausing import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
@@ -39,13 +40,18 @@ from graphrt.events import (
     AnswerDiscarded,
     AnswerUsed,
     EffectRecorded,
+    EffectStarted,
     InterruptAnswered,
     ModelReplied,
     SuperstepCommitted,
     TaskFailed,
+    TaskRetried,
     TaskSucceeded,
+    ThreadStarted,
 )
 
+_RECORDS: Final = (TaskRetried, ThreadStarted, EffectStarted, EffectRecorded, *get_args(ModelEvent))
+"""Events of what a task did besides its questions and its outcome."""
 Staged = Mapping[str, Sequence[Logged]]
 """Staged events by key, each with the path of its graph:
 
@@ -186,16 +192,12 @@ def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
     given = {local_id(task.engine, event.id): event.nth for event in answers}
     replaced = {one.id for one in task.extra.interrupts if one.nth > given.get(one.id, one.nth)}
 
-    def stands(event: Any) -> bool:
-        match event:
-            case TaskSucceeded() | TaskFailed():
-                return not replaced
-            case AnswerUsed() | AnswerDiscarded():
-                return local_id(task.engine, event.id) not in replaced
-            case _:
-                return True
+    def outdated(event: Any) -> bool:
+        if isinstance(event, (AnswerUsed, AnswerDiscarded)):
+            return local_id(task.engine, event.id) in replaced
+        return isinstance(event, (TaskSucceeded, TaskFailed))
 
-    return [one for one in logged if stands(one[1])]
+    return [one for one in logged if not outdated(one[1])] if replaced else logged
 
 
 def _forget(task: Task) -> None:
@@ -229,14 +231,7 @@ def _restore_child(
     path = f"{task.id}/"
     if not any(key.startswith(path) and not key.endswith(KEPT) for key in staged):
         return
-    child = child_again(task)
-    # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
-    # As journalled ones: for a graph without a journal its batches stand for it. `batches` counts them, from 0.
-    while (logged := staged.get(f"{path}+{child.batches}")) is not None:
-        evolve_all(child, logged, take)
-        child.settled += logged
-        child.batches += 1
-    _restore(child, staged, kept, _journalled_since_commit(child), take)
+    child = _child_as_staged(task, staged, kept, take)
     _drop_journalled(child, told)
     extra = task.more()
     extra.child = child
@@ -256,6 +251,23 @@ def _restore_child(
         task.status = DUE
     elif task.status != FAILED:
         task.status = PAUSED
+
+
+def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], take: Take) -> Engine:
+    """Return the engine of the nested graph of *task*, with all that is staged of it; parameters as for `_restore`.
+
+    Raises:
+        GraphrtError: The graph's input cannot be made again.
+    """
+    child = child_again(task)
+    # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
+    # As journalled ones: for a graph without a journal its batches stand for it. `batches` counts them, from 0.
+    while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
+        evolve_all(child, logged, take)
+        child.settled += logged
+        child.batches += 1
+    _restore(child, staged, kept, _journalled_since_commit(child), take)
+    return child
 
 
 def _settle_child(
@@ -287,14 +299,13 @@ def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], 
     Their effects have happened, and their model calls are paid, although nothing of their outcomes is used.
     """
     try:
-        child = child_again(task)
-        while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
-            evolve_all(child, logged, take)
-            child.settled += logged
-            child.batches += 1
-        _restore(child, staged, kept, _journalled_since_commit(child), take)
-    except (GraphrtError, LookupError, ValueError, TypeError):
-        return ()  # the graph has changed since; a person has ended this task, and it must not stop the thread
+        child = _child_as_staged(task, staged, kept, take)
+    except GraphrtError:
+        # Perhaps for the values of the edit. A person has ended this task, so it must not stop the thread: what was
+        # recorded is told as it was staged, which may be twice.
+        path = f"{task.id}/"
+        rows = [key for key in staged if key.startswith(path) and not key.startswith(f"{path}+")]
+        return [one for key in rows for one in staged[key] if isinstance(one[1], _RECORDS)]
     child.settled = []  # the caller has them
     child.listen()
     emit_events.left_open(child)

@@ -200,14 +200,17 @@ class Chain:
         Raises:
             StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
         """
-        if seal[:1] in VERSION_1:
-            self._check_1(seq, count, at, lines, written, seal)
-            return
-        parts = parsed(seal, len(lines))
-        commits = None if parts is None else commitments(parts, lines)
-        if parts is None or commits is None:
-            raise _misfit(seq, count)
-        state = self._read(commits, written, seq, count)
+        try:
+            if seal[:1] in VERSION_1:
+                self._check_1(seq, count, at, lines, written, seal)
+                return
+            parts = parsed(seal, len(lines))
+            commits = None if parts is None else commitments(parts, lines)
+            if parts is None or commits is None:
+                raise _misfit(seq, count)
+            state = self._fold(commits, written)
+        except IndexError:  # `_fold`: fewer lines than were written
+            raise _misfit(seq, count) from None
         leaf = leaf_of(seq, count, at, parts.kid, self.leaf, commits, state)
         if state != parts.state or leaf != parts.leaf:
             raise _misfit(seq, count)
@@ -225,23 +228,20 @@ class Chain:
     def _check_1(
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
     ) -> None:
-        """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it."""
+        """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it.
+
+        Raises:
+            IndexError: The commit has fewer lines than were written.
+        """
         # The first byte differs if lines are erased; the header was hashed with its version, 1.
         header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
         if commits is None or self.kid != UNKEYED:
             raise _misfit(seq, count)
-        state = self._read(commits, written, seq, count)
+        state = self._fold(commits, written)
         if header != header_1(seq, count, at, self.leaf, commits, state):
             raise _misfit(seq, count)
         self.leaf = sha256(b"\x00" + header).digest()
         self._leaves.append(self.leaf)
-
-    def _read(self, commits: Sequence[bytes], written: Iterable[tuple[str, int]], seq: int, count: int) -> bytes:
-        """Fold a stored commit: `_fold`, or a StoreError if it wrote more lines than it has."""
-        try:
-            return self._fold(commits, written)
-        except IndexError:
-            raise _misfit(seq, count) from None
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
         """Return the names of the keys of a record's MACs: *kid*, and in the first record under it the previous one."""

@@ -220,7 +220,7 @@ _MISSING: Final = (ABSENT, False)  # what one of two snapshots lacks
 
 
 def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, bool]]]:
-    """Yield what *saved* says, one by one: the place, and the value with whether it is one of the user's.
+    """Yield the parts of *saved*, each as (place, (value, whether it is a value of the user's)).
 
     Of an exception only its presence counts: one of a class that is not registered comes back as a stand-in.
 
@@ -233,20 +233,18 @@ def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any
         match field.name:
             case "values" | "sends":
                 yield from (((*place, name), (one, True)) for name, one in value.items())
+            case "signals":  # (id, name, value)
+                yield place, ([signal[:2] for signal in value], False)
+                yield from (((*place, at), (signal[2], True)) for at, signal in enumerate(value))
             case "arg":
                 yield place, (value, True)
-            case "errors":
-                yield place, (sorted(value), False)
-            case "exception":
-                yield place, (value is not None, False)
+            case "errors" | "exception":
+                yield place, (sorted(value) if field.name == "errors" else value is not None, False)
             case "handled" | "held":
-                for at, one in value.items() if field.name == "handled" else enumerate(value):
-                    for nth, part in enumerate(one if field.name == "handled" else (one,)):
-                        yield from _facts(part, *place, at, nth)
-            case "signals":
-                for at, (id_, name, one) in enumerate(value):
-                    yield (*place, at), ((id_, name), False)
-                    yield (*place, at, "value"), (one, True)
+                parts = value.items() if field.name == "handled" else [(0, value)]
+                for at, ended in parts:
+                    for nth, one in enumerate(ended):
+                        yield from _facts(one, *place, at, nth)
             case _:
                 yield place, (value, False)
 

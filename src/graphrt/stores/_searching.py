@@ -36,7 +36,7 @@ class Searching(ABC):
         """Return the number of *thread*.
 
         Raises:
-            InputError: There is no such thread.
+            InputError: The store has no thread of this id.
         """
         ...
 
