@@ -33,18 +33,21 @@ help:
 demo: $(VENV)/.has-demo $(if $(findstring litellm,$(DEMO_EXTRAS)),$(VENV)/.has-litellm)
 	@$(PY) $(DEMO) $(ARGS)
 
+# A test that hangs for five minutes shows where all its threads are, and fails. (Searches in full take longer.)
+LIMIT := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+
 # Bytecode is kept even where it is switched off: many tests start programs, and each would compile all of graphrt anew.
 test: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto $(LIMIT) $(ARGS)
 
 # While you work. Two processes: each imports all tests anew, so that more of them pay little.
 quick: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(LIMIT) $(ARGS)
 
 # Route coverage of the examples. No other tests run their graphs, so these are enough.
 ROUTES := --graphrt-cov=examples --graphrt-cov-fail-under=100
 routes: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q -n auto tests/examples examples $(ROUTES) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q -n auto tests/examples examples $(ROUTES) $(LIMIT) $(ARGS)
 
 bench: $(VENV)/.has-test
 	@$(PY) $(BENCH) $(ARGS)

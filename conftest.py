@@ -97,16 +97,15 @@ def own_loggers() -> list[logging.Logger]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Two processes more than there are processors, at most 6: many tests wait for a lease, a server or a process.
+    """One process more than there are processors, at most 6: one of them is at tests that wait (tests/scheduling.py).
 
-    On two processors, two processes left a quarter to a third of the processor time unused. Three took 495 to 554 s, and
-    four 446 to 605 s. Each process imports all tests, which takes 11 s of processor time. PYTEST_XDIST_AUTO_NUM_WORKERS
-    names another number.
+    On two processors, two left a quarter of the processor time unused, and four took a tenth more of it than three: each
+    imports all tests, and they empty each other's caches. PYTEST_XDIST_AUTO_NUM_WORKERS names another number.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # pytest-xdist reads it
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(processors + 2, 6)
+    return min(processors + 1, 6)
 
 
 pytest_collect_file = Sybil(
@@ -119,33 +118,8 @@ pytest_collect_file = Sybil(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give pytest-xdist whole files, in the order of the tests: the slow ones first.
-
-    The blocks of a document share their names, and what the tests of a file share is made once, in one process.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class FileByFile(LoadScopeScheduling):
-        """`--dist loadfile`, but in order, and without a search through all tests for each that is sent or has ended."""
-
-        _places: dict[str, int] | None = None
-
-        def _split_scope(self, nodeid: str) -> str:
-            return nodeid.split("::", 1)[0]
-
-        def _assign_work_unit(self, node: Any) -> None:
-            if self._places is None:  # all processes have collected the same tests, or xdist would have stopped
-                self._places = {nodeid: place for place, nodeid in enumerate(self.collection or ())}
-            scope, unit = self.workqueue.popitem(last=False)
-            self.assigned_work.setdefault(node, {})[scope] = unit
-            node.send_runtest_some([self._places[nodeid] for nodeid, is_complete in unit.items() if not is_complete])
-
-        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-            # xdist keeps what has ended, and counts it after each test: over 17,000 tests that takes 11 s.
-            super().mark_test_complete(node, item_index, duration)
-            scope = self._split_scope(self.registered_collections[node][item_index])
-            if all(self.assigned_work[node][scope].values()):
-                del self.assigned_work[node][scope]
+    """Give pytest-xdist whole files: the blocks of a document share their names, and the tests of a file what is made once."""
+    from tests.scheduling import FileByFile
 
     config.option.loadscopereorder = False  # else the files with the most tests would begin
     return FileByFile(config, log)

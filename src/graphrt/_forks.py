@@ -15,7 +15,7 @@ import sys
 import threading
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 from weakref import WeakSet
 
 __all__ = ["Emptied", "Forked", "FreshLock", "watch_forks"]
@@ -59,15 +59,13 @@ class FreshLock:
 
     Use it for data that is valid even if a change was interrupted: values made on first use, caches, counters.
 
-    Args:
-        make: Makes the inner lock: `threading.Lock` or `threading.RLock`.
+    The lock is reentrant: inside the block, the garbage collector may end a dropped stream, whose end takes it again.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_make")
+    __slots__ = ("__weakref__", "_lock")
 
-    def __init__(self, make: Any = threading.Lock) -> None:
-        self._make = make
-        self._lock = make()
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
         watch_forks(self)
 
     def __enter__(self) -> None:
@@ -84,7 +82,7 @@ class FreshLock:
 
     def after_fork_in_child(self) -> None:
         """Replace the lock by a new one, which is free."""
-        self._lock = self._make()
+        self._lock = threading.RLock()
 
 
 @final

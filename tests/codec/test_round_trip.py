@@ -31,7 +31,7 @@ from graphrt.harness import AgentReply, AssistantMessage, SystemMessage, ToolCal
 
 CODEC = Codec(shapes.ALL)
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
-VALUES = 200_000 if FULL else 2_500
+VALUES = 200_000 if FULL else 1_500
 """Values per run of the counted test."""
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -172,7 +172,7 @@ BUGS: dict[str, Bug] = {
     "acknowledged before it is stored": Bug(_acknowledged_early, _each("commit stage>", 2, 4, 6, 8, 10, 12, 14, 16)),
     "a staged outcome is folded twice": Bug(_folded_twice, ("act once<",), store="postgres"),
     "what a nested graph told is forgotten": Bug(_nested_forgotten, ("claim<@4",)),
-    "permission to run again stands for ever": Bug(_permitted_for_ever, ("act once>+act once<",), store="postgres"),
+    "permission to run again stands for ever": Bug(_permitted_for_ever, ("charge>+charge<",), store="postgres"),
     "another key in each process": Bug(_key_of_the_process, ("act once<",)),
     "a dead owner keeps its thread": Bug(_owners_never_die, ("commit stage<",)),
 }

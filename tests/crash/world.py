@@ -25,7 +25,7 @@ class Killer:
 
     Args:
         at: The number of the point, from 1, or its name, as in `act once<` or for the third of that name
-            `act once<@3`; None lets the process live.
+            `act once<@3`, or the effect that is under way there, as in `charge<`; None lets the process live.
     """
 
     def __init__(self, at: int | str | None) -> None:
@@ -36,12 +36,13 @@ class Killer:
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def point(self, name: str) -> None:
-        """Here the process may die."""
+    def point(self, name: str, effect: str | None = None) -> None:
+        """Here the process may die; two tasks may come by at once, so an *effect* tells whose turn it is."""
         with self._lock:
             self.names.append(name)
             count = self._counts[name] = self._counts.get(name, 0) + 1
-            if self.at in (len(self.names), f"{name}@{count}") or (count == 1 and self.at == name):
+            here = (len(self.names), f"{name}@{count}", effect and f"{effect}{name[-1]}")
+            if self.at is not None and (self.at in here or (count == 1 and self.at == name)):
                 if self.before_death is not None:
                     self.before_death(name)
                 die()
@@ -144,9 +145,9 @@ class World:
 
     def act(self, ctx: Any, name: str, kind: str) -> str:
         """What cannot be taken back."""
-        self.killer.point(f"act {kind}>")
+        self.killer.point(f"act {kind}>", name)
         self.tell("effect", task=ctx.task_id, name=name, kind=kind, key=ctx.idempotency_key)
-        self.killer.point(f"act {kind}<")
+        self.killer.point(f"act {kind}<", name)
         return outcome_of(name)
 
     def staged(self, tasks: set[str]) -> None:

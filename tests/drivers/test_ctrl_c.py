@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from graphrt import Limits, Runtime
+from graphrt.limits import RetryPolicy
 
 from .support import PATIENCE_S, note, parallel, sequence
 
@@ -69,8 +70,13 @@ def drive_despite(runtime: Any) -> None:
 
 
 def press_ctrl_c(how: str) -> None:
-    """As the terminal does: the main thread gets the signal. (The two other ways would not wake it if it waits.)"""
-    if threading.current_thread() is not threading.main_thread():
+    """As the terminal does: the main thread gets the signal. (The two other ways would not wake it if it waits.)
+
+    Not so `unseen`: it comes when the main thread has looked for signals and does not sleep yet, or on Windows.
+    """
+    if how == "unseen":
+        _thread.interrupt_main()
+    elif threading.current_thread() is not threading.main_thread():
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     elif how == "raise_signal":
         signal.raise_signal(signal.SIGINT)
@@ -79,7 +85,7 @@ def press_ctrl_c(how: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("how", ["raise_signal", "interrupt_main"])
+@pytest.mark.parametrize("how", ["raise_signal", "interrupt_main", "unseen"])
 def test_ctrl_c_during_a_sync_run(kind: str, shape: str, how: str) -> None:
     """The signal arrives in the main thread while it waits, or works, in the run."""
     stopped = threading.Event()
@@ -153,11 +159,12 @@ def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str
     assert time.monotonic() - started < 2
 
 
-def test_ctrl_c_while_ctx_call_waits() -> None:
+@pytest.mark.parametrize("how", ["raise_signal", "unseen"])
+def test_ctrl_c_while_ctx_call_waits(how: str) -> None:
     ended = threading.Event()
 
     async def ask() -> None:
-        press_ctrl_c("raise_signal")
+        press_ctrl_c(how)
         try:
             await asyncio.sleep(60)
         finally:
@@ -169,6 +176,36 @@ def test_ctrl_c_while_ctx_call_waits() -> None:
         runtime.run({}, thread="t")
 
     assert ended.is_set()
+    assert runtime.state("t").status == "cancelled"
+
+
+def test_an_unseen_ctrl_c_ends_the_wait_before_another_attempt() -> None:
+    def node(state: Any) -> Any:
+        threading.Timer(0.1, press_ctrl_c, ("unseen",)).start()
+        raise ConnectionError("busy")
+
+    runtime = Runtime(sequence(("node", node), node={"retry": RetryPolicy(2, wait_initial_s=60)}), store="memory:")
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    assert time.monotonic() - started < 3
+    assert runtime.state("t").status == "cancelled"
+
+
+def test_an_unseen_ctrl_c_ends_the_wait_for_an_item_of_a_stream() -> None:
+    async def node(state: Any, ctx: Any) -> Any:
+        threading.Timer(0.1, press_ctrl_c, ("unseen",)).start()
+        await asyncio.sleep(60)
+
+    runtime = Runtime(parallel(("other", note("other")), ("node", node)), store="memory:")
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt), runtime.stream({}, thread="t", modes="messages") as stream:
+        list(stream)
+
+    assert time.monotonic() - started < 3
     assert runtime.state("t").status == "cancelled"
 
 

@@ -63,6 +63,7 @@ def silence(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture)
     """Nothing is printed or logged at WARNING, and nothing is left to the garbage collector to complain about."""
     yield
     gc.collect()
+    gc.freeze()  # the next collection looks only at what the next test has made
     assert capfd.readouterr() == ("", "")
     assert [record for record in caplog.get_records("call") if record.levelno >= 30] == []
 

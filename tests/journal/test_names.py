@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,19 @@ def test_meta_is_written_when_a_name_is_new_or_the_graph_changed_and_only_then()
 def test_meta_that_is_no_json_is_refused(meta: bytes) -> None:
     with pytest.raises(StoreError, match="meta"):
         read_meta(meta, "t")
+
+
+@pytest.mark.parametrize(
+    "joins",
+    [
+        5,
+        ["last"],
+        [{}],
+        [{"node": 1, "before": [], "now": []}],
+        [{"node": "last", "before": "ab", "now": []}],
+        [{"node": "last", "before": [], "now": [1]}],
+    ],
+)
+def test_meta_whose_changed_joins_have_another_form_is_refused(joins: object) -> None:
+    with pytest.raises(StoreError, match="meta"):
+        read_meta(json.dumps({"joins": joins}).encode(), "t")

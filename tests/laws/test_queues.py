@@ -69,18 +69,23 @@ def told(store: Store, trip: Voyage) -> list[str]:
     """The journal without what says that tasks were left to a queue and came back, and where a run paused for that.
 
     The questions of a superstep, and what became of them, come first: a run that pauses for a queue journals what is asked
-    by then, and the rest later. One that does not pause journals all in task order.
+    by then, and the rest later. One that does not pause journals all in task order, and no question of a superstep in
+    which a task has failed for good: those of the superstep with which a run failed are left out.
     """
     found: list[str] = []
+    has_failed = False
     segment: list[tuple[bool, str]] = []
     for entry in journal(store, trip):
         if entry["event"] in _LEFT or entry.get("kind") == "task" or "#queue" in str(entry.get("id", "")):
             continue
         about = entry["event"].startswith(("interrupt-", "answer-"))
         segment.append((not about, _RECORDED.sub(r"\1(\2)", str(entry))))
+        has_failed = has_failed or (entry["event"] == "run-failed" and not entry["path"])
         if entry["event"] == "superstep-committed" and not entry["path"]:
             found += _in_order(segment)
-            segment = []
+            segment, has_failed = [], False
+    if has_failed:
+        segment = [(other, line) for other, line in segment if other]
     return found + _in_order(segment)
 
 

@@ -100,10 +100,15 @@ def kind_of(kind: str) -> str:
 
 
 def shown(entry: Any) -> dict[str, Any]:
-    """An entry as plain data. An error that was stored is another object: its name and text are beside it."""
+    """An entry as plain data. An error that was stored is another object: its name and text are beside it.
+
+    A fork of a superstep that `interrupt_after` holds has the outcomes of its tasks in its first entry.
+    """
     data: dict[str, Any] = entry.to_dict()
-    data.pop("exception", None)
-    for holder in (data, data.get("state", {})):
+    state = data.get("state", {})
+    for told in (data, *state.get("held", ())):
+        told.pop("exception", None)
+    for holder in (data, state):
         if "errors" in holder:
             holder["errors"] = sorted(holder["errors"])
     return data

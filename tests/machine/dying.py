@@ -46,5 +46,7 @@ def stand_paused(flow: Flow) -> None:
     for job in flow.jobs:
         if job.child is not None:
             stand_paused(job.child)
-            if job.status == "due" and not job.child.goes_on():
+            # What failed in it runs again, as after a retry.
+            has_failed = any(one.status == "failed" for one in job.child.jobs)
+            if job.status == "due" and not has_failed and not job.child.goes_on():
                 pause(flow, job, job.child)

@@ -176,7 +176,7 @@ class ThreadModel:
 
     def renewed(self) -> list[tuple[str, str]]:
         """Ids of the questions that a retry withdraws, and why: stale ones, and those of a run that was cancelled."""
-        if self.status not in ("interrupted", "cancelled"):
+        if self.status not in ("interrupted", "cancelled", "failed"):
             return []
         return [
             (question.id, "stale" if question.stale else "cancelled")
@@ -252,7 +252,7 @@ class ThreadModel:
         """Take the one of several ways to have failed that fits to what is due."""
         for flow in self.undecided:
             if flow.next() == next_:
-                flow.log = []
+                flow.log, flow.flushed = [], 0
                 flow.forget_untracked()
                 self.flow = flow
                 return
@@ -362,8 +362,9 @@ class ThreadModel:
         least = self.seq + 1 if before is None else before
         found = 0
         for seq, entry in enumerate(self.entries, 1):
+            after = self.entries[seq] if seq < self.seq else None  # of the same record, unless it is of a nested graph
             alone = entry.kind == "thread-forked" and (
-                seq == self.seq or self.entries[seq].kind not in ("interrupt-raised", "interrupt-answered")
+                after is None or bool(after.path) or after.kind not in ("interrupt-raised", "interrupt-answered")
             )
             # A commit with an `after` question shares its record with that question.
             committed = entry.kind == "superstep-committed" and not entry.data["after"]

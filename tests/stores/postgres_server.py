@@ -202,16 +202,25 @@ def plain(url: str) -> tuple[str, str]:
 
 
 def run(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Run one statement on a connection of its own; its rows."""
+    """Run one statement on a connection of its own; its rows. It does not wait for a lock for ever."""
     import psycopg
 
     address, _ = plain(url)
-    with psycopg.connect(address, autocommit=True) as connection:
+    with psycopg.connect(address, autocommit=True, connect_timeout=60) as connection:
+        connection.execute("SET lock_timeout = '60s'")
         found = connection.execute(statement.encode(), values or None)
         return found.fetchall() if found.description else []
 
 
 def drop(url: str) -> None:
     """Remove the schema of *url*."""
+    from psycopg.errors import LockNotAvailable
+
     _, schema = plain(url)
-    run(url, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+    try:
+        run(url, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+    except LockNotAvailable as error:
+        open_ = run(
+            url, "SELECT pid, state, now() - xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL"
+        )
+        raise RuntimeError(f"the schema is still in use: {open_}") from error

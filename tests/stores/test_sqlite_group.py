@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from graphrt.errors import StoreError
+from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite import _group_commit as module
 from graphrt.stores.sqlite._group_commit import DONE, TAKEN, WAITING, Group
 
@@ -280,3 +282,17 @@ def test_interrupted_at_any_line_nobody_waits_for_ever():
         assert done == [DONE] * 15
         group.do(Job("after"), finishing)
     assert line > 10
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+def test_a_transaction_that_was_left_open_is_ended_by_the_next_call(tmp_path, call):
+    """As Ctrl-C may leave one behind: one call fails, and the next one works."""
+    with SqliteStore(tmp_path / "runs.db") as store:
+        claim = store.claim("t", create=True, lease_s=600, at=1.0)
+        store._file.connection().execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreError, match="within a transaction"):
+            store.load("t") if call == "read" else store.release(claim)
+
+        assert store.load("t").head.thread == "t"
+        store.release(claim)

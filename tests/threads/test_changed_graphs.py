@@ -172,30 +172,6 @@ def test_migration_renames_a_pending_node(world):
     assert next(s.values["notes"] for s in world.runtime(changed).history("t")) == ["a", "q=yes", "b"]
 
 
-@pytest.mark.parametrize("renamed", ["quick", "slow", "last"])
-def test_migration_renames_a_node_of_a_join_that_waits(world, renamed):
-    """One source has arrived already, and that stays so."""
-
-    def joined(**names: str) -> Any:
-        quick, slow, last = (names.get(name, name) for name in ("quick", "slow", "last"))
-        made = builder()
-        made.add_node(quick, note("quick"))
-        made.add_node("before", note("before"))
-        made.add_node(slow, ask("slow"))
-        made.add_node(last, note("last"))
-        made.add_edge(START, quick).add_edge(START, "before").add_edge("before", slow)
-        made.add_join([quick, slow], last)
-        return made.compile()
-
-    graph = paused(world, joined())
-    changed = joined(**{renamed: "other"})
-    moved = Migration(source=graph.fingerprint, nodes={renamed: "other"}, name="rename")
-    runtime = world.runtime(changed, migrations=[moved])
-
-    assert runtime.resume("t", "yes").state["notes"] == ["quick", "before", "slow=yes", "last"]
-    assert world.runtime(changed).replay("t").status == "completed"
-
-
 def command_beside_a_question(target: str, *, send: bool):
     """A finished task whose Command leads to *target* waits beside one that asks: the superstep is not committed."""
     made = builder()
@@ -232,6 +208,45 @@ def test_migration_renames_a_node_that_a_finished_task_leads_to(world, send):
     runtime = world.runtime(changed, migrations=[moved])
 
     assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "c"]
+
+
+def moved_on(world, *graphs: Any, **renamed: str) -> Any:
+    """Pause a thread of the first graph, bring it over to each later one, and return a runtime of the last."""
+    first, *later = graphs
+    paused(world, first)
+    migrations: list[Migration] = []
+    for before, now in zip(graphs, later, strict=False):
+        nodes = {old: new for old, new in renamed.items() if old in before.nodes and new in now.nodes}
+        migrations.append(Migration(source=before.fingerprint, nodes=nodes, name=f"rename {nodes}"))
+        runtime = world.runtime(now, migrations=migrations)
+        runtime.update("t", {"n": 1})
+    return runtime
+
+
+def test_a_pending_node_can_be_renamed_by_two_releases(world):
+    graphs = [line(("a", note("a")), (name, ask("q")), ("b", note("b"))) for name in ("first", "second", "third")]
+    runtime = moved_on(world, *graphs, first="second", second="third")
+
+    assert verdict(world, graphs[2]).pending == ("third",)
+    assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
+
+
+def test_a_thread_whose_pending_node_was_renamed_goes_on_with_later_releases(world):
+    first, second = (line(("a", note("a")), (name, ask("q")), ("b", note("b"))) for name in ("first", "second"))
+    moved_on(world, first, second, first="second")
+    third = line(("a", note("a")), ("second", ask("q")), ("b", note("b")), ("c", note("c")))
+
+    found = verdict(world, third)
+    assert (found.kind, found.pending) == ("compatible", ("second",))
+    assert world.runtime(third).resume("t", "yes").state["notes"] == ["a", "q=yes", "b", "c"]
+
+
+@pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
+def test_a_node_that_a_finished_task_leads_to_can_be_renamed_by_two_releases(world, send):
+    graphs = [command_beside_a_question(name, send=send) for name in ("first", "second", "third")]
+    runtime = moved_on(world, *graphs, first="second", second="third")
+
+    assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "third"]
 
 
 def test_migration_makes_new_values(world):

@@ -10,7 +10,7 @@ import pytest
 
 from graphrt import DELETE, END, START, Interrupt
 from graphrt.commands import Overwrite
-from graphrt.errors import ConcurrentUpdateError, InputError, UpdateError
+from graphrt.errors import ConcurrentUpdateError, InputError, NodeError, UpdateError
 from graphrt.reducers import append
 
 from .support import Counts, Fails, ask, builder, fan, finish, kinds, line, note, refused
@@ -349,3 +349,48 @@ def test_update_in_the_middle_of_a_run_that_was_left(world):
     assert runtime.update("t", {"notes": ["edit"]}).status == "cancelled"
 
     assert runtime.retry("t").state["notes"] == ["a", "edit", "b", "c"]
+
+
+def showing(state, ctx):
+    """Asks about the state, and notes what it was asked about last."""
+    answer = ctx.interrupt({"x": state.get("x")}, key="x")
+    return {"notes": [f"{answer}: {state.get('x')}"]}
+
+
+@pytest.mark.parametrize("as_node", [None, "fails"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_question_beside_a_failure_is_stale_after_an_edit_and_the_retry_asks_anew(world, as_node, is_nested):
+    """The run failed and did not pause, so no entry has the question: it is only staged."""
+    fails = Fails()
+    asks = line(("inside", showing), name="inner") if is_nested else showing
+    graph = fan(("asks", asks), ("fails", fails))
+    with pytest.raises(NodeError):
+        world.runtime(graph).run({"notes": [], "x": "draft"}, thread="t")
+
+    edited = world.runtime(graph).update("t", {"x": "final"}, as_node=as_node)
+    fails.broken = False
+    (old,) = edited.interrupts
+    paused = world.runtime(graph).retry("t")
+    (new,) = paused.interrupts
+
+    assert (edited.status, old.payload, old.stale) == ("failed", {"x": "draft"}, True)
+    assert (new.payload, new.stale) == ({"x": "final"}, False)
+    withdrawn = [one.event for one in world.runtime(graph).entries("t") if kinds([one]) == ["interrupt-withdrawn"]]
+    assert [(one.id, one.reason) for one in withdrawn] == [(old.id, "stale")]
+    assert world.runtime(graph).resume("t", "yes").state["notes"][1] == "yes: final"
+    assert world.runtime(graph).replay("t").status == "completed"
+
+
+def test_a_question_of_a_run_that_was_stopped_is_asked_anew_after_an_edit(world):
+    graph = fan(("asks", showing), ("last_word", note("said")))
+    with pytest.raises(KeyboardInterrupt):
+        world.runtime(fan(("asks", showing), ("last_word", stopped))).run({"notes": [], "x": "draft"}, thread="t")
+    runtime = world.runtime(graph)
+    runtime.update("t", {"x": "final"})
+    paused = runtime.retry("t")
+
+    assert [(one.payload, one.stale) for one in paused.interrupts] == [({"x": "final"}, False)]
+
+
+def stopped(state):
+    raise KeyboardInterrupt

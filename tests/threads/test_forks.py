@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated, TypedDict
 
 import pytest
 
-from graphrt import RetryPolicy
+from graphrt import DELETE, RetryPolicy
 from graphrt.errors import ConflictError, InputError, NodeError
 from graphrt.events import InterruptAnswered as Answered
+from graphrt.migrations import Migration
+from graphrt.reducers import append
 
 from .support import EVERYTHING, Counts, Fails, ask, everything, fan, finish, kinds, line, note, refused
 
@@ -275,3 +278,37 @@ def test_fork_of_a_failed_thread_has_all_attempts_again(world, earlier):
     assert kinds(runtime.entries("fork")).count("task-retried") == 1
     fails.broken = False
     assert runtime.retry("fork").state["notes"] == ["mended"]
+
+
+class Draft(TypedDict):
+    text: str
+    notes: Annotated[list[str], append]
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier"])
+def test_fork_of_a_state_whose_required_key_a_node_deleted(world, earlier):
+    """A key without a default is then absent, though the class requires it: no older graph wrote this."""
+    runtime = world.runtime(line(("drop", lambda s: {"text": DELETE}), ("q", ask("q")), state=Draft))
+    runtime.run({"text": "long", "notes": []}, thread="t")
+    at = runtime.state("t").seq
+    if earlier:
+        runtime.resume("t", "no")
+
+    runtime.fork("t", at=at, to="fork")
+
+    assert runtime.state("fork").values == runtime.state("t", at=at).values == {"notes": []}
+    assert runtime.resume("fork", "yes").state == {"notes": ["q=yes"]}
+    runtime.replay("fork")
+
+
+def test_a_migration_that_deleted_keys_follow_does_not_hide_older_graphs(world):
+    old = line(("q", ask("q")), name="g")
+    world.runtime(old).run({"notes": []}, thread="t")
+    before = world.runtime(old).state("t").seq
+    new = line(("q", lambda s, ctx: {"text": DELETE, "notes": [ctx.interrupt({"q": "q"})]}), state=Draft, name="g")
+    came = Migration(source=old.fingerprint, values=lambda v: {"text": "new", "notes": v["notes"]})
+    runtime = world.runtime(new, migrations=came)
+    runtime.resume("t", "yes")
+
+    refused("graph-changed", lambda: runtime.fork("t", at=before), f"Entry {before}", error=InputError)
+    assert runtime.state(runtime.fork("t", at=runtime.state("t").seq)).values == {"notes": ["yes"]}

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphrt import START, Limits
-from graphrt.errors import NodeError
+from graphrt import START, Limits, Runtime
+from graphrt.errors import NodeError, StoreError
+from graphrt.stores import SqliteStore
+from graphrt.testing import Fault, FlakyStore
 
 from .support import Fails, ask, ask_once, builder, finish, line, note
 
@@ -184,3 +186,22 @@ def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world,
     assert failing.calls == failures + 1
     assert sorted(runtime.resume("t", answer=True).state["notes"]) == ["mended", "p"]
     assert failing.calls == failures + 1
+
+
+def test_a_retry_that_a_crash_cut_short_runs_what_failed_beside_a_nested_question(tmp_path):
+    """The retry was journalled, and what it ran was not: the next one runs it again, and does not pause first."""
+    fails = Fails()
+    graph = beside(("in", beside(("asks", ask("asks")), ("fails", fails))), ("outer", ask("outer")))
+    store = FlakyStore(SqliteStore(tmp_path / "runs.db"))
+    with store, Runtime(graph, store=store) as runtime:
+        with pytest.raises(NodeError):
+            runtime.run({"notes": []}, thread="t")
+        store.add(Fault("commit", nth=store.calls["commit"] + 1, moment="after"))
+        with pytest.raises(StoreError):  # as if the process had died right after it said `retry`
+            runtime.retry("t")
+        calls, fails.broken = fails.calls, False
+
+        paused = runtime.retry("t")
+        assert asked(paused) == ["1.0:in/1.0:asks#0", "1.1:outer#0"]
+        assert fails.calls == calls + 1
+        assert runtime.resume("t", {one.id: "yes" for one in paused.interrupts}).status == "completed"

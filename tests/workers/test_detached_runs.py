@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,13 @@ def code(error: pytest.ExceptionInfo[GraphrtError]) -> str:
 
 def events(runtime: Runtime[Any], thread: str) -> list[str]:
     return [type(entry.event).__name__ for entry in runtime.entries(thread)]
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.001)
 
 
 def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
@@ -221,12 +228,11 @@ def test_a_run_that_is_opened_meanwhile_is_handed_over_too(store: Store) -> None
     runtime.start({"most": 50, "pause_s": 0.2}, thread="late")
     runs = [threading.Thread(target=runtime.drive, args=(thread,)) for thread in ("early", "late")]
     runs[0].start()
-    while "early" not in runtime._config.active:
-        time.sleep(0.001)
+    until(lambda: "SuperstepCommitted" in events(runtime, "early"))
+    time.sleep(0.2)  # its next tasks have begun: before them it would be handed over at once, and nobody would be asked
     handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 2.0})
     handing.start()
-    while not any(control.ends for control in runtime._config.active._controls.values()):
-        time.sleep(0.001)
+    until(lambda: any(control.ends for control in [*runtime._config.active._controls.values()]))
     runs[1].start()
     for one in (handing, *runs):
         one.join()

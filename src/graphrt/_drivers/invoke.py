@@ -28,6 +28,7 @@ from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Flow
 from graphrt._flows.live import live
+from graphrt._waits import result_of
 from graphrt.commands import Interrupt
 from graphrt.errors import GraphrtError, LimitError, StoreError, said
 from graphrt.errors._codes.nodes import SWALLOWED_INTERRUPT
@@ -189,7 +190,7 @@ def on_loop(services: RunServices, task: Task) -> Any:
     try:
         if control.halt is not None:  # it may have been set before the callback was registered
             running.cancel()
-        return running.result.result()  # blocks; `result` is a Future
+        return result_of(running.result)
     except LoopCancelledError:
         return STOPPED
     except BaseException:

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from graphrt._drivers.blocking_calls import call_store
+from graphrt._waits import item_of
 
 if TYPE_CHECKING:
     from graphrt._drivers.run_services import RunServices
@@ -98,7 +99,7 @@ def iterate_live(
     worker.start()
     try:
         while True:
-            item = items.get()
+            item = item_of(items)
             if item is OVER:
                 return
             if isinstance(item, BaseException):

@@ -14,7 +14,11 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, final
+
+from graphrt._waits import result_of, slice_s
 
 if TYPE_CHECKING:
     from graphrt._flows.effects import Control
@@ -106,7 +110,7 @@ class LoopThread:
             if control.halt is not None:  # it may have been set before the callback was registered
                 running.cancel()
         try:
-            value: T = running.result.result()
+            value: T = result_of(running.result)
             return value
         except BaseException:
             if not running.result.done():  # Ctrl-C in this thread: the coroutine must end before the run does
@@ -166,7 +170,11 @@ class Running:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the coroutine has ended; return False if *timeout_s* passed before."""
-        return bool(concurrent.futures.wait([self.result], timeout_s).done)
+        until = inf if timeout_s is None else monotonic() + timeout_s
+        while not concurrent.futures.wait([self.result], slice_s(until - monotonic())).done:
+            if monotonic() >= until:
+                return False
+        return True
 
 
 async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurrent.futures.Future[Any]) -> None:

@@ -29,6 +29,7 @@ from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.thread_pool import INSIDE, inside
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
+from graphrt._waits import slice_s
 
 Ended = tuple[Task, int, Any]
 """A task, the number of its execution, and its reply."""
@@ -170,13 +171,12 @@ class ParallelTasks:
         self.open -= len(batch)
         return batch
 
-    def _wait_s(self, until: float | None) -> float | None:
-        """Return the seconds until the next timeout or *until*, whichever is first; None if there is neither."""
+    def _wait_s(self, until: float | None) -> float:
+        """Return the seconds until the next timeout or *until*, whichever is first, or a slice if both are later."""
+        ends = [until] if until is not None else []
         with self.lock:
-            ends = [helper.until for helper in self.helpers if helper.until is not None]
-        if until is not None:
-            ends.append(until)
-        return max(0.0, min(ends) - monotonic()) if ends else None
+            ends += [helper.until for helper in self.helpers if helper.until is not None]
+        return slice_s(min(ends) - monotonic() if ends else None)
 
     def _expire(self) -> None:
         """Report tasks whose time is over as timed out, and abandon their worker threads, which no longer count."""
@@ -230,7 +230,7 @@ class ParallelTasks:
             if monotonic() >= until:
                 self.wait_s = 0.0  # `close` need not wait once more
                 break
-            self.bell.wait(until - monotonic())
+            self.bell.wait(slice_s(until - monotonic()))
         self.open = 0
         self._abandon()
         self.stopping = False
@@ -286,7 +286,7 @@ class ParallelTasks:
         until = monotonic() + self.wait_s
         self.bell.clear()
         while any(helper.task is not None for helper in self.helpers.copy()) and monotonic() < until:
-            self.bell.wait(until - monotonic())
+            self.bell.wait(slice_s(until - monotonic()))
             self.bell.clear()
         self._abandon()
         self.pool.release()

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, final
 
-from graphrt._drivers.run_services import RunServices
+from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._waits import slice_s
 
 
 def wait(services: RunServices, seconds: float) -> None:
@@ -42,7 +43,9 @@ def wait(services: RunServices, seconds: float) -> None:
     control.on_halt.append(woken.set)
     try:
         if control.halt is None:  # it may have been set before the callback was registered
-            woken.wait(seconds)
+            until = monotonic() + seconds
+            while not woken.wait(slice_s(until - monotonic())) and monotonic() < until:
+                pass
     finally:
         control.on_halt.remove(woken.set)
 

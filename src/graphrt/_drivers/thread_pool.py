@@ -53,8 +53,9 @@ class ThreadPool:
 
     def __init__(self, most: int) -> None:
         self.most: int = most
-        self._wake = threading.Condition(threading.Lock())
-        """Its lock guards the other fields. Idle worker threads wait for its signal."""
+        self._wake = threading.Condition()
+        """Its lock guards the other fields. Idle worker threads wait for its signal. The lock is reentrant: the garbage
+        collector may end a dropped stream, and with it a run, while this thread holds it."""
         self._jobs: deque[Job] = deque()
         """Jobs that have not begun."""
         self._workers: set[threading.Thread] = set()
@@ -206,7 +207,7 @@ class ThreadPool:
 
     def after_fork_in_child(self) -> None:
         """Forget the worker threads, which do not exist in the child, and the jobs of the parent."""
-        self._wake = threading.Condition(threading.Lock())
+        self._wake = threading.Condition()
         self._workers, self._idle = set(), 0
         self._jobs.clear()
 

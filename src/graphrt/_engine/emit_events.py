@@ -218,7 +218,7 @@ def fates(engine: RunState, task: Task) -> None:
     R10: an answer is used, or discarded for a reason (`fate`). A question without one may be withdrawn (`closed`).
     """
     for question in task.extra.interrupts if task.extra is not None else ():
-        if question.static or question.fate_told:  # a static one is asked by the node's policy; no code gets its answer
+        if question.static or question.fate_told or question.task_id != task.id:  # by a policy, told, of a nested graph
             continue
         if question.closed == "reworded":  # by a new question; other withdrawals are logged where they are decided
             question.fate_told = True

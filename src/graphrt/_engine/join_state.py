@@ -11,6 +11,9 @@ from typing import final
 
 from graphrt._plan.tables import JoinPlan
 
+JoinKey = tuple[str, tuple[str, ...]]
+"""Identifies a join in a journal: the name of its node, and the sorted names of its sources."""
+
 
 @final
 class JoinState:
@@ -43,10 +46,23 @@ class JoinState:
         fires = not self.fired and len(self.arrived) >= self.plan.need
         if fires:
             self.fired = True
-        if self.fired and len(self.arrived) == len(self.plan.sources):  # all have arrived: the generation closes
+        self._close_if_all_arrived()
+        return fires
+
+    def restore(self, arrived: set[int], *, fired: bool, emptied: bool) -> None:
+        """Set the generation to one that was stored, perhaps by an older graph with other sources or another `need`."""
+        self.arrived, self.fired, self.emptied = arrived, fired, emptied
+        self._close_if_all_arrived()
+
+    def _close_if_all_arrived(self) -> None:
+        if self.fired and len(self.arrived) == len(self.plan.sources):
             self.arrived = set()
             self.fired = False
-        return fires
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if enough sources have arrived but the join has not fired, because a release removed one that it needed."""
+        return not self.fired and len(self.arrived) >= self.plan.need
 
     @property
     def starved(self) -> bool:

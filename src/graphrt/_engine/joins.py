@@ -100,7 +100,8 @@ def never_fired(engine: RunState) -> list[str]:
 def fire_starved(engine: RunState) -> list[JoinState]:
     """Fire the starved and emptied joins with `starved="run"`: make their nodes due, and return these joins.
 
-    Called when nothing is due. An emptied join, which has no arrival, raises no error: with "error" it gives a warning
+    Called when nothing is due. A join for which enough sources have arrived, since a release made it wait for fewer,
+    fires whatever its option says. An emptied join, which has no arrival, raises no error: with "error" it gives a warning
     at the end of the run (`never_fired`).
 
     Raises:
@@ -110,10 +111,10 @@ def fire_starved(engine: RunState) -> list[JoinState]:
     emptied = [join for join in engine.joins if join.emptied and join.plan.starved == "run"]
     if not starved and not emptied:
         return []
-    bad = [join for join in starved if join.plan.starved == "error"]
+    bad = [join for join in starved if join.plan.starved == "error" and not join.is_overdue]
     if bad:  # before any join fires, so that the generations stay as they are
         raise starved_error(engine, bad)
-    fired = [join for join in starved if join.plan.starved == "run"]
+    fired = [join for join in starved if join.plan.starved == "run" or join.is_overdue]
     routed = Routed()
     for join in fired:  # the generation stays open, and absorbs arrivals that come later after all
         join.fired = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.join_state import JoinState
+from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.task import Due, Handled, Task
 from graphrt._plan.specs import Policy
 from graphrt._plan.tables import NodePlan
@@ -116,8 +116,8 @@ def present_node(engine: RunState, name: str) -> NodePlan | None:
     return node if node is not None and node.index < len(engine.plan.nodes) else None  # placeholders come after these
 
 
-def _key(engine: RunState, state: JoinState) -> tuple[str, tuple[str, ...]]:
-    """Return what identifies a join in a journal: its node and its sources, sorted by name."""
+def _key(engine: RunState, state: JoinState) -> JoinKey:
+    """Return what identifies the join of *state* in a journal."""
     nodes = engine.plan.nodes
     return state.plan.dst.name, tuple(sorted(nodes[at].name for at in state.plan.sources))
 
@@ -141,7 +141,8 @@ def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinS
 def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
     """Set the open generations of some joins to *standings*; joins that the graph does not have are passed over.
 
-    The standings may be of an older graph: nodes that were renamed since are found under their present names.
+    The standings may be of an older graph: nodes that were renamed since are found under their present names, and a
+    join that took the place of another keeps the arrivals of the sources that both have.
     """
     if not standings:
         return
@@ -151,10 +152,19 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
         node, *sources = (
             by_name[name].name if name in by_name else name for name in (standing.node, *standing.sources)
         )
-        state = known.get((node, tuple(sorted(sources))))
-        if state is not None:
-            state.arrived = {by_name[name].index for name in standing.arrived if name in by_name}
-            state.fired, state.emptied = standing.fired, standing.emptied
+        key = (node, tuple(sorted(sources)))
+        arrived = {by_name[name].index for name in standing.arrived if name in by_name}
+        fired = standing.fired
+        state = known.get(key)
+        if state is None:
+            state = known.get(engine.changed_joins.get(key, key))
+            if state is None:
+                continue
+            # What arrived at another join stays, if the present one took the place of several.
+            others = state.arrived - {by_name[name].index for name in sources if name in by_name}
+            fired = fired or (state.fired and bool(others))
+            arrived = (arrived & state.plan.sources) | others
+        state.restore(arrived, fired=fired, emptied=standing.emptied)
 
 
 def held_task(engine: RunState, task_id: str) -> Task:

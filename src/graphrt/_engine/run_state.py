@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.child_ids import is_child
 from graphrt._engine.chosen_nodes import node_for
-from graphrt._engine.join_state import JoinState
+from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Due, Task
 from graphrt._plan.fields import Field
@@ -66,6 +66,7 @@ class RunState:
         "asked",
         "batches",
         "call",
+        "changed_joins",
         "check_state",
         "children",
         "codec",
@@ -126,6 +127,8 @@ class RunState:
         """The compiled graph as tables: nodes, edges, joins, and the schema of the state."""
         self.aliases: dict[str, NodePlan] = {}
         """Nodes of an older graph by name: renamed ones, and placeholders for those that are gone."""
+        self.changed_joins: Mapping[JoinKey, JoinKey] = {}
+        """Joins of older graphs to those that took their place, all by the present names of their nodes."""
         self.fields: dict[str, Field] = plan.state.fields
         """Fields of the state by name, in schema order."""
         self.writable: dict[str, Field] = plan.update.fields
@@ -395,17 +398,21 @@ class RunState:
         self.batches += 1
         return key
 
-    def fold_older(self, fields: Mapping[str, Field], nodes: Mapping[str, NodePlan]) -> None:
+    def fold_older(
+        self, fields: Mapping[str, Field], nodes: Mapping[str, NodePlan], joins: Mapping[JoinKey, JoinKey]
+    ) -> None:
         """Prepare to fold the entries of an older graph (R14).
 
         Args:
             fields: Stand-ins, by name, for fields that the present graph does not have.
             nodes: Renamed nodes of the present graph, by the names that they had.
+            joins: Joins of older graphs to those that took their place.
         """
         if fields:
             self.fields = {**self.fields, **fields}
         if nodes:
             self.aliases = dict(nodes)
+        self.changed_joins = joins
 
     def adopt(self, values: Values | None) -> None:
         """Leave the fields of an older graph behind, once its entries are folded (R14).

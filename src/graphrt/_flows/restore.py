@@ -246,11 +246,13 @@ def _restore_child(
     # `left_with`: questions with which the task itself was left to a queue. All others belong to its nested graph.
     extra.interrupts = [*left_with(task), *open_]
     # It may run if its nested graph has something to do before a person must answer. If a task of that graph failed
-    # beside one that asks, it has failed too, and `retry` runs it.
+    # beside one that asks, it has failed too, and `retry` runs it. If it has not, the process died after such a retry,
+    # or before the failure was journalled: then it runs again, unless it was left to a queue.
     if may_go_on(task, child):
         task.status = DUE
     elif task.status != FAILED:
-        task.status = PAUSED
+        has_failed = any(one.status == FAILED for one in child.tasks)
+        task.status = DUE if has_failed and not any(one.open for one in left_with(task)) else PAUSED
 
 
 def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], take: Take) -> Engine:

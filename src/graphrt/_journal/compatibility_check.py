@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from graphrt import events
+from graphrt._journal.changed_names import name_in_last_graph
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
@@ -75,15 +76,14 @@ def _judged(
     plan: Plan = graph.__graphrt_plan__
     before: Mapping[str, Any] = meta.get("topology") or {}
     now = topology(plan)
-    waiting = pending(reader, loaded)
-    common["pending"] = waiting
+    common["pending"] = waiting = pending(meta, reader, loaded)
     migration = next((known for known in migrations if known.matches(source)), None)
     renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
     blocking: list[str] = []
     changes: list[str] = []
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
-    _nodes(before, now, waiting, _led_to(reader, loaded), renamed, blocking, changes)
+    _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
     _fields(before, plan, _written(reader, loaded), migration, blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
@@ -208,14 +208,20 @@ def _written(reader: Reader, loaded: Loaded) -> set[str]:
     return found
 
 
-def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
-    """Return the names of the nodes that are due or open, in task order, from the thread's entries alone.
+def pending(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> tuple[str, ...]:
+    """Return the names of the nodes that are due or open, in task order, from what is stored of the thread alone.
 
-    No graph is needed, so that it also works for a thread that the present graph cannot fold.
+    They are the names in the thread's last graph. No present graph is needed, so that it also works for a thread that
+    it cannot fold.
 
     Raises:
         StoreError: The snapshot is damaged. For a damaged record, the result is empty.
     """
+    return tuple(name_in_last_graph(name, meta) for name in _pending(reader, loaded))
+
+
+def _pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
+    """Return what `pending` does, in the names that the entries have."""
     if loaded.head.status == "completed":
         return ()
     # Newest first: the last entry that names what is due is the valid one.
@@ -238,9 +244,10 @@ def pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
     return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
 
 
-def _led_to(reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
+def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
     """Return where the Commands of finished tasks lead, whose superstep is not committed: pairs of node and target.
 
+    Both have their names in the thread's last graph.
     Their outcomes are staged, and the commit will follow them. Other tasks follow the edges of the graph as it is then.
     """
     found: list[tuple[str, str]] = []
@@ -252,7 +259,7 @@ def _led_to(reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
         for path, event in logged:
             if not path and isinstance(event, events.TaskSucceeded):
                 found += [(event.node, target) for target in event.goto or ()]
-    return found
+    return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in found]
 
 
 def refusal(verdict: Verdict) -> InputError:

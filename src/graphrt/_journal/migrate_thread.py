@@ -16,6 +16,7 @@ from typing import Any
 from graphrt import events, reducers
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
+from graphrt._journal.changed_names import changed_joins, joins_as_data, renamed_nodes, under_older_names
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
@@ -30,29 +31,29 @@ from graphrt.migrations import Migration
 
 
 def prepare(fold: Fold, verdict: Verdict) -> None:
-    """Give *fold* the fields and nodes of the older graph, before anything is folded.
+    """Give *fold* what older graphs had and the present one has not, before anything is folded.
 
-    The meta keeps them: `gone` has removed fields with the names of their reducers, `renamed` older to present names of
-    nodes. They are those of all older graphs whose entries the thread may still have.
+    The meta keeps it: `gone` has removed fields with the names of their reducers; `renamed` and `joins`, see
+    `changed_names`. It is that of all older graphs whose entries the thread may still have.
     """
     engine, meta = fold.engine, fold.meta
+    is_same = verdict.kind == "identical"
     gone: dict[str, str] = dict(meta.get("gone") or {})
-    if verdict.kind != "identical":
+    if not is_same:
         older: Mapping[str, Any] = meta.get("topology") or {}
         before: Mapping[str, Any] = older.get("state") or {}
         gone |= {name: field["reducer"] for name, field in before.items() if name not in engine.plan.state.fields}
-    renamed: dict[str, str] = dict(meta.get("renamed") or {})
-    if verdict.migration is not None:
-        renamed |= verdict.migration.nodes
-    # Also kept in the meta, which the next commit stores: later loads fold the same entries, and need the stand-ins.
-    if gone:
-        fold.meta = {**meta, "gone": gone}
-    if renamed:
-        fold.meta = {**fold.meta, "renamed": renamed}
+    again: Mapping[str, str] = verdict.migration.nodes if verdict.migration is not None else {}
+    renamed = renamed_nodes(meta, again)
+    joins = changed_joins(meta, again, engine.plan, is_same=is_same)
+    # Also kept in the meta, which the next commit stores: later loads fold the same entries, and need the same.
+    kept: dict[str, Any] = {"gone": gone, "renamed": renamed, "joins": joins_as_data(joins)}
+    fold.meta = {**meta, **{key: data for key, data in kept.items() if data}}
     by_name = engine.plan.by_name
     engine.fold_older(
         {name: _stand_in(name, label) for name, label in gone.items()},
         {old: by_name[new] for old, new in renamed.items() if new in by_name},
+        under_older_names(joins, renamed, engine.plan),
     )
 
 

@@ -2,7 +2,8 @@
 
 It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
 fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with.
-It also says whether staged bodies are bound to their keys, and which fields and nodes migrations removed or renamed.
+It also says whether staged bodies are bound to their keys, which fields, nodes and joins releases removed, renamed or
+changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+from graphrt._journal.changed_names import are_joins
 from graphrt._journal.name_table import Names
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
@@ -81,6 +83,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "bound": (int,),
     "gone": (dict,),
     "renamed": (dict,),
+    "joins": (list,),
 }
 """Key to the classes that its value may have; each key may be missing."""
 
@@ -96,7 +99,8 @@ def _wrong(data: Any) -> str | None:
         if key in data and data[key].__class__ not in kinds:
             return key
     texts = (*data.get("gone", {}).values(), *data.get("renamed", {}).values())
-    return None if all(text.__class__ is str for text in texts) else "list of what changed"
+    is_right = all(text.__class__ is str for text in texts) and are_joins(data.get("joins", ()))
+    return None if is_right else "list of what changed"
 
 
 def _damaged(thread: str, why: str) -> StoreError:

@@ -268,19 +268,22 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
     """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
 
     Withdrawn are expired questions, stale ones (the state was edited since they were asked), those that wait for child
-    threads, and those of a cancelled thread. A timer keeps its moment, and a question with a default takes it. Static
-    questions of a cancelled thread stay open: a policy of the node asks them (`interrupt_before`, `interrupt_after`, a
-    queue), and would ask the same again.
+    threads, and those of a cancelled thread; of a failed thread, stale ones alone. A timer keeps its moment, and a
+    question with a default takes it. Static questions of a cancelled thread stay open: a policy of the node asks them
+    (`interrupt_before`, `interrupt_after`, a queue), and would ask the same again.
 
     Args:
-        status: Status of the thread before the retry: "interrupted" or "cancelled".
+        status: Status of the thread before the retry; only of interrupted, cancelled and failed ones is anything withdrawn.
         clock: Returns seconds since the epoch.
 
     Returns:
         0..n pairs of a question and "expired", "stale", "thread" or "cancelled", in task order.
     """
+    asked = [one for one in engine.open_interrupts() if one.kind != TIMER]
+    if status == "failed":
+        return [(question, "stale") for question in asked if question.stale]
     found: list[tuple[OpenInterrupt, str]] = []
-    for question in [one for one in engine.open_interrupts() if one.kind != TIMER]:
+    for question in asked if status in ("interrupted", "cancelled") else ():
         if question.expires_at is not None and question.default is UNSET and clock() > question.expires_at:
             found.append((question, EXPIRED))
         elif question.stale:

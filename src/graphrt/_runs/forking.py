@@ -34,9 +34,10 @@ from graphrt._journal.thread_fold import Fold, chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
 from graphrt._runs import listeners
+from graphrt._runs.entries import entries
 from graphrt._runs.labels import labelled
 from graphrt._runs.loading import folded, loaded_at, the_store
-from graphrt._runs.results import is_of_older_graph
+from graphrt._runs.results import has_other_fields
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
@@ -97,7 +98,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     fold = folded(config, loaded, upto=None if whole else at)
     # Tasks that wait for the end of a child thread run again in the fork, and start children of their own (R24).
     fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)  # closes their questions; the kind is the reason
-    if is_of_older_graph(fold.engine):
+    if has_other_fields(fold.engine) and _is_migrated_after(config, thread, fold.seq):
         raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
     # Folding makes stand-ins for nodes of an older graph that the present one lacks. A stand-in that is due cannot run.
     gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
@@ -116,6 +117,11 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     finally:
         give_back(store, claim)
     return target
+
+
+def _is_migrated_after(config: RunConfig, thread: str, seq: int) -> bool:
+    """Return whether a migration follows the entry *seq*, so that an older graph wrote that entry."""
+    return any(isinstance(entry.event, events.ThreadMigrated) for entry in entries(config, thread, after=seq))
 
 
 def _kept(config: RunConfig, fold: Fold) -> dict[str, list[emit_events.Logged]]:
@@ -251,8 +257,8 @@ def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
         meta = read_meta(loaded.meta, head.thread)
         reader = Reader(store, head.thread, config.plan.codec, meta=meta, keys=config.keys)
         verdict = judge(config.graph, meta, reader, loaded, config.migrations)
-        # `judge` leaves out the pending nodes of an identical graph, which a run does not need; the report does.
-        verdict = replace(verdict, pending=pending(reader, loaded))
+        if verdict.kind == "identical":  # `judge` leaves out its pending nodes, which a run does not need
+            verdict = replace(verdict, pending=pending(meta, reader, loaded))
         if verdict.ok:
             engine = folded(config, loaded).engine
             # RunStarted names no nodes: if it is the last entry, the present graph says where START leads.

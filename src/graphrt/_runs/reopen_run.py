@@ -162,9 +162,7 @@ def continued(
         status = claim.head.status
         # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale
         # questions (the state was edited since) and expired ones anew; a resume of a failed thread replaces an answer.
-        anew = (
-            renewed(engine, status, config.clock) if verb == "retry" and status in ("interrupted", "cancelled") else []
-        )
+        anew = renewed(engine, status, config.clock) if verb == "retry" else []
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
         if not anew and not replacing:
             open_run.want(claim, verb, config, watch)  # raises an error that names the right verb, if it is another one

@@ -357,10 +357,11 @@ class ThreadInfo:
         return f"ThreadInfo({self.thread!r}, status={self.status!r}, seq={self.seq})"
 
 
-def is_of_older_graph(engine: Engine) -> bool:
+def has_other_fields(engine: Engine) -> bool:
     """Return whether the folded values have other fields than the present graph, so that no state can be built.
 
-    So it is for entries before a migration, which are folded as the older graph wrote them.
+    So it is for entries before a migration, which are folded as the older graph wrote them, and for a TypedDict of
+    which a node removed a required key with `DELETE`.
     """
     state, values = engine.plan.state, engine.values
     # `EXTRA` is the key under which values of a state class with extra fields are kept; it is not a field.
@@ -373,7 +374,7 @@ def is_of_older_graph(engine: Engine) -> bool:
 
 def shown_values(engine: Engine) -> Any:
     """Return the values of a snapshot: an instance of the state class, or a plain dict of an older graph's fields."""
-    return dict(engine.values) if is_of_older_graph(engine) else engine.make_view(engine.values)
+    return dict(engine.values) if has_other_fields(engine) else engine.make_view(engine.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ whose codec is None if the store keeps objects. A task that is HANDLED has faile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,9 +28,10 @@ from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
 from graphrt._engine.queued import leave_anew, waiting
 from graphrt._engine.route import merged
+from graphrt._engine.run_state import RunState
 from graphrt._engine.steps import target_name
 from graphrt._engine.storability import check_sends, storable, tracked
-from graphrt._engine.task import DONE, HANDLED, Due
+from graphrt._engine.task import DONE, HANDLED, Due, Task
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import Reader
@@ -93,14 +94,31 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
             ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
             # And the tasks of this graph that were left to their queue anew: `waiting` yields (engine, task, question).
             ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
+            # And tasks with stale questions that no entry has: only their rows can tell that these are stale.
+            again: dict[str, tuple[RunState, Task]] = {task.id: (engine, task) for task in ended}
+            again |= {task.id: (owner, task) for owner, task in _with_stale_questions(engine)}
             # `standing`: all events of a task that a restart needs.
-            staged = [(task.id, emit_events.standing(engine, task)) for task in ended]
+            staged = [(task.id, emit_events.standing(owner, task)) for owner, task in again.values()]
             journal.write(emit_events.take(engine), staged, status=status, release=True)
     except Exception as error:
         config.clean(error)
         raise
     finally:
         give_back(store, claim)
+
+
+def _with_stale_questions(engine: RunState) -> Iterator[tuple[RunState, Task]]:
+    """Yield the tasks, with their engines, that asked something which an edit made stale, and which is not journalled.
+
+    A question is journalled when the run pauses. Until then, and if the run fails instead, it is only staged. A nested
+    graph has no journal: that it has logged a question says nothing of the thread's.
+    """
+    for task in engine.tasks if not engine.held else ():
+        child: RunState | None = task.extra.child if task.extra is not None else None
+        if child is not None:
+            yield from _with_stale_questions(child)
+        elif any(question.stale and (engine.path or not question.logged) for question in task.open_interrupts()):
+            yield engine, task
 
 
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:

@@ -159,6 +159,12 @@ SQLITE_LOCKED_BY_CONNECTION = POSTGRES_BUSY.variant(
     where="database {database!r}",
     carries=("thread",),
 )
+SQLITE_CALLED_INSIDE_A_CALL = POSTGRES_BUSY.variant(
+    "The database {database!r} is in use by this thread, inside another call that the garbage collector has "
+    "interrupted: nothing was changed.",
+    fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
+    where="database {database!r}",
+)
 POSTGRES_POOL_IN_USE = POSTGRES_BUSY.variant(
     "All {size} connections were in use for {busy_timeout_s:g} seconds.", fix="Give the store a larger pool_size."
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from graphrt._ambient import NODE, called, live
+from graphrt._waits import result_of
 from graphrt.errors._codes.agents import RUN_SYNC_IN_LOOP
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness.agent._outside_context import tell_unseen
@@ -95,7 +96,7 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     tell_unseen(agent)
     running = _LOOP.submit(make())
     try:
-        return running.result()
+        return result_of(running)
     except BaseException:
         running.cancel()  # for a Ctrl-C during the wait; after a failure of the agent it does nothing
         raise

@@ -93,7 +93,8 @@ class Owner:
         """Pid and start time of the backend that represents this owner now; see `identity`."""
         self._named: tuple[int | None, int | None] = (None, None)
         """The same, as stored with our claims in the database; differs after a reconnect."""
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a dropped stream while this thread holds it.
+        self._lock = threading.RLock()
         self.claims: dict[int, PostgresClaim] = {}
         """Claims that callers got and have not released, by the number of their thread."""
         self.doubtful: dict[str, set[int]] = {}

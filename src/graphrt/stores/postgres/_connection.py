@@ -81,7 +81,7 @@ class Link:
         """Set the state of a pool without connections: at the start, and again in the child of a fork."""
         self._idle: list[Connection] = []
         """Open connections that are not lent, the one that was used last at the end."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: the garbage collector may end a dropped stream meanwhile
         self._free = threading.BoundedSemaphore(self._size)
         """Counts the connections that may still be lent."""
         self._ready = False

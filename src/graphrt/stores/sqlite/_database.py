@@ -22,15 +22,16 @@ from weakref import finalize
 
 from graphrt._forks import watch_forks
 from graphrt.errors import StoreError
+from graphrt.errors._codes.databases import SQLITE_CALLED_INSIDE_A_CALL
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores.sqlite import _disk_reserve as room
 from graphrt.stores.sqlite import _files as files
-from graphrt.stores.sqlite._errors import BUSY, FULL, breaks, explain, of_sqlite, primary
+from graphrt.stores.sqlite._errors import BUSY, FULL, breaks, explain, locked_while_opened, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import Folder, identity
-from graphrt.stores.sqlite._group_commit import DONE, Group
+from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._lock_polling import with_polling
+from graphrt.stores.sqlite._lock_polling import held_twice, with_polling
 from graphrt.stores.sqlite._log import Log
 from graphrt.stores.sqlite._write import Write
 
@@ -140,6 +141,8 @@ class Database:
             StoreError: The file cannot be read.
         """
         with self.lock:
+            if self._db is not None and self._db.in_transaction and held_twice(self.lock):  # see `write`
+                raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
             while True:
                 try:
                     found = with_polling(lambda: self._read_once(work), self._busy_timeout_s)
@@ -195,7 +198,10 @@ class Database:
             StoreError: Nothing was written, or it is not known whether it was.
         """
         write = Write(work, landed, kept, thread, then, size, last=last)
-        self._group.do(write, self._write_all)
+        try:
+            self._group.do(write, self._write_all)
+        except CalledInsideError:  # the claim of a stream that ends so is released later, as after each failure (R12)
+            raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path) from None
         if write.error is not None:
             try:
                 raise write.error
@@ -207,7 +213,7 @@ class Database:
     def _write_all(self, writes: list[Write]) -> None:
         """Do the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
-            if len(writes) == 1 or not self._write(writes):
+            if not self._write(writes):
                 for one in writes:
                     self._write([one])
 
@@ -246,7 +252,7 @@ class Database:
                     if len(writes) > 1:
                         return False  # some of them may fit one by one
                 # In these phases the error is that of the transaction, not of one write: all of them fail.
-                if step in (_BEGIN, _END) or self._cannot_open(step, error):
+                if step in (_BEGIN, _END) or (step == _READY and locked_while_opened(error)):
                     self._settle(writes, error, doubtful=doubtful)
                     return True
                 if not isinstance(error, Exception):  # Ctrl-C: the next leader of the group does the other writes
@@ -257,14 +263,6 @@ class Database:
             if self._logged:
                 self._log.wrote(len(writes), sum(map(_SIZE, writes)), self.lock)
             return True
-
-    @staticmethod
-    def _cannot_open(step: int, error: BaseException) -> bool:
-        """Return whether the file was locked while it was opened. All writes of the group then fail without waiting.
-
-        A log at its limit is `store-busy` too, but that error names a thread: then each write is tried by itself.
-        """
-        return step == _READY and isinstance(error, StoreError) and error.code == "store-busy" and not error.thread
 
     def _is_there(self, one: Write, *, doubtful: bool) -> bool:
         """Return whether the transaction that contained *one* is stored; True also if that is not known."""
@@ -282,6 +280,8 @@ class Database:
         if self.closing and not all(one.last for one in writes):
             raise _refusals.closed(f"The store of {self.path!r}")
         db = self._db or self.connection()
+        if db.in_transaction and held_twice(self.lock):  # inside a read of this thread, see `write`
+            raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
         if self._read_only is not None:
             db = self._writable(first.thread, first.kept)
         # With a log, one `stat` of the folder usually shows that its files are the same (decision 0063).

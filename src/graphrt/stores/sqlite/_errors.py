@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.databases import (
     SQLITE_CANNOT_OPEN,
     SQLITE_CORRUPT,
@@ -113,3 +113,11 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         declared = SQLITE_READ_ONLY
     return declared(database=path, name=name, reason=error, kept=kept, **data)
+
+
+def locked_while_opened(error: BaseException) -> bool:
+    """Return whether *error* says that the file was locked while it was opened: all writes of a group fail by that.
+
+    A log at its limit is `store-busy` too, but that error names a thread: then each write is tried by itself.
+    """
+    return isinstance(error, StoreError) and error.code == "store-busy" and not error.thread

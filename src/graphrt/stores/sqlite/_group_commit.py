@@ -12,7 +12,7 @@ several commits in one transaction, but nothing here knows of SQLite or of what 
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, final
@@ -33,6 +33,10 @@ class Waits(Protocol):
 J = TypeVar("J", bound=Waits)
 
 
+class CalledInsideError(Exception):
+    """A caller that leads has called again: the garbage collector ended a dropped stream there. It must not wait."""
+
+
 @final
 class Group(Generic[J]):
     """The callers of one resource. One of them leads at a time, and does all jobs that waited when its turn began.
@@ -41,13 +45,15 @@ class Group(Generic[J]):
     idempotent up to the last assignment, which makes the next caller the leader. A test interrupts at every line.
     """
 
-    __slots__ = ("_leader", "_mutex", "_taken", "_waiting")
+    __slots__ = ("_leader", "_mutex", "_taken", "_thread", "_waiting")
 
     def __init__(self) -> None:
         self._mutex = allocate_lock()
         self._waiting: list[J] = []
         self._leader: J | None = None
         """The job whose caller leads, or None if the resource is idle."""
+        self._thread: int | None = None
+        """Id of the worker thread that leads; None while none does, or the next leader has not woken yet."""
         self._taken: list[J] = []
         """The jobs that the leader does in this turn."""
 
@@ -60,13 +66,19 @@ class Group(Generic[J]):
                 next leader gets the jobs that are not `DONE`.
 
         Raises:
+            CalledInsideError: This worker thread leads already, and could only go on with that after this call.
             BaseException: This caller was interrupted, or *work* raised. *job* was not begun, or it is done.
         """
+        me = get_ident()
+        if self._thread == me:
+            raise CalledInsideError
+        alone = [job]
         try:
-            with self._mutex:
+            with self._mutex:  # nothing is allocated here: the garbage collector must not begin
                 if self._leader is None:  # the resource is idle: this caller leads at once
-                    self._taken = [job]
+                    self._taken = alone
                     self._leader = job
+                    self._thread = me
                 else:
                     job.wake = allocate_lock()
                     job.wake.acquire()  # the next `acquire` waits until another caller releases the lock
@@ -79,6 +91,7 @@ class Group(Generic[J]):
                         leads = self._leader is job
                     if job.state == DONE:
                         return
+                self._thread = me
                 with self._mutex:  # a leader takes all jobs that wait, its own among them
                     self._taken, self._waiting = self._waiting, []
             try:
@@ -88,7 +101,7 @@ class Group(Generic[J]):
             finally:
                 with self._mutex:
                     if len(self._taken) == 1 and not self._waiting:  # no other caller to wake: the common case
-                        job.state, self._taken, self._leader = DONE, [], None
+                        job.state, self._taken, self._thread, self._leader = DONE, [], None, None
                 if self._leader is job:  # there are callers to wake
                     self._hand_on(job)
         except BaseException:  # also between two lines of the code above, so this caller may lead or wait
@@ -111,6 +124,7 @@ class Group(Generic[J]):
             self._taken = left
             self._waiting = left + [one for one in self._waiting if one is not job and one not in left]
             heir = self._waiting[0] if self._waiting else None
+            self._thread = None  # before the heir wakes, which names itself
             if heir is not None:
                 _wake(heir)
             self._leader = heir  # the turn ends here

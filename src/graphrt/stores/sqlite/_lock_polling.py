@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from time import monotonic, sleep
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from graphrt.stores.sqlite._errors import BUSY, primary
 
@@ -46,3 +46,15 @@ def with_polling(step: Callable[[], T], timeout_s: float) -> T:
                 raise
         sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - jitter, so that two processes do not poll in step
         pause_s = min(_MOST_S, pause_s * 1.5)
+
+
+def held_twice(lock: Any) -> bool:
+    """Return whether this thread holds *lock*, a `threading.RLock`, twice: whether it was interrupted inside a call.
+
+    A transaction that is open although the lock is held once was left behind by Ctrl-C; the next BEGIN ends it.
+    """
+    lock.release()
+    try:
+        return bool(lock._is_owned())  # as `threading.Condition` asks
+    finally:
+        lock.acquire()

@@ -1,0 +1,158 @@
+"""Streams that were dropped, and that the garbage collector ends wherever it interrupts a thread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.stores import postgres_server
+
+PRELUDE = """
+import gc
+from typing import Annotated, TypedDict
+
+from graphrt import START, GraphBuilder, Runtime
+from graphrt.reducers import append
+
+
+class State(TypedDict, total=False):
+    notes: Annotated[list[str], append]
+
+
+g = GraphBuilder(State)
+for name in "abc":
+    g.add_node(name, lambda s: {"notes": ["n"]})
+"""
+
+
+def ran(code: str) -> subprocess.CompletedProcess[str]:
+    """What a program printed that ended within a minute."""
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("inside", ["read", "write"])
+def test_a_stream_that_the_garbage_collector_ends_inside_another_call_disturbs_nothing(
+    way: str, inside: str, tmp_path: Path
+) -> None:
+    """It may interrupt any thread: here one that is in the middle of a transaction on the same file."""
+    code = f"""
+        import asyncio
+        from graphrt.stores.sqlite import _database
+
+        graph = g.add_sequence(["a", "b", "c"]).set_entry("a").compile()
+        runtime = Runtime(graph, store={f"sqlite:///{tmp_path / 'runs.db'}"!r})
+        runtime.run({{}}, thread="other")
+        gc.disable()
+
+        def drop(stream):
+            box = [stream]
+            box.append(box)
+
+        async def first():
+            stream = runtime.asteps({{}}, thread="t")
+            async for _ in stream:
+                drop(stream)
+                break
+
+        if {way!r} == "sync":
+            stream = runtime.steps({{}}, thread="t")
+            next(stream)
+            drop(stream)
+            del stream
+        else:
+            asyncio.run(first())
+
+        name = "_read_once" if {inside!r} == "read" else "write"
+        real = getattr(_database.Database, name)
+
+        def interrupted(self, work, **options):
+            setattr(_database.Database, name, real)
+            return real(self, lambda db: [work(db), gc.collect()][0], **options)
+
+        setattr(_database.Database, name, interrupted)
+        if {inside!r} == "read":
+            print(runtime.state("other").values["notes"])
+        else:
+            print(runtime.run({{}}, thread="new").state["notes"])
+        assert getattr(_database.Database, name) is real, "the collector interrupted it"
+        print(runtime.retry("t").state["notes"])
+        print(runtime.store.verify().findings)
+    """
+    done = ran(code)
+
+    assert done.stdout == "['n', 'n', 'n']\n['n', 'n', 'n']\n()\n", done.stderr
+    if way == "sync":  # Python has no other way to tell of an error in a generator that it closes
+        assert "errors store-busy" in done.stderr
+
+
+def test_a_stream_that_the_garbage_collector_ends_while_a_worker_thread_gets_a_task_disturbs_nothing() -> None:
+    """Both runs have tasks beside one another, and share the worker threads of their runtime."""
+    code = """
+        from graphrt._drivers.thread_pool import ThreadPool
+
+        g.add_edge(START, "a").add_edge(START, "b").add_join(["a", "b"], "c")
+        runtime = Runtime(g.compile(), store="memory:")
+        gc.disable()
+        stream = runtime.steps({}, thread="t")
+        next(stream)
+        box = [stream]
+        box.append(box)
+        del stream, box
+        real, found = ThreadPool._another, []
+
+        def interrupted(self):  # it is called with the lock of the pool
+            ThreadPool._another = real
+            found.append(gc.collect())
+            real(self)
+
+        ThreadPool._another = interrupted
+        print(runtime.run({}).state["notes"], found != [])
+        print(runtime.state("t").status)
+    """
+    done = ran(code)
+
+    assert (done.stdout, done.stderr) == ("['n', 'n', 'n'] True\ncancelled\n", "")
+
+
+@pytest.mark.needs("psycopg")
+def test_a_stream_that_the_garbage_collector_ends_before_a_commit_to_postgresql_disturbs_nothing(
+    request: pytest.FixtureRequest,
+) -> None:
+    url = postgres_server.fresh_url(request.config)
+    request.addfinalizer(lambda: postgres_server.drop(url))
+    code = f"""
+        from graphrt.stores.postgres import _claims
+
+        runtime = Runtime(g.add_sequence(["a", "b", "c"]).set_entry("a").compile(), store={url!r})
+        runtime.run({{}}, thread="other")
+        gc.disable()
+        stream = runtime.steps({{}}, thread="t")
+        next(stream)
+        box = [stream]
+        box.append(box)
+        del stream, box
+        alive = _claims.alive
+
+        def interrupted(connection):
+            _claims.alive = alive
+            assert gc.collect()
+            return alive(connection)
+
+        _claims.alive = interrupted
+        print(runtime.run({{}}, thread="new").state["notes"], _claims.alive is alive)
+        print(runtime.state("t").status)
+        runtime.close()
+    """
+    done = ran(code)
+
+    assert (done.stdout, done.stderr) == ("['n', 'n', 'n'] True\ncancelled\n", "")

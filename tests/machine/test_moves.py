@@ -1,0 +1,57 @@
+"""Short games that the machine draws rarely: a nested graph in which one task fails again and again while another asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphrt._engine import storability
+from laws.description import Field, Graph, Node
+
+from . import editing, machine
+from .editing import Threads
+from .machine import How
+from .test_machine import LARGE_BYTES, places  # noqa: F401 - a fixture
+
+
+def nesting(asks: int) -> Graph:
+    """`d` runs `P`, which asks several times, beside `R`, which asks once and can be broken; `a` asks beside `d`."""
+    fields = (Field(name="log", reducer="append"),)
+    inner = Graph(
+        fields=fields,
+        nodes=(Node(name="P", asks=asks), Node(name="R", asks=1, flaky=2)),
+        edges=((None, "P"), (None, "R")),
+    )
+    nodes = (Node(name="d", child=inner), Node(name="a", asks=1, pauses="before"))
+    return Graph(fields=fields, nodes=nodes, edges=((None, "d"), (None, "a")))
+
+
+BREAK_R = 3
+"""Number of `R` among the nodes: `d`, `a`, `P`, `R`."""
+
+
+@pytest.mark.needs("psycopg", "cryptography")
+@pytest.mark.parametrize("asks", [1, 2, 3])
+@pytest.mark.parametrize("numbers", [[2, 1, 1, 1], [9, 2, 2, 1]])
+@pytest.mark.parametrize("cut", [None, (0, True), (1, True), (2, False)])
+def test_a_nested_graph_that_fails_twice_beside_its_question(places, monkeypatch, asks, numbers, cut):  # noqa: F811
+    monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
+    for module in (machine, editing):
+        monkeypatch.setattr(module, "event", lambda *_: None)  # there is no test of hypothesis around
+    Threads.places = places
+    game = Threads()
+    try:
+        game.begin(graph=nesting(asks))
+        game.start(how=How())
+        game.break_or_mend(number=BREAK_R)
+        game.advance(which=0, how=How(backwards=True), writes=[], numbers=numbers)
+        game.advance(which=0, how=How(), writes=[], numbers=numbers)
+        if cut is not None:
+            game.go_on(game.pick(0), How(cut=cut), [], [])
+        game.break_or_mend(number=BREAK_R)
+        for _ in range(6):
+            if game.pick(0).status != "completed":
+                game.advance(which=0, how=How(), writes=[], numbers=[1, 1, 1, 1])
+        game.replay(which=0)
+        assert game.pick(0).status == "completed"
+    finally:
+        game.teardown()
