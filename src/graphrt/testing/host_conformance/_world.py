@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel
@@ -99,9 +100,11 @@ class HostWorld:
                 raise BrokenClauseError(what)
             time.sleep(0.01)
 
-    def stays(self, value: Callable[[], object], what: str) -> None:
-        """Wait as long as the host takes to look twice, and check that a value has not changed."""
-        before = value()
+    @contextmanager
+    def unchanged(self, value: Callable[[], object], what: str) -> Iterator[None]:
+        """Check that what is done inside, and what a host does in two looks after it, does not change a value."""
+        before = value()  # before anything is done: a host may be faster than a look that comes after it
+        yield
         until = time.monotonic() + 2 * self._look_s
         while time.monotonic() < until:
             if (now := value()) != before:

@@ -27,11 +27,11 @@ def threads_of_other_graphs_are_left(world: HostWorld) -> None:
     """A thread whose graph the host does not have stays as it is, and others are driven beside it."""
     other, runtime = world.runtime(world.loop("other")), world.runtime(world.loop())
     left = other.start({})
-    host = world.host(world.loop())
-    thread = runtime.start({})
-    host.drive(thread)
-    world.ends(runtime, thread, "a thread beside one of another graph")
-    world.stays(lambda: (other.state(left).seq, other.state(left).status), "a thread of another graph")
+    with world.unchanged(lambda: (other.state(left).seq, other.state(left).status), "a thread of another graph"):
+        host = world.host(world.loop())
+        thread = runtime.start({})
+        host.drive(thread)
+        world.ends(runtime, thread, "a thread beside one of another graph")
     same(other.state(left).status, "running", "its status")
 
 
@@ -86,6 +86,8 @@ def a_host_that_stopped_takes_nothing_more(world: HostWorld) -> None:
     host.stop(grace_s=1.0)
     host.stop(grace_s=1.0)
     thread = runtime.start({})
-    with suppress(GraphrtError):
+    with (
+        world.unchanged(lambda: runtime.state(thread).seq, "a host that stopped drove a thread"),
+        suppress(GraphrtError),
+    ):
         host.drive(thread)
-    world.stays(lambda: runtime.state(thread).seq, "a host that stopped drove a thread")

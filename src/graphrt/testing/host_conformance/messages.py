@@ -44,8 +44,8 @@ def a_repeated_message_drives_a_thread_once(world: HostWorld) -> None:
         host.drive(thread)
     world.gate.set()
     world.ends(runtime, thread, "a thread with ten messages")
-    host.drive(thread)
-    world.stays(lambda: runtime.state(thread).seq, "a message after the end changed the journal")
+    with world.unchanged(lambda: runtime.state(thread).seq, "a message after the end changed the journal"):
+        host.drive(thread)
     world.once_each(thread, 3, "a thread with eleven messages")
     same(world.takings(runtime, thread), 1, "how often it was taken over")
 
@@ -79,9 +79,8 @@ def a_thread_of_a_living_owner_is_left(world: HostWorld) -> None:
     runtime, store = world.runtime(world.loop()), world.store()
     thread = runtime.start({})
     claim = store.claim(thread, create=False, lease_s=600.0, at=time.time())
-    host = world.host(world.loop())
-    host.drive(thread)
-    world.stays(lambda: (sum(world.done.values()), store.head(thread).seq), "a thread of another owner was driven")
+    with world.unchanged(partial(_traces, world, runtime, thread), "a thread of another owner was driven"):
+        world.host(world.loop()).drive(thread)
     store.release(claim)
     world.ends(runtime, thread, "a thread that its owner released")
 
@@ -95,8 +94,8 @@ def a_message_for_a_thread_that_is_not_due_changes_nothing(world: HostWorld) -> 
         thread = runtime.start({})
         host.drive(thread)
         world.ends(runtime, thread, f"a run that ends {status}", status)
-        host.drive(thread)
-        world.stays(partial(_traces, world, runtime, thread), f"a message for a {status} thread")
+        with world.unchanged(partial(_traces, world, runtime, thread), f"a message for a {status} thread"):
+            host.drive(thread)
 
 
 def _traces(world: HostWorld, runtime: Runtime[Any], thread: str) -> tuple[int, int]:
