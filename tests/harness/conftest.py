@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+from graphrt.testing import FakeChatServer
+
+from . import wires
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,3 +34,12 @@ def loaded_litellm(request: pytest.FixtureRequest) -> None:
         from graphrt.harness.litellm import _client
 
         _client.on_loop(_client.load)
+        first_calls()
+
+
+@functools.cache
+def first_calls() -> None:
+    """Make a call over each wire: the first imports more, for longer than tests of time limits allow on a slow machine."""
+    for wire in wires.WIRES:
+        with FakeChatServer(["hello"]) as server:
+            asyncio.run(wires.ask(wires.model_for(wire, server, timeout_s=60), "stream", wires.request()))

@@ -150,9 +150,9 @@ def test_stream_that_breaks_in_the_middle_raises_after_its_pieces_and_gives_no_r
 
 
 def test_timeout_bounds_the_gap_between_chunks_and_not_the_whole_stream() -> None:
-    with FakeChatServer([ChatAnswer(text="slowly", gap_s=0.2, pieces=6)]) as server:
+    with FakeChatServer([ChatAnswer(text="slowly", gap_s=0.4, pieces=6)]) as server:
         items: list[StreamItem] = []
-        asyncio.run(collect(harness_for(server, timeout_s=1.0), items))
+        asyncio.run(collect(harness_for(server, timeout_s=2.0), items))
 
     assert isinstance(items[-1], AgentReply)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
-SECONDS = 300 if FULL else 6
+SECONDS = 300 if FULL else 4
 DEADLINE = 120  # seconds; a loaded machine is slow
 SLOTS = 8
 
