@@ -15,7 +15,9 @@ from .planted import PLANTS, new_ones_only, no_claims
 from .storm import Storm
 
 pytestmark = pytest.mark.slow
-RIGHT: dict[str, Any] = {"kills": 3, "active": 6}
+RIGHT: dict[str, Any] = {"kills": 5}
+FEW: dict[str, Any] = {"kills": 3, "active": 6}
+"""On PostgreSQL, where each process that is started in place of a dead one takes a second of processor time."""
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
 WRONG: dict[str, Any] = {"kills": 2, "pace_s": 4.0 if FULL else 1.5, "patience_s": 5}
 """Few disturbances, which can explain little, and more patience than a lease takes to expire: a right build is not given
@@ -32,7 +34,7 @@ def on_postgres(request: pytest.FixtureRequest, folder: Path, kind: str, plant: 
         system=server.url,
         restart=server.restart,
         folder=folder,
-        **(WRONG if plant else RIGHT),
+        **(WRONG if plant else FEW),
         plant=plant,
     )
 
@@ -41,7 +43,7 @@ def test_a_storm_over_workers_on_sqlite_loses_and_repeats_nothing(tmp_path: Path
     storm = Storm(kind="worker", store=f"sqlite:///{tmp_path}/runs.db", folder=tmp_path, **RIGHT)
 
     assert storm.run() == []
-    assert storm.done["starts"] > RIGHT["active"]
+    assert storm.done["starts"] >= 10
 
 
 @pytest.mark.needs("psycopg")
@@ -70,7 +72,7 @@ def test_a_storm_over_machines_that_are_cut_off_and_lost_loses_and_repeats_nothi
     request.addfinalizer(server.remove)
     store = postgres_server.with_options(server.url, schema="chaos")
     with namespaces.machines(server, "chaos") as machines:
-        storm = Storm(kind="worker", store=store, folder=tmp_path, machines=machines, **RIGHT)
+        storm = Storm(kind="worker", store=store, folder=tmp_path, machines=machines, **FEW)
 
         assert storm.run() == []
     assert storm.done["cuts"]
