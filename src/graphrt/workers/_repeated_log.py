@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Any, Final, final
+
+from graphrt.errors import StoreError
 
 EVERY_S: Final = 60.0
 """Seconds between two lines about the same cause."""
@@ -51,6 +54,14 @@ class RepeatedLog:
                 del self._causes[next(iter(self._causes))]  # the order is that of `written_at`
             self._causes[key] = _Cause(level, time.monotonic())
         self._log.log(level, text, *args)
+
+    def cannot_look(self, what: str, error: Exception) -> None:
+        """Write that a host could not look for *what*, which it will do again; called while *error* is handled."""
+        if isinstance(error, StoreError):
+            self.say(f"{what} {error.code}", logging.WARNING, f"Cannot look for {what}: %s", error.what)
+        else:
+            text = f"Cannot look for {what}, and will try again:\n%s"
+            self.say(f"{what} {type(error).__name__}", logging.ERROR, text, traceback.format_exc().rstrip())
 
     def tell_more(self) -> None:
         """Write the last message of each cause that came again, with the count, if its last line is old enough.

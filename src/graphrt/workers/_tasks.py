@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, final
 
-from graphrt.errors import GraphrtError, InputError, StoreError
+from graphrt.errors import GraphrtError, InputError
 from graphrt.limits import Queue
 from graphrt.runtime import InboxItem, Runtime
+from graphrt.workers._repeated_log import RepeatedLog
 
 PAGE: Final = 200
 """Tasks that are listed at once."""
@@ -29,8 +30,6 @@ _UNSERVED_S: Final = 30.0
 """Seconds that a task waits before it is said that this worker does not serve its queue; and between two such looks."""
 
 log: Final = logging.getLogger("graphrt.workers")
-Said = Callable[..., None]
-"""Logs once: a key, a level, a text and its arguments."""
 
 
 @final
@@ -43,7 +42,7 @@ class QueueRunner:
             whether tasks wait for queues that nobody serves here.
         most: How many tasks run at once.
         poll_s: Seconds between two looks while nothing waits.
-        say: Logs once for each key.
+        repeated: Where it logs.
         reported: Called when the end of a task was reported: its thread is due.
     """
 
@@ -53,14 +52,15 @@ class QueueRunner:
         queues: Mapping[str, Queue],
         most: int,
         poll_s: float,
-        say: Said,
+        repeated: RepeatedLog,
         reported: Callable[[], None],
     ) -> None:
         self._runtimes = {name: runtime for name, runtime in runtimes.items() if runtime.graph.queues}
         self._queues = queues
         self._most = most
         self._poll_s = poll_s
-        self._say = say
+        self._repeated = repeated
+        self._say = repeated.say
         self._reported = reported
         self._lock = threading.Condition()
         self._running: dict[str, str] = {}
@@ -121,8 +121,8 @@ class QueueRunner:
                     if time.monotonic() >= self._unserved_at:
                         self._look_for_unserved()
                     pause_s = 0.0 if took else pause_s
-                except StoreError as error:  # the next look is a new attempt
-                    self._say(f"tasks {error.code}", logging.WARNING, "Cannot look for tasks: %s", error.what)
+                except Exception as error:  # noqa: BLE001 - nobody else runs these tasks: the next look is a new attempt
+                    self._repeated.cannot_look("tasks", error)
                 with self._lock:
                     if not self._stopping.is_set() and pause_s > 0:
                         self._lock.wait(pause_s)
@@ -133,7 +133,8 @@ class QueueRunner:
         """Take tasks while there is room, and return how many were taken."""
         took = 0
         now = time.monotonic()
-        self._later = {id_: until for id_, until in self._later.items() if until > now}
+        with self._lock:
+            self._later = {id_: until for id_, until in self._later.items() if until > now}
         for name, runtime in self._runtimes.items():
             found = [item for item in self._waiting(runtime, name) if self._may_take(item, now)]
             # Not in order: several workers would all try the same task first.
@@ -146,7 +147,11 @@ class QueueRunner:
                         continue
                     self._running[item.interrupt.id] = str(item.interrupt.payload)
                 took += 1
-                pool.submit(self._run, runtime, item)
+                try:
+                    pool.submit(self._run, runtime, item)
+                except BaseException:
+                    self._end(item.interrupt.id)
+                    raise
         return took
 
     def _waiting(self, runtime: Runtime[Any], graph: str) -> list[InboxItem]:
@@ -182,7 +187,8 @@ class QueueRunner:
                 return
             match runtime.run_task(item.thread, question.task_id, queue=self._queues[queue]):
                 case "ended":
-                    self._ended += 1
+                    with self._lock:
+                        self._ended += 1
                     self._reported()
                     return
                 case "full":
@@ -200,11 +206,14 @@ class QueueRunner:
             later_s = _REFUSED_S
             log.exception("Task %s ended with an error that no task should raise", question.id)
         finally:
-            with self._lock:
-                if later_s:
-                    self._later[question.id] = time.monotonic() + later_s
-                self._running.pop(question.id, None)
-                self._lock.notify_all()
+            self._end(question.id, later_s)
+
+    def _end(self, question: str, later_s: float = 0.0) -> None:
+        with self._lock:
+            if later_s:
+                self._later[question] = time.monotonic() + later_s
+            self._running.pop(question, None)
+            self._lock.notify_all()
 
     def _look_for_unserved(self) -> None:
         """Look for tasks that wait for queues that are not served here, and say so once for each queue."""

@@ -98,7 +98,7 @@ class Worker:
         )
         self._repeated = RepeatedLog(log)
         self._say = self._repeated.say
-        self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._say, self._wake)
+        self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._repeated, self._wake)
         every_s = checked_pause("retention_every_s", retention_every_s)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
         self._lock = threading.Condition()
@@ -238,11 +238,10 @@ class Worker:
                         took = self._look(pool)
                         pause_s = 0.0 if took else self._poll_s
                         self._trouble = None
-                    except StoreError as error:
-                        # The store may come back: what is due then is still due.
+                    except Exception as error:  # noqa: BLE001 - what is due is still due, and the store may come back
                         pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
-                        self._say(f"store {error.code}", logging.WARNING, "Cannot look for threads: %s", error.what)
-                        self._trouble = error.what
+                        self._repeated.cannot_look("threads", error)
+                        self._trouble = error.what if isinstance(error, GraphrtError) else repr(error)
                     self._repeated.tell_more()
                     self._pause(pause_s)
             finally:
@@ -333,8 +332,9 @@ class Worker:
             told = deliver(runtime, thread, self._max_tries)
             match told.outcome:
                 case "ended":
-                    self._count("_ended")
-                    self._refused.pop(thread, None)
+                    with self._lock:
+                        self._ended += 1
+                        self._refused.pop(thread, None)
                 case "parked" | "failed":
                     self._count(f"_{told.outcome}")
                     log_end(log, info.graph, thread, told)
@@ -353,20 +353,22 @@ class Worker:
                     log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
                 case "left":
                     if told.code in ("not-due", "sleeping"):  # perhaps its mail is an input that waits for an answer
-                        self._refused[thread] = info.seq, time.monotonic() + _SOON_S
+                        self._refuse(info, _SOON_S)
         finally:
             self._end(thread)
 
-    def _refuse(self, info: ThreadInfo) -> None:
+    def _refuse(self, info: ThreadInfo, for_s: float = _LOOK_AGAIN_S) -> None:
         """Leave a thread to others for a while."""
-        self._refused[info.thread] = info.seq, time.monotonic() + _LOOK_AGAIN_S
+        with self._lock:
+            self._refused[info.thread] = info.seq, time.monotonic() + for_s
 
     def _look_around(self) -> None:
         """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
         now = time.monotonic()
         self._look_around_at = now + _LOOK_AGAIN_S
-        # Kept for a while after their time, so that one that is refused again is known.
-        self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
+        with self._lock:
+            # Kept for a while after their time, so that one that is refused again is known.
+            self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
         runtime = next(iter(self._runtimes.values()))
         found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
         self._unknown = tuple(sorted(found))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeAlias
 
@@ -101,7 +101,7 @@ class HostWorld:
             time.sleep(0.01)
 
     @contextmanager
-    def unchanged(self, value: Callable[[], object], what: str) -> Iterator[None]:
+    def unchanged(self, value: Callable[[], object], what: str) -> Generator[None]:
         """Check that what is done inside, and what a host does in two looks after it, does not change a value."""
         before = value()  # before anything is done: a host may be faster than a look that comes after it
         yield

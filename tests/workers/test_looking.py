@@ -1,0 +1,103 @@
+"""The looks of a worker go on, whatever they meet, and whatever its threads write down meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from graphrt import Runtime
+from graphrt.stores import MemoryStore
+from graphrt.workers import Worker
+from graphrt.workers._repeated_log import RepeatedLog
+from graphrt.workers._tasks import QueueRunner
+
+from .graphs import loop
+from .queue_support import alone, note
+
+FAR_S = 1e12
+
+
+class Failing:
+    """A function in whose place this stands raises at the first calls what nobody expects of it."""
+
+    def __init__(self, right: Callable[..., Any], times: int = 2) -> None:
+        self.right, self.left = right, times
+
+    def __get__(self, runtime: Any, owner: Any) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                raise ZeroDivisionError("planned")
+            return self.right(runtime, *args, **options)
+
+        return call
+
+
+class Disturbed(dict[str, Any]):
+    """While it is listed, another thread writes to it, or waits until it may."""
+
+    def __init__(self, given: dict[str, Any], write: Callable[[], object]) -> None:
+        super().__init__(given)
+        self.write = write
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        for pair in super().items():
+            writer = threading.Thread(target=self.write)
+            writer.start()
+            writer.join(0.1)
+            yield pair
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().splitlines()[0] for record in caplog.records if record.levelno == logging.ERROR]
+
+
+def test_an_error_that_nobody_expects_does_not_end_a_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Runtime(loop(), store=MemoryStore())
+    monkeypatch.setattr(Runtime, "due", failing := Failing(Runtime.due))
+    with Worker(runtime, poll_s=0.01) as worker:
+        thread = runtime.start({})
+
+        assert runtime.wait(thread, timeout_s=20).status == "completed"
+        assert worker.health().trouble is None
+    assert failing.left == 0
+    assert told(caplog) == ["Cannot look for threads, and will try again:"]
+
+
+def test_nor_does_it_end_the_looks_for_tasks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    runtime = Runtime(alone(note), store=MemoryStore())
+    monkeypatch.setattr(Runtime, "inbox", failing := Failing(Runtime.inbox))
+    with Worker(runtime, poll_s=0.01, queues=["gpu"]):
+        thread = runtime.start({})
+
+        assert runtime.wait(thread, timeout_s=20).status == "completed"
+    assert failing.left == 0
+    assert told(caplog) == ["Cannot look for tasks, and will try again:"]
+
+
+def test_a_task_may_be_left_while_those_left_are_listed() -> None:
+    runner = QueueRunner({}, {"gpu": SimpleNamespace()}, 1, 1.0, RepeatedLog(logging.getLogger()), lambda: None)
+    left = SimpleNamespace(graph=SimpleNamespace(name="g"), run_task=lambda *_, **__: "left")
+    item = SimpleNamespace(thread="t", interrupt=SimpleNamespace(id="new", task_id="1", payload="gpu"))
+    runner._later = Disturbed({"a": FAR_S, "b": FAR_S}, lambda: runner._run(left, item))  # type: ignore[arg-type]
+
+    runner._look(None)  # type: ignore[arg-type]
+
+    assert {"a", "b"} <= runner._later.keys()
+
+
+def test_a_thread_may_be_refused_while_those_refused_are_listed() -> None:
+    worker = Worker(Runtime(loop(), store=MemoryStore()))
+    info: Any = SimpleNamespace(thread="new", seq=1)
+    worker._refused = Disturbed({"a": (1, FAR_S), "b": (1, FAR_S)}, lambda: worker._refuse(info))
+
+    worker._look_around()
+
+    assert {"a", "b"} <= worker._refused.keys()
