@@ -58,7 +58,7 @@ def _unknown_effects(tasks: list[Task]) -> list[str]:
     for task in tasks:
         extra = task.extra
         if extra is not None:
-            found += [f"{task.id}#{key}" for key in extra.intents if key not in extra.effects]
+            found += [f"{task.id}#{key}" for key in list(extra.intents) if key not in extra.effects]
             if extra.child is not None:  # the engine of the task's nested graph
                 found += _unknown_effects(extra.child.tasks)
     return found

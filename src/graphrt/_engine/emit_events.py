@@ -160,9 +160,9 @@ def effects(engine: RunState, task: Task) -> None:
     models = extra.models
     for event in models.general(task_id) if models is not None else ():  # of no single call, such as grants
         note(engine, event)
-    for started in extra.threads.values():
+    for started in extra.threads.copy().values():  # copies: an abandoned node may still add to them
         note(engine, started)
-    for key, starts in extra.intents.items():
+    for key, starts in extra.intents.copy().items():
         answers = extra.effect_answers.get(key)  # how many answers the task had been given by then
         note(engine, events.EffectStarted(task=task_id, key=key, starts=starts, answers=answers))
     # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that

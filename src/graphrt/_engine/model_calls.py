@@ -212,14 +212,14 @@ class ModelCalls:
         """Yield the events of the task with id *task* that belong to no single call."""
         if self.failed_attempts:
             yield self.discarded_event(task)
-        for question in self.grants:
+        for question in list(self.grants):
             yield self.grant_event(task, question)
 
     def about(self, task: str, call: ModelCall) -> Iterator[ModelEvent]:
         """Yield the events of one call of the task with id *task*, in the order in which they became true."""
         if call in self.holds:
             yield self.hold_event(task, call)
-        for nth in self.usages.get(call, ()):
+        for nth in list(self.usages.get(call, ())):
             yield self.usage_event(task, call, nth)
         if call in self.replies:
             yield self.reply_event(task, call)

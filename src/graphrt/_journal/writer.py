@@ -362,8 +362,8 @@ class Journal:
 
     def _flush_steps(self, *, fresh: bool = False) -> None:
         """Write the noted supersteps, one record each; *fresh*: the engine is right after the last of them."""
-        steps, self._steps = self._steps, []
-        engine = self._engine
+        steps, engine = self._steps[:], self._engine
+        del self._steps[: len(steps)]  # not a new list: the driver's `step` adds to this one without the lock
         if self._commits is None or engine is None or not steps:
             return
         expected, cause = self.seq, self.cause
