@@ -1,4 +1,4 @@
-"""Waits of a caller's thread in slices, so that a Ctrl-C ends them whenever it comes.
+"""Waits of a caller's thread in slices, so that a Ctrl-C ends them whenever it comes; and event loops that go on.
 
 Python looks for signals between two instructions and when a signal wakes it. One that arrives after the last look and
 before the thread sleeps is seen when the thread wakes for another reason, and on Windows no signal wakes a thread that
@@ -11,9 +11,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Future
 
-__all__ = ["SLICE_S", "item_of", "result_of", "slice_s"]
+__all__ = ["SLICE_S", "item_of", "result_of", "run_until_stopped", "slice_s"]
 
 T = TypeVar("T")
 SLICE_S: Final = 1.0
@@ -50,3 +51,17 @@ def item_of(queue: SimpleQueue[T]) -> T:
             return queue.get(timeout=SLICE_S)
         except Empty:
             continue
+
+
+def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """Run *loop* until something calls its `stop`; others need it after a task of one caller has ended in `sys.exit()`.
+
+    asyncio raises SystemExit and KeyboardInterrupt of a task out of `run_forever`, after it has set them as the task's
+    outcome: whoever waits for the task gets them.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            continue
+        return

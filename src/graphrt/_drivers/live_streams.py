@@ -96,7 +96,11 @@ def iterate_live(
             items.put(OVER)
 
     worker = threading.Thread(target=work, name="graphrt-stream", daemon=True)
-    worker.start()
+    try:
+        worker.start()
+    except BaseException as error:  # no memory for a thread: the run is over before it began
+        run.broke(error)
+        raise
     try:
         while True:
             item = item_of(items)

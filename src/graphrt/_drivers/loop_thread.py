@@ -18,7 +18,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from graphrt._waits import result_of, slice_s
+from graphrt._waits import result_of, run_until_stopped, slice_s
 
 if TYPE_CHECKING:
     from graphrt._flows.effects import Control
@@ -37,23 +37,26 @@ class LoopThread:
         """Process that the thread runs in. In the child of a fork it does not exist."""
         self._ready = threading.Event()
         """Set when the loop runs."""
-        self._loop: asyncio.AbstractEventLoop
-        """Made on the thread; there when `__init__` returns."""
+        # Made here: an error, such as of too many open files, is for the caller.
+        self._loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         """asyncio tasks of submitted coroutines that have not ended."""
         self._ending: asyncio.Task[None] | None = None
         """The asyncio task that stops the loop; None before `close`."""
         self._thread = threading.Thread(target=self._serve, name="graphrt-loop", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
         self._ready.wait()
 
     def _serve(self) -> None:
         """Run the loop until `_stop` stops it; the body of the worker thread."""
-        self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._ready.set)
         try:
-            self._loop.run_forever()
+            run_until_stopped(self._loop)
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)

@@ -182,8 +182,9 @@ class CommitQueue:
         count = sum(record.count for record in commit.records)
         with more:
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="graphrt-journal", daemon=True)
-                self._worker.start()
+                worker = threading.Thread(target=self._work, name="graphrt-journal", daemon=True)
+                worker.start()  # before it is kept: `flush` would wait for one that could not be started
+                self._worker = worker
             # An empty queue accepts a commit of any size: one with more entries than the limit would otherwise wait for
             # ever.
             while self._error is None and self._size and self._size + count > MOST_WAITING:

@@ -84,8 +84,9 @@ class LeaseRenewer:
     def _wake(self, due: float) -> None:
         """Make the worker thread look at *due* at the latest. The caller holds the lock."""
         if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="graphrt-leases", daemon=True)
-            self._worker.start()
+            worker = threading.Thread(target=self._work, name="graphrt-leases", daemon=True)
+            worker.start()  # before it is kept: if that fails, the next claim tries again
+            self._worker = worker
         if due < self._due:
             self._changed.notify_all()  # it sleeps until a later time, for claims with longer leases
 

@@ -62,10 +62,11 @@ class MailWatch:
         A run calls this when it begins, and `remove` when it ends.
         """
         with self._changed:
-            self._runs[thread] = deliver, shown
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="graphrt-mail", daemon=True)
-                self._worker.start()
+                worker = threading.Thread(target=self._work, name="graphrt-mail", daemon=True)
+                worker.start()  # before it is kept: if that fails, the next run tries again
+                self._worker = worker
+            self._runs[thread] = deliver, shown
 
     def remove(self, thread: str, deliver: Deliver) -> None:
         """Stop calling *deliver*, unless another run of the thread has taken its place already."""

@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 from graphrt._forks import FreshLock
+from graphrt._waits import run_until_stopped
 
 T = TypeVar("T")
 
@@ -109,16 +110,20 @@ class LoopThread:
             if loop is None or self._pid != os.getpid():  # another pid: forked, without the thread that ran the loop
                 loop = asyncio.new_event_loop()
                 loop.set_exception_handler(_note)
-                self._thread = threading.Thread(target=_serve, args=(loop,), name=self.name, daemon=True)
-                self._loop, self._pid = loop, os.getpid()
-                self._thread.start()
+                thread = threading.Thread(target=_serve, args=(loop,), name=self.name, daemon=True)
+                try:
+                    thread.start()
+                except BaseException:  # no memory for a thread: the next call tries again
+                    loop.close()
+                    raise
+                self._thread, self._loop, self._pid = thread, loop, os.getpid()
             return loop
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        run_until_stopped(loop)
     finally:
         loop.close()
 

@@ -53,8 +53,8 @@ class Delivery:
             if self._pid != os.getpid():
                 if self._pid:  # after a fork: the parent delivers what it had queued
                     self._queue, self._work, self._hurry = deque(), threading.Event(), threading.Event()
-                self._pid = os.getpid()
                 threading.Thread(target=_serve, args=(weakref.ref(self),), name="graphrt-otel", daemon=True).start()
+                self._pid = os.getpid()  # last: if there can be no thread now, the next run tries again
 
     def put(self, call: Callable[..., None], *args: Any) -> None:
         """Queue a call. It never waits and never raises."""
