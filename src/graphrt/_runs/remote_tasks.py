@@ -311,13 +311,13 @@ def _watched(
         """Look at the thread every `POLL_S` seconds, in a worker thread, until the task has ended."""
         nonlocal seq
         while not over.wait(POLL_S):
-            with contextlib.suppress(StoreError):  # the next look is a new attempt
+            with contextlib.suppress(Exception):  # the next look is a new attempt
                 try:
                     head = store.head(thread)
                     waits = head.status in _WAITING
                     if waits and head.seq != seq:  # else nothing has changed since the last look
-                        seq = head.seq
                         waits = any(one.place == place for one in finder(store, "questions").questions(thread))
+                        seq = head.seq  # after the look, which may fail
                 except InputError:  # it was deleted
                     waits = False
                 if not waits:

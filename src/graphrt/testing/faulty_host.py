@@ -15,7 +15,6 @@ from typing import Any, Final, final
 
 import typing_extensions as te
 
-from graphrt.errors import StoreError
 from graphrt.errors._codes.testing_doubles import BAD_SHARE
 from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
@@ -24,6 +23,7 @@ from graphrt.workers._checks import checked_number, checked_runtimes
 from graphrt.workers._delivery import deliver
 from graphrt.workers._due import due_threads
 from graphrt.workers._queues import checked_queues
+from graphrt.workers._serving import drain
 
 log: Final = logging.getLogger("graphrt.testing.faulty_host")
 
@@ -112,8 +112,8 @@ class FaultyHost:
             number = len(self._driving)
             self._lock.notify_all()
         if begun:
-            for runtime in self._runtimes.values():
-                runtime.hand_over("the host stops", grace_s=grace_s)
+            for one in drain(self._runtimes.values(), "the host stops", grace_s, lambda: len(self._driving)):
+                one.join()
             self._loop.join()
         return number
 
@@ -148,8 +148,8 @@ class FaultyHost:
             try:
                 due = due_threads(runtime, name, lambda info: info.thread not in self._driving)
                 waiting = runtime.inbox(kind="task", graph=name, limit=None) if self._queues else ()
-            except StoreError as error:  # the next look is a new attempt
-                log.warning("Cannot look for threads: %s", error.what)
+            except Exception as error:  # noqa: BLE001 - the next look is a new attempt
+                log.warning("Cannot look for threads: %s", error)
                 continue
             for info in due:
                 self.drive(info.thread)

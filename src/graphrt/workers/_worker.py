@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple, final
 
 import typing_extensions as te
 
-from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors import GraphrtError
 from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
-from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
 from graphrt.workers._delivery import LEFT_TO_OTHERS, WAS_LEFT, deliver, log_end
 from graphrt.workers._due import due_threads
@@ -24,6 +23,7 @@ from graphrt.workers._health import WorkerHealth
 from graphrt.workers._queues import checked_queues
 from graphrt.workers._repeated_log import RepeatedLog
 from graphrt.workers._retention import Retention, Sweeper
+from graphrt.workers._scheduled import start_scheduled
 from graphrt.workers._serving import drain, serve
 from graphrt.workers._tasks import QueueRunner
 
@@ -166,8 +166,8 @@ class Worker:
             self._state = "draining"
             number = len(self._driving)
             self._lock.notify_all()
-        drains = drain(self._runtimes.values(), "the worker stops", grace_s, lambda: len(self._driving))
-        self._tasks.stop()
+        self._tasks.stop()  # first, so that no further task is begun while those that run are told to stop
+        drains = drain(self._runtimes.values(), "the worker stops", grace_s, self._at_work)
         for one in drains:
             one.join()
         self._tasks.join()
@@ -175,6 +175,10 @@ class Worker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         return number
+
+    def _at_work(self) -> int:
+        """Return how many threads and tasks run here, those included that are just being opened."""
+        return len(self._driving) + len(self._tasks.running)
 
     def drive(self, thread: str) -> None:  # noqa: ARG002 - a worker drives what is due, and is told of it by the store
         """Look at the store now, and not only after `poll_s`: a process that starts a thread may say so."""
@@ -230,25 +234,34 @@ class Worker:
     # -- its loop --------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        try:
+            with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-drive") as pool:
+                self._look_on(pool)
+        finally:
+            # The pool has waited for its last run. Until the last task has ended too, `stop` may be called again.
+            self._tasks.stop()
+            self._tasks.join()
+            with self._lock:
+                self._state = "stopped"
+
+    def _look_on(self, pool: ThreadPoolExecutor) -> None:
+        """Look for threads, and drive them in *pool*, until `stop`."""
         pause_s = self._poll_s
-        with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-drive") as pool:
-            try:
-                while self._state == "working":
-                    try:
-                        took = self._look(pool)
-                        pause_s = 0.0 if took else self._poll_s
-                        self._trouble = None
-                    except Exception as error:  # noqa: BLE001 - what is due is still due, and the store may come back
-                        pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
-                        self._repeated.cannot_look("threads", error)
-                        self._trouble = error.what if isinstance(error, GraphrtError) else repr(error)
-                    self._repeated.tell_more()
-                    self._pause(pause_s)
-            finally:
-                with self._lock:
-                    self._state = "draining" if self._driving else "stopped"
-        with self._lock:  # the pool has waited for its last run
-            self._state = "stopped"
+        try:
+            while self._state == "working":
+                try:
+                    took = self._look(pool)
+                    pause_s = 0.0 if took else self._poll_s
+                    self._trouble = None
+                except Exception as error:  # noqa: BLE001 - what is due is still due, and the store may come back
+                    pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
+                    self._repeated.cannot_look("threads", error)
+                    self._trouble = error.what if isinstance(error, GraphrtError) else repr(error)
+                self._repeated.tell_more()
+                self._pause(pause_s)
+        finally:
+            with self._lock:
+                self._state = "draining"
 
     def _pause(self, seconds: float) -> None:
         """Wait for *seconds*, or while there is no room; a run that ends and `stop` end the wait."""
@@ -289,15 +302,7 @@ class Worker:
         if now < self._schedules_at:
             return
         self._schedules_at = now + _SCHEDULES_S
-        for name, runtime in self._runtimes.items():
-            if keeps_schedules(runtime.store):
-                try:
-                    runtime.schedules.start_due()
-                except StoreError:
-                    raise
-                except GraphrtError as error:
-                    told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-                    self._say(f"{name} {told}", logging.ERROR, "A schedule of graph %r: %s", name, told)
+        start_scheduled(self._runtimes, self._say)
 
     def _is_full(self, graph: str) -> bool:
         most = self._per_graph.get(graph)
