@@ -31,6 +31,12 @@ def events(data: bytes) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
+def test_a_rule_may_read_what_came_before() -> None:
+    with FakeChatServer({lambda _: len(server.requests) > 1: "again", lambda _: True: "first"}) as server:
+        assert b"first" in post(server)[2]
+        assert b"again" in post(server)[2]
+
+
 def test_answers_come_in_the_order_of_the_script_and_requests_are_recorded() -> None:
     with FakeChatServer(["one"]) as server:
         server.add(ChatAnswer(text="two"))

@@ -148,6 +148,29 @@ def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its
     store.commit(claim, Commit(1, AT, [entry(2)]))
 
 
+def test_a_claim_that_is_made_while_the_own_backend_is_replaced_is_told_too(url, store, monkeypatch):
+    """A commit of another thread of this process opens the new connection, after the claim has read the old number."""
+    claim = started(store, "c")
+    ask, replaced = _claims.Taking._ask, []
+
+    def replace(taking, connection, text, **values):
+        if not replaced:
+            replaced.append(True)
+            [(pid,)] = sql(url, "SELECT backend_pid FROM {s}.thread")
+            postgres_server.run(url, "SELECT pg_terminate_backend(%s, 5000)", pid)
+            store.commit(claim, Commit(1, AT, [entry(2)]))
+        return ask(taking, connection, text, **values)
+
+    monkeypatch.setattr(_claims.Taking, "_ask", replace)
+    late = started(store, "late")
+    store.renew([claim])
+
+    assert len({*sql(url, "SELECT backend_pid, backend_start FROM {s}.thread")}) == 1
+    with PostgresStore(url) as other, pytest.raises(ConflictError):
+        other.claim("late", create=False, lease_s=LONG_S, at=AT)
+    store.commit(late, Commit(1, AT, [entry(2)]))
+
+
 def test_an_owner_that_was_taken_for_dead_is_refused(url, store):
     claim = started(store)
     [(pid,)] = sql(url, "SELECT backend_pid FROM {s}.thread")

@@ -137,6 +137,7 @@ class RunServices:
         "_run_id",
         "_seed",
         "agents",
+        "before_last",
         "blocking",
         "budget",
         "children",
@@ -224,6 +225,8 @@ class RunServices:
         """Stores events of the open superstep; None without a store."""
         self.show: Callable[[Sequence[Entry]], None] = _show_to_none
         """Hands entries to the sinks."""
+        self.before_last: Callable[[], None] = _nothing
+        """Called before the last commit, which releases the thread: the next run of it may begin at once."""
         self.tell: Callable[[], None] = _nothing
         """Writes the last superstep of the fast path, which the engine noted in `engine.told` in place of events."""
         self.blocking: bool = False
@@ -248,17 +251,20 @@ class RunServices:
         """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
         if self.record is None:
             return ()
-        # `taken`: places of the letters to delete. The last commit deletes the requests to cancel (`settled`), and also
-        # releases the claim on the thread.
-        taken = self.control.settled if effect.last else effect.taken
+        taken = self._before_last() if effect.last else effect.taken  # places of the letters to delete
         return self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
         """Do as `written`, but without the sinks: the async driver calls `show` itself, on the event loop."""
         if self.record is None:
             return ()
-        taken = self.control.settled if effect.last else effect.taken
+        taken = self._before_last() if effect.last else effect.taken
         return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
+
+    def _before_last(self) -> Sequence[int]:
+        """Prepare the last commit, which releases the claim on the thread; return the requests to cancel it deletes."""
+        self.before_last()
+        return self.control.settled
 
     def read(self, put: Callable[[str, Any], None], *, tasks: bool) -> None:
         """Let a stream read what the run shows live, for the rest of the run.

@@ -134,6 +134,7 @@ class ActiveRun:
         journal = writer.Journal(clock=config.clock, run_id=run_id, sinks=self._sinks, watched=listen, copies=copies)
         engine.identify(run_id)
         services.record, services.show = journal.write, journal.show
+        services.before_last = partial(self.config.secrets.remember, self.engine)
         store = config.store
         if claim is None or store is None:
             engine.listen()

@@ -41,7 +41,8 @@ class KnownSecrets:
             except NotStorable:  # it cannot be looked through
                 continue
             if known:
-                self._threads.setdefault(thread, {})[name] = own(value)  # a copy, which no node can change
+                # A copy of the value, which no node can change, and of the dict, which a task of a queue may be reading.
+                self._threads[thread] = {**self._threads.get(thread, {}), name: own(value)}
 
     def give_back(self, engine: Engine) -> None:
         """Put known secrets into the values of a loaded thread, in fields whose stored form is the same.

@@ -85,7 +85,7 @@ class FakeChatServer:
         self._strict_schemas = strict_schemas
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a rule may read `requests` while it is asked
         self._arrived = threading.Condition(self._lock)
         self._left = threading.Event()
         self._server: _Server | None = None

@@ -217,3 +217,36 @@ def test_prompts_reach_the_records() -> None:
     outcome = run(LLMNode("m", "say {n}", "x", system_instruction="Be brief."), {"n": 1}, model=model(prompt_of))
 
     assert (outcome.records[0]["prompt"], outcome.records[0]["system_instruction"]) == ("say 1", "Be brief.")
+
+
+def test_a_run_that_pauses_while_another_is_resumed_can_be_resumed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> HumanJuryNode:
+        return HumanJuryNode("ok?", ["y", "n"], "verdict", [], next_node=None)
+
+    executor = GraphExecutor(ask=None)
+    assert executor.run(ask(), {"id": "A"}).outcome == "interrupted"
+    paused = executor._paused
+    assert paused is not None
+    real, beside = paused.runtime.steps, []
+
+    def steps(*args: Any, **options: Any) -> Any:
+        beside.append(executor.run(ask(), {"id": "B"}).outcome)  # as another thread may
+        return real(*args, **options)
+
+    monkeypatch.setattr(paused, "runtime", Proxy(paused.runtime, steps))
+
+    first = executor.resume("y")
+
+    assert beside == ["interrupted"]
+    assert first.state["id"] == "A"
+    assert executor.resume("y").state["id"] == "B"
+
+
+class Proxy:
+    """A runtime whose `steps` is another function."""
+
+    def __init__(self, runtime: Any, steps: Any) -> None:
+        self._runtime, self.steps = runtime, steps
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)

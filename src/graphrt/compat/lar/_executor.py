@@ -264,7 +264,8 @@ class GraphExecutor:
         if run is None:
             raise NOTHING_TO_RESUME()
         steps = run.runtime.steps(thread=run.run_id, answers=answer)
-        self._paused = None
+        if self._paused is run:  # else another run has paused meanwhile
+            self._paused = None
         return run, steps
 
     def _ended(self, run: _Run, steps: Iterator[Step[Any]]) -> RunOutcome:

@@ -111,7 +111,7 @@ def _import_quietly() -> LiteLLM:
     litellm: LiteLLM = module
     litellm.suppress_debug_info = True
     litellm.disable_hf_tokenizer_download = True
-    for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(_LOGGERS)]:
+    for name in [name for name in list(logging.Logger.manager.loggerDict) if name.startswith(_LOGGERS)]:
         logging.getLogger(name).addFilter(_asked_for)
         logging.getLogger(name).addFilter(RedactingFilter())
     logging.getLogger("LiteLLM").addFilter(_take_unmapped)

@@ -117,6 +117,13 @@ class Owner:
                 self._named = self._identity
             return self._identity
 
+    def add(self, claim: PostgresClaim, named: tuple[int | None, int | None]) -> None:
+        """Add a claim that was stored with the identity *named*; `moved` tells if that is not ours any more."""
+        with self._lock:
+            self.claims[claim.no] = claim
+            if named != self._identity:  # our backend was replaced meanwhile, and all claims were told, but for this
+                self._named = named
+
     def moved(self) -> tuple[int | None, int | None] | None:
         """Return the identity that our claims must name from now on, or None if they name the right one.
 
@@ -264,7 +271,7 @@ class Taking:
         no, *stands, first, title, tags, rank = row
         head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))  # True: it is owned
         claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
-        self._owner.claims[no] = claim
+        self._owner.add(claim, (self._values["pid"], self._values["start"]))
         return claim
 
 
