@@ -102,7 +102,7 @@ def test_a_loop_that_never_ends_is_stopped_by_the_deadline(face: str, kind: str)
     g.add_node("count", acount if kind == "async" else count, max_visits=None)
     g.add_edge(START, "count")
     g.add_conditional_edges("count", lambda s: s["n"] < 0, {True: END, False: "count"})
-    graph = g.compile(limits=Limits(deadline_s=SHORT_S, max_steps=1_000_000))
+    graph = g.compile(limits=Limits(deadline_s=0.3, max_steps=1_000_000))
 
     with pytest.raises(DeadlineError) as caught:
         call(face, graph, "run", {})

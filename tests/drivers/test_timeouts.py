@@ -123,8 +123,8 @@ def test_a_late_outcome_of_a_sync_node_is_dropped_with_an_event(face: str, stop:
         assert left.wait(20)
         return {"notes": ["after"]}
 
-    policy = {"timeout_s": SHORT_S, "retry": RetryPolicy(2, wait_initial_s=0)}
-    graph = sequence(("slow", slow), ("after", after), ("end", lambda s: time.sleep(0.01)), slow=policy)
+    policy = {"timeout_s": 0.3, "retry": RetryPolicy(2, wait_initial_s=0)}
+    graph = sequence(("slow", slow), ("after", after), ("end", lambda s: time.sleep(0.2)), slow=policy)
     runtime = Runtime(graph, store="memory:", sinks=[entries.append])
 
     result = call(face, runtime, "run", {}, thread="t")
@@ -146,7 +146,7 @@ def test_an_outcome_that_is_late_in_the_last_superstep_is_told_however_the_run_i
         if len(turns) > 1:
             return {"notes": ["second"]}
         stop.wait(60)
-        threading.Timer(SHORT_S, left.set).start()  # after this node has ended
+        threading.Timer(0.2, left.set).start()  # after this node has ended
         return {"notes": ["late"]}
 
     async def after(state: Any) -> Any:
@@ -154,7 +154,7 @@ def test_an_outcome_that_is_late_in_the_last_superstep_is_told_however_the_run_i
         assert left.wait(20)  # the loop does not turn meanwhile
         return {"notes": ["after"]}
 
-    policy = {"timeout_s": SHORT_S, "retry": RetryPolicy(2, wait_initial_s=0)}
+    policy = {"timeout_s": 0.3, "retry": RetryPolicy(2, wait_initial_s=0)}
     runtime = Runtime(sequence(("slow", slow), ("after", after), slow=policy), store="memory:")
 
     async def read() -> None:

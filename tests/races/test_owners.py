@@ -154,8 +154,8 @@ def free(store, jobs):
 def test_a_stopped_owner_loses_its_threads_and_stores_nothing_when_it_goes_on(url, own, tmp_path, told):
     """Wherever it was stopped: what it still writes is refused, and what it had not written is not there."""
     durabilities = ("sync", "async", "exit")
-    jobs = jobs_of("stopped", 1.0, durabilities=durabilities if FULL else durabilities[:1])
-    jobs += [] if FULL else jobs_of("late", 1.0, faces=["sync"], durabilities=durabilities[1:])
+    jobs = jobs_of("stopped", 2.0, durabilities=durabilities if FULL else durabilities[:1])
+    jobs += [] if FULL else jobs_of("late", 2.0, faces=["sync"], durabilities=durabilities[1:])
     owner = own(jobs)
     stop(owner, url)
     with open_store(url) as store:
@@ -176,7 +176,7 @@ def test_a_stopped_owner_loses_its_threads_and_stores_nothing_when_it_goes_on(ur
         # A run that stores each superstep before the next one went no further than where it was stopped.
         ran = Counter((tmp_path / "ledger").read_text().splitlines())
         assert not any(ran[f"{job['thread']} last {owner.process.pid}"] for job in jobs if job["durability"] == "sync")
-    told(f"{len(jobs)} threads of a stopped owner were free {took_s:.2f} s later; lease 1 s")
+    told(f"{len(jobs)} threads of a stopped owner were free {took_s:.2f} s later; lease 2 s")
 
 
 def test_a_healthy_owner_is_never_robbed_and_a_killed_one_at_once(url, own, tmp_path, told):

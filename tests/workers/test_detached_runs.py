@@ -184,11 +184,11 @@ def test_a_position_that_the_thread_never_had_is_refused(store: Store) -> None:
 
 def test_handing_over_ends_at_the_end_of_a_superstep(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    runtime.start({"most": 50, "pause_s": 0.01}, thread="t")
+    runtime.start({"most": 150, "pause_s": 0.01}, thread="t")
     results: list[Any] = []
     driver = threading.Thread(target=lambda: results.append(runtime.drive("t")))
     driver.start()
-    time.sleep(0.1)
+    until(lambda: runtime.state("t").values.n > 0)
     assert runtime.hand_over("the server shuts down", grace_s=5) == 1
     driver.join()
     (result,) = results
@@ -196,23 +196,24 @@ def test_handing_over_ends_at_the_end_of_a_superstep(store: Store) -> None:
     assert result.warnings == (
         "The run was handed over (the server shuts down): its thread is due, and any worker may go on.",
     )
-    assert 0 < result.state.n < 50
+    assert 0 < result.state.n < 150
     (info,) = runtime.threads()
     assert (info.status, info.owned) == ("running", False)
     last = list(runtime.entries("t"))[-1]
     assert isinstance(last.event, RunHandedOver)
     assert last.event.reason == "the server shuts down"
     other = Runtime(loop(), store=store)
-    assert other.drive("t").state.log == list(range(50))
-    assert other.replay("t").values.log == list(range(50))
+    assert other.drive("t").state.log == list(range(150))
+    assert other.replay("t").values.log == list(range(150))
 
 
 def test_without_more_time_the_open_tasks_run_again_elsewhere(store: Store, tmp_path: Path) -> None:
     runtime = Runtime(fan(), store=store)
-    runtime.start({"most": 2, "pause_s": 0.3, "folder": str(tmp_path)}, thread="t")
+    runtime.start({"most": 2, "pause_s": 0.6, "folder": str(tmp_path)}, thread="t")
     driver = threading.Thread(target=runtime.drive, args=("t",))
     driver.start()
-    time.sleep(0.1)
+    until(lambda: "SuperstepCommitted" in events(runtime, "t"))
+    time.sleep(0.2)  # its next tasks have begun
     runtime.hand_over("now", grace_s=0)
     driver.join()
     assert runtime.state("t").status == "running"
@@ -244,30 +245,30 @@ def test_a_run_that_is_opened_meanwhile_is_handed_over_too(store: Store) -> None
 def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     results: list[Any] = []
-    caller = threading.Thread(target=lambda: results.append(runtime.run({"most": 50, "pause_s": 0.01}, thread="t")))
+    caller = threading.Thread(target=lambda: results.append(runtime.run({"most": 150, "pause_s": 0.01}, thread="t")))
     caller.start()
-    time.sleep(0.05)
+    until(lambda: bool(runtime.threads()) and runtime.state("t").values.n > 0)
     runtime.hand_over("deploy", grace_s=1)
     caller.join()
     assert results[0].status == "cancelled"
-    assert runtime.retry("t").state.n == 50
+    assert runtime.retry("t").state.n == 150
 
 
 def test_the_async_verbs_do_the_same(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
 
     async def main() -> None:
-        thread = await runtime.astart({"most": 20, "pause_s": 0.01})
+        thread = await runtime.astart({"most": 100, "pause_s": 0.01})
         driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(until, lambda: runtime.state(thread).values.n > 0)
         assert await runtime.ahand_over("deploy", grace_s=2) == 1
         await driving
         driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
         followed = [entry.seq async for entry in runtime.afollow(thread)]
-        result = await runtime.await_(thread, timeout_s=5)
+        result = await runtime.await_(thread, timeout_s=20)
         await driving
         assert followed == list(range(1, len(followed) + 1))
-        assert result.state.log == list(range(20))
+        assert result.state.log == list(range(100))
         with pytest.raises(InputError):
             async for _ in runtime.afollow(thread, after=10_000):
                 pass
@@ -283,7 +284,7 @@ def test_an_async_run_is_handed_over_on_its_own_loop(store: Store) -> None:
 
     async def main() -> None:
         running = asyncio.ensure_future(runtime.arun({}, thread="t"))
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(until, lambda: bool(runtime._config.active._controls))
         assert await runtime.ahand_over("deploy") == 1
         assert (await running).status == "cancelled"
 
@@ -299,9 +300,9 @@ async def _forever(state: State) -> dict[str, Any]:
 
 def test_a_living_owner_keeps_its_thread(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    driver = threading.Thread(target=lambda: runtime.run({"most": 20, "pause_s": 0.02}, thread="t"))
+    driver = threading.Thread(target=lambda: runtime.run({"most": 60, "pause_s": 0.02}, thread="t"))
     driver.start()
-    time.sleep(0.1)
+    until(lambda: bool(runtime.threads()) and runtime.state("t").values.n > 0)
     with pytest.raises(ConflictError):
         Runtime(loop(), store=store).drive("t")
     with pytest.raises(ConflictError):
@@ -312,10 +313,10 @@ def test_a_living_owner_keeps_its_thread(store: Store) -> None:
 
 def test_a_handed_over_run_is_executed_again_from_its_journal(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    runtime.start({"most": 30, "pause_s": 0.005}, thread="t")
+    runtime.start({"most": 200, "pause_s": 0.005}, thread="t")
     driver = threading.Thread(target=runtime.drive, args=("t",))
     driver.start()
-    time.sleep(0.05)
+    until(lambda: runtime.state("t").values.n > 0)
     runtime.hand_over("deploy", grace_s=1)
     driver.join()
     runtime.drive("t")
@@ -352,6 +353,7 @@ def test_who_waits_for_a_thread_that_is_driven_is_told_nothing(
     driver = threading.Thread(target=runtime.drive, args=("t",))
     caplog.set_level("WARNING", "graphrt.runs")
     driver.start()
+    until(lambda: runtime.threads()[0].owned)
     result = runtime.wait("t", timeout_s=20)
     driver.join()
 

@@ -46,34 +46,40 @@ def test_kills_lose_nothing_and_repeat_no_effect(workers: Workers, tmp_path: Pat
 
 def test_a_killed_workers_threads_go_on_within_two_seconds(workers: Workers) -> None:
     runtime = Runtime(loop(), store=workers.url)
-    thread = runtime.start({"most": 60, "pause_s": 0.05})
+    thread = runtime.start({"most": 10_000, "pause_s": 0.05})
     first = workers.add(lease_s=1.5)
     while runtime.state(thread).values.n < 3:
         time.sleep(0.02)
     workers.add(lease_s=1.5)
     before = runtime.state(thread).seq  # before the kill: the other worker may be faster than this look
     first.kill()
-    killed = time.monotonic()
-    while not any(type(entry.event).__name__ == "RunResumed" for entry in runtime.entries(thread, after=before)):
+    killed = time.time()
+    resumed: list[float] = []
+    while not resumed:
+        later = runtime.entries(thread, after=before)
+        resumed = [entry.at for entry in later if type(entry.event).__name__ == "RunResumed"]
         time.sleep(0.02)
-        assert time.monotonic() - killed < 10
-    assert time.monotonic() - killed < 2.5
-    assert runtime.wait(thread, timeout_s=30).state.log == list(range(60))
+        assert time.time() - killed < 20
+    assert resumed[0] - killed < 2.5  # by the clock of the worker: this process may stand still
+    assert runtime.cancel(thread)
+    result = runtime.wait(thread, timeout_s=30)
+    assert result.status == "cancelled"
+    assert result.state.log == list(range(result.state.n))
     runtime.close()
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_threads_over(workers: Workers) -> None:
     runtime = Runtime(loop(), store=workers.url)
-    thread = runtime.start({"most": 40, "pause_s": 0.05})
+    thread = runtime.start({"most": 100, "pause_s": 0.05})
     first = workers.add()
     while runtime.state(thread).values.n < 2:
         time.sleep(0.02)
     first.send_signal(signal.SIGTERM)
-    assert first.communicate(timeout=10)[0].startswith("stopped")
+    assert first.communicate(timeout=20)[0].startswith("stopped")
     assert first.returncode == 0
     assert type(list(runtime.entries(thread))[-1].event).__name__ == "RunHandedOver"
     workers.add()
-    assert runtime.wait(thread, timeout_s=30).state.log == list(range(40))
+    assert runtime.wait(thread, timeout_s=60).state.log == list(range(100))
     runtime.close()
 
 

@@ -86,9 +86,11 @@ def test_each_graph_has_its_turn(store: Store) -> None:
     many = [one.start({"n": 0, "pause_s": 0.01}) for _ in range(20)]
     single = two.start({"n": 4})
     with Worker(one, two, concurrency=1, poll_s=0.01):
-        two.wait(single, timeout_s=10)
-        left = sum(info.status == "running" for info in one.threads())
-        assert left >= len(many) - 3
+        two.wait(single, timeout_s=20)
+        ended = two.threads()[0].updated_at
+        before = [info for info in one.threads() if info.status == "completed" and info.updated_at <= ended]
+        assert len(before) <= 3
+        assert len(many) > 3
         one.hand_over("enough", grace_s=1)
 
 
@@ -112,7 +114,7 @@ def test_a_worker_that_stops_gives_back_a_thread_that_it_is_just_opening(store: 
 
 def test_a_stopped_worker_gives_back_what_it_drives(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    thread = runtime.start({"most": 100, "pause_s": 0.02})
+    thread = runtime.start({"most": 10**6, "pause_s": 0.02})
     worker = Worker(Runtime(loop(), store=store), poll_s=0.01).start()
     eventually(lambda: runtime.state(thread).values.n > 1)
     assert worker.stop(grace_s=5) == 1
@@ -132,8 +134,7 @@ def test_a_failed_run_is_left_to_people(store: Store) -> None:
         thread = runtime.start({})
         with pytest.raises(RunFailedError):
             runtime.wait(thread, timeout_s=10)
-        time.sleep(0.1)
-        assert (worker.health().failed, worker.health().driving) == (1, ())
+        eventually(lambda: (worker.health().failed, worker.health().driving) == (1, ()))
     assert sum(type(entry.event).__name__ == "RunResumed" for entry in runtime.entries(thread)) == 1
 
 

@@ -39,7 +39,7 @@ def test_threads_that_are_refused_for_one_reason_are_one_line_and_a_count(
     for _ in range(20):
         runtime.start({})
     with Worker(Runtime(changed(), store=store), poll_s=0.01) as worker:
-        eventually(lambda: len(worker.health().refused) == 20)
+        eventually(lambda: len(worker.health().refused) == 20 and not worker.health().driving)
         lines = [record.getMessage() for record in caplog.records if "left to others" in record.getMessage()]
         assert len(lines) == 1, lines
         monkeypatch.setattr(_repeated_log, "EVERY_S", 0.0)

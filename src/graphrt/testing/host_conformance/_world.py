@@ -5,6 +5,7 @@ No rule about hosts is checked here.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -42,7 +43,7 @@ class HostWorld:
     def __init__(self, make: MakeHost, open_store: Callable[[], Store], look_s: float, patience_s: float) -> None:
         self._make = make
         self._open = open_store
-        self._look_s = look_s
+        self.look_s: float = look_s
         self._patience_s = patience_s
         self._hosts: list[Host] = []
         self._runtimes: list[Runtime[Any]] = []
@@ -80,17 +81,18 @@ class HostWorld:
 
     def ends(self, runtime: Runtime[Any], thread: str, what: str, status: str = "completed") -> Any:
         """Return the state of a thread, after the run that was left to the host has ended."""
-        found: list[Any] = []
-
-        def ended() -> bool:
-            # One look: a thread that has ended is shown as running while a late message claims it to see that.
-            found[:] = [runtime.state(thread)]
-            return found[0].status not in {"running", "new"}
-
-        self.eventually(ended, f"{what}: the run does not end")
-        if found[0].status != status:
-            raise BrokenClauseError(f"{what}: the thread is {found[0].status}, not {status}")
-        return found[0].values
+        found = runtime.state(thread)  # one look: a late message that claims an ended thread shows it as running
+        until = time.monotonic() + self._patience_s
+        while found.status in {"running", "new"}:
+            if time.monotonic() > until:
+                raise BrokenClauseError(f"{what}: the run does not end")
+            time.sleep(0.01)
+            before, found = found.seq, runtime.state(thread)
+            if found.seq != before:  # a run that goes on over a slow store is given time
+                until = time.monotonic() + self._patience_s
+        if found.status != status:
+            raise BrokenClauseError(f"{what}: the thread is {found.status}, not {status}")
+        return found.values
 
     def eventually(self, true: Callable[[], object], what: str) -> None:
         """Wait until something is true."""
@@ -105,11 +107,10 @@ class HostWorld:
         """Check that what is done inside, and what a host does in two looks after it, does not change a value."""
         before = value()  # before anything is done: a host may be faster than a look that comes after it
         yield
-        until = time.monotonic() + 2 * self._look_s
-        while time.monotonic() < until:
+        for _ in range(math.ceil(2 * self.look_s / 0.02)):  # looks, and not seconds in which nothing may have run
+            time.sleep(0.02)
             if (now := value()) != before:
                 raise BrokenClauseError(f"{what}: {before!r} became {now!r}")
-            time.sleep(0.02)
 
     def once_each(self, thread: str, most: int, what: str) -> None:
         """Check that each activation of `loop` ran once."""

@@ -17,7 +17,8 @@ def a_thread_whose_owner_died_is_taken_over(world: HostWorld) -> None:
     runtime = world.runtime(world.loop())
     thread = runtime.start({})
     store = world.store()
-    store.claim(thread, create=False, lease_s=0.3, at=time.time())
+    # Longer than a host takes to look: it is to find a living owner first.
+    store.claim(thread, create=False, lease_s=max(0.3, 1.5 * world.look_s), at=time.time())
     world.host(world.loop())
     world.ends(runtime, thread, "a thread whose lease ran out")
     world.once_each(thread, 3, "a thread whose lease ran out")
