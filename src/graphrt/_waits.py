@@ -54,10 +54,10 @@ def item_of(queue: SimpleQueue[T]) -> T:
 
 
 def run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    """Run *loop* until something calls its `stop`; others need it after a task of one caller has ended in `sys.exit()`.
+    """Run *loop*, which several callers share, until something calls its `stop`.
 
-    asyncio raises SystemExit and KeyboardInterrupt of a task out of `run_forever`, after it has set them as the task's
-    outcome: whoever waits for the task gets them.
+    If a task raises SystemExit or KeyboardInterrupt, asyncio gives the exception to the caller that waits for the task,
+    and raises it out of `run_forever` as well. The other callers still need the loop, so it is run again.
     """
     while True:
         try:

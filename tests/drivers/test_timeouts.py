@@ -123,14 +123,22 @@ def test_a_late_outcome_of_a_sync_node_is_dropped_with_an_event(face: str, stop:
         assert left.wait(20)
         return {"notes": ["after"]}
 
+    def end(state: Any) -> None:
+        until = time.monotonic() + 20
+        while dropped() == 0 and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def dropped() -> int:
+        return [type(entry.event).__name__ for entry in entries].count("OutcomeDropped")
+
     policy = {"timeout_s": 0.3, "retry": RetryPolicy(2, wait_initial_s=0)}
-    graph = sequence(("slow", slow), ("after", after), ("end", lambda s: time.sleep(0.2)), slow=policy)
+    graph = sequence(("slow", slow), ("after", after), ("end", end), slow=policy)
     runtime = Runtime(graph, store="memory:", sinks=[entries.append])
 
     result = call(face, runtime, "run", {}, thread="t")
 
     assert result.state["notes"] == ["second", "after"]
-    assert [type(e.event).__name__ for e in entries].count("OutcomeDropped") == 1
+    assert dropped() == 1
 
 
 @pytest.mark.parametrize("verb", ["arun", "asteps", "astream"])

@@ -121,7 +121,7 @@ class QueueRunner:
                     if time.monotonic() >= self._unserved_at:
                         self._look_for_unserved()
                     pause_s = 0.0 if took else pause_s
-                except Exception as error:  # noqa: BLE001 - nobody else runs these tasks: the next look is a new attempt
+                except Exception as error:  # noqa: BLE001 - without looks, no task would be run any more
                     self._repeated.cannot_look("tasks", error)
                 with self._lock:
                     if not self._stopping.is_set() and pause_s > 0:
