@@ -31,7 +31,7 @@ def _no_worker_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setattr(mail_watch, "POLL_S", 0.01)
     before = set(threading.enumerate())
     yield
-    until = time.monotonic() + 20
+    until = time.monotonic() + 2
     while (left := [t for t in threading.enumerate() if t not in before]) and time.monotonic() < until:
         time.sleep(0.005)
     assert not left, f"worker threads were left: {left}"

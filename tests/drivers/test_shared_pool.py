@@ -37,7 +37,7 @@ def fan(node: Any, count: int, **policies: Any) -> Any:
 def _no_worker_thread_is_left() -> Iterator[None]:
     """As in `conftest`, but the threads of the SQLite store may be there."""
     yield
-    until = time.monotonic() + 20
+    until = time.monotonic() + 2
     while (left := [t for t in threading.enumerate() if "worker" in t.name]) and time.monotonic() < until:
         time.sleep(0.005)
     assert not left, f"worker threads were left: {left}"

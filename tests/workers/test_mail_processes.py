@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import time
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def test_another_process_cancels_within_a_second(workers: Workers, tmp_path: Pat
         assert runtime.cancel(thread)
         assert runtime.wait(thread, timeout_s=10).status == "cancelled"
         took.append(time.monotonic() - asked)
-    assert min(took) < 1.0  # decision 0155 has figures; a busy machine may stand still for a while
-    assert max(took) < 10
+    assert max(took) < 2.0  # decision 0155 has figures
+    assert statistics.median(took) < 1.0
     assert runtime.due() == ()
     runtime.close()
 

@@ -51,7 +51,8 @@ class HostClause:
             open_store: Opens the storage, each time it is called; empty at first.
             look_s: Seconds within which the host looks at the store and delivers a message. A clause about what must
                 not happen waits twice as long.
-            patience_s: Seconds after which what has to happen has not happened.
+            patience_s: Seconds after which what has to happen has not happened. For the end of a run, they begin anew
+                with each entry that it stores.
         """
         world = HostWorld(make, open_store, look_s, patience_s)
         try:
