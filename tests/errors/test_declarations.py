@@ -259,7 +259,7 @@ def test_a_call_replaces_the_lines_of_its_declaration() -> None:
 
 
 def test_fields_that_are_attributes_become_attributes_of_the_error() -> None:
-    error = FILL.variant("Thread {thread!r} of {other}.", where="thread {thread!r}")(thread="t", other=1)
+    error = FILL.variant("Thread {thread!r} of {other}.", where="thread {thread!r}", carries=())(thread="t", other=1)
 
     assert (error.thread, error.where, vars(error).get("other")) == ("t", "thread 't'", None)
 
@@ -269,6 +269,15 @@ def test_a_variant_keeps_code_and_class_unless_it_names_another() -> None:
 
     assert (type(error), error.code, error.what, error.fix, error.values) == (InputError, "input", "x", "", 1)
     assert FILL.variant("x", error=GraphrtError)().__class__ is GraphrtError
+
+
+def test_a_variant_has_the_place_of_its_code_unless_it_names_another() -> None:
+    code = ErrorCode("input", InputError, "x", where="field {field!r}", carries=("values",), boundary=True)
+
+    error = code.variant("y")(field="f", values=1)
+
+    assert (error.where, error.values, vars(error).get("boundary")) == ("field 'f'", 1, True)
+    assert vars(code.variant("z", where="", carries=(), boundary=False)()).keys() == vars(InputError("z")).keys()
 
 
 def test_a_finding_makes_a_problem() -> None:

@@ -102,9 +102,9 @@ class ErrorCode(Generic[_E_co]):
         *,
         known: str = "",
         fix: str = "",
-        where: str = "",
-        carries: tuple[str, ...] = (),
-        boundary: bool = False,
+        where: str | None = None,
+        carries: tuple[str, ...] | None = None,
+        boundary: bool | None = None,
     ) -> ErrorCode[_E_co]: ...
     @overload
     def variant(
@@ -114,9 +114,9 @@ class ErrorCode(Generic[_E_co]):
         error: type[_F],
         known: str = "",
         fix: str = "",
-        where: str = "",
-        carries: tuple[str, ...] = (),
-        boundary: bool = False,
+        where: str | None = None,
+        carries: tuple[str, ...] | None = None,
+        boundary: bool | None = None,
     ) -> ErrorCode[_F]: ...
     def variant(
         self,
@@ -125,12 +125,24 @@ class ErrorCode(Generic[_E_co]):
         error: type[Any] | None = None,
         known: str = "",
         fix: str = "",
-        where: str = "",
-        carries: tuple[str, ...] = (),
-        boundary: bool = False,
+        where: str | None = None,
+        carries: tuple[str, ...] | None = None,
+        boundary: bool | None = None,
     ) -> ErrorCode[Any]:
-        """Return another text of this code, by default of the same class. Nothing else is taken over."""
-        return ErrorCode(self.code, error or self.error, what, known, fix, where, carries, boundary=boundary)
+        """Return another text of this code, for when the caller has to do something else.
+
+        Its class, `where`, `carries` and `boundary` are those of this text unless they are given.
+        """
+        return ErrorCode(
+            self.code,
+            error or self.error,
+            what,
+            known,
+            fix,
+            self.where if where is None else where,
+            self.carries if carries is None else carries,
+            boundary=self.boundary if boundary is None else boundary,
+        )
 
 
 class Finding:

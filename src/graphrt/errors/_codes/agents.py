@@ -19,7 +19,6 @@ CLASS_INSTEAD_OF_MODEL = ErrorCode(
 NOT_A_MODEL = CLASS_INSTEAD_OF_MODEL.variant(
     "{of} is {given:type}, which has no {missing}.",
     fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
-    carries=("value",),
 )
 
 AGENT_LIMIT = ErrorCode(
@@ -69,11 +68,13 @@ NOT_A_LAYER = ErrorCode(
 LAYER_SIGNATURE = NOT_A_LAYER.variant(
     "Middleware {value:type}.{name}{shape} cannot be called with ({arguments}): {error}.",
     fix="Write `async def {name}(self, {arguments})`.",
+    carries=(),
 )
 
 GRAPH_CANNOT_BE_A_TOOL = TOOL_SCHEMA.variant(
     "Graph {graph_name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
     fix="Give input=, a type that a model can fill in.",
+    carries=(),
 )
 
 ANSWER_CUT_OFF = ErrorCode(
@@ -88,6 +89,8 @@ ANSWER_CUT_OFF = ErrorCode(
 NOT_A_RESPONSE = UNREADABLE_ANSWER.variant(
     "Model {model!r} gave {problem} as its response.",
     fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
+    where="",
+    carries=(),
 )
 
 MODELS_NOT_A_MAPPING = ErrorCode(
@@ -101,6 +104,7 @@ MODELS_OF_A_BAD_NAME = MODELS_NOT_A_MAPPING.variant(
     "models= has the key {value!r}, which cannot be the name of an agent.",
     known="the name of an agent is a text without '/'",
     fix='Use the name that the agent was given: Agent(..., name="writer").',
+    carries=(),
 )
 
 OVERRIDE_OF_A_GENERATOR = ErrorCode(
@@ -176,6 +180,8 @@ STREAM_WITHOUT_REPLY = ErrorCode(
 USAGE_CANNOT_BE_COUNTED = UNREADABLE_ANSWER.variant(
     "{harness:type} gave a reply with {problem}.",
     fix="Give counts of 0 or more, or usage=None where they are not known.",
+    where="",
+    carries=(),
 )
 
 GRAPH_TAKES_NO_OPTIONS = INVALID_ARGUMENT.variant(
@@ -188,6 +194,8 @@ NESTED_TOO_DEEP = AGENT_LIMIT.variant(
     "{called} would run {depth:count level} below the outermost agent.",
     known="depth={limit}",
     fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
+    where="",
+    carries=(),
 )
 
 GRAPH_NOT_ENDED = ErrorCode(

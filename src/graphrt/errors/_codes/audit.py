@@ -50,6 +50,7 @@ NO_HEAD = NOT_CHAINED.variant(
     "The log of thread {thread!r} has no head.",
     known="it is empty, or 0.1 wrote the snapshot that it begins with after a prune, which kept no Merkle tree",
     fix="Drive the thread once; a log that lost its beginning in 0.1 has records and MACs, and no heads.",
+    where="",
 )
 NOT_PROVABLE = ErrorCode(
     "not-provable",
@@ -90,6 +91,7 @@ INCOMPLETE_LOG = NOT_RESTORED.variant(
     "The log cannot be restored: {problem}.",
     known="it verifies, and does not hold all that a thread needs",
     fix="Export the thread again from its store.",
+    carries=(),
 )
 UNKNOWN_FORMAT = BAD_AUDIT.variant(
     "A report has no format {given!r}.", known="'table', 'markdown', 'json'", fix="Choose one of them."

@@ -21,25 +21,17 @@ INNER_CALL_EXCEEDS_BUDGET = BUDGET_EXCEEDED.variant(
     "which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them.",
     known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
     fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
-    where="budget of {of}",
-    carries=("limit", "value"),
-    boundary=True,
 )
 BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(
     "A model call does not fit the budget of {of}: the time is over.",
     known="seconds={seconds}",
     fix="Raise the budget's seconds.",
-    where="budget of {of}",
-    carries=("limit", "value"),
-    boundary=True,
 )
 CALL_OUTLASTS_BUDGET = BUDGET_EXCEEDED.variant(
     "A model call was cancelled: it took longer than the budget of {of} had time.",
     known="seconds={seconds}, of which {left:g} s were left when the call began",
     fix="Raise the budget's seconds.",
-    where="budget of {of}",
     carries=("limit",),
-    boundary=True,
 )
 
 BAD_BUDGET = ErrorCode(

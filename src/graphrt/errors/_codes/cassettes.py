@@ -114,6 +114,4 @@ CASSETTE_MISS = ErrorCode(
     carries=("got",),
 )
 
-CASSETTE_OF_NO_MODEL = CLASS_INSTEAD_OF_MODEL.variant(
-    "cassette.model() takes a ChatModel, not {given}.", carries=("value",)
-)
+CASSETTE_OF_NO_MODEL = CLASS_INSTEAD_OF_MODEL.variant("cassette.model() takes a ChatModel, not {given}.")

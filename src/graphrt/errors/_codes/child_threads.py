@@ -16,7 +16,6 @@ CHILD_FAILED = ErrorCode(
 CHILD_DELETED = CHILD_FAILED.variant(
     "Child thread {child!r} was deleted before the node that waits for it could read how it ended.",
     fix="Catch ChildThreadError in the node; and let retention keep child threads longer than their parents wait.",
-    carries=("thread", "status"),
 )
 CHILDREN_NEED_STORE = ErrorCode(
     "child-needs-store",
@@ -37,12 +36,10 @@ BAD_CHILD_NAME = BAD_CHILD_GRAPH.variant(
     "name= of ctx.start() must be a name, not {given!r}.",
     known="a name is a str of 1 to {longest} printable characters",
     fix="Give it such a name, or leave it out to count the calls.",
-    boundary=True,
 )
 BAD_CHILD = BAD_CHILD_GRAPH.variant(
     "ctx.wait() waits for a child thread, not for {given:a_type}.",
     fix="Pass what ctx.start() returned, or ChildThread(graph, thread).",
-    boundary=True,
 )
 NOT_A_CHILD = ErrorCode(
     "not-a-child",

@@ -22,6 +22,7 @@ BAD_TARGET = ErrorCode(
 NO_PROVIDER = BAD_TARGET.variant(
     "{given!r} does not name a tracer provider: it is {found:a_type}.",
     fix="Write package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one.",
+    carries=(),
 )
 TARGET_NOT_IMPORTED = ErrorCode(
     "target-not-imported",

@@ -56,7 +56,6 @@ UNLINKED_NODE = NO_PATH.variant(
     "{name}.execute() returned {target!r}, which is not a node that an attribute of it holds.",
     known="its attributes lead to {paths:names}",
     fix="Keep the nodes that may follow in attributes, so that the graph is known before it runs.",
-    boundary=True,
 )
 
 NO_SOURCE_KEY = ErrorCode(
@@ -69,33 +68,25 @@ NO_SOURCE_KEY = ErrorCode(
 NO_KEY_FOR_RESULT = NO_SOURCE_KEY.variant(
     "{function}() returned a value of type {result:type}, and no key takes it.",
     fix="Give output_key=, or return a mapping of keys.",
-    boundary=True,
 )
 EMPTY_ANSWER = NO_SOURCE_KEY.variant(
-    "The model {model!r} answered nothing.",
-    fix="Look at its finish_reason and its filters.",
-    carries=("model",),
-    boundary=True,
+    "The model {model!r} answered nothing.", fix="Look at its finish_reason and its filters.", carries=("model",)
 )
 BRANCHES_FAILED = NO_SOURCE_KEY.variant(
     "{failed} of {total} branches failed: {told}.",
     known="nothing of the batch was written",
     fix="Correct the branches, or give the batch an error_node.",
-    boundary=True,
 )
 BRANCHES_CONFLICT = NO_SOURCE_KEY.variant(
     "Branches wrote different values to the key {key!r}: {told}.",
     known="nothing of the batch was written",
     fix="Give each branch a key of its own, and join them in a node after the batch.",
-    boundary=True,
 )
 
 NODES_REJECTED = DESIGN_REJECTED.variant(
     "The design of an AdaptiveNode was rejected for {number:count reason}: {reasons}",
     known="error.values has all reasons",
     fix="Allow more in the TopologyValidator, ask the model more precisely, or give the node an error_node.",
-    carries=("values",),
-    boundary=True,
 )
 
 MODEL_GAVE_UP = ErrorCode(
@@ -119,5 +110,4 @@ OFFLINE_MODEL = OFFLINE.variant(
     "The model {name!r} would be asked over the network, which offline_mode forbids.",
     known="models that were given: {models:names}",
     fix="Give it: GraphExecutor(offline_mode=True, models={{{name!r}: model}}).",
-    boundary=True,
 )

@@ -18,6 +18,7 @@ COMMIT_BROKEN_OFF = POSTGRES_UNAVAILABLE.variant(
     "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
     fix="Call again: another run continues the thread.",
     where="thread {thread!r}",
+    carries=(),
 )
 SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
@@ -42,44 +43,52 @@ SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
     fix="Update SQLite.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_REPLACED = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_FILE_CANNOT_OPEN = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} cannot be opened ({reason}): nothing was changed.",
     fix="Give another path.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_FOLDER_MISSING = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} cannot be made: its folder is missing: nothing was changed.",
     fix="Make the folder {folder!r} first.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_CANNOT_MAKE = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} cannot be made ({reason}): nothing was changed.",
     fix="Give another path.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_IS_A_DIRECTORY = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} is a directory: nothing was changed.",
     fix="Give the path of a file in it.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_NOT_A_FILE = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} is not a regular file: nothing was changed.",
     fix="Give the path of a file.",
     where="database {database!r}",
+    carries=(),
 )
 SQLITE_MAY_NOT_BE_READ = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} may not be read by this user: nothing was changed.",
     fix="Give this user the right to read and write it.",
     where="database {database!r}",
+    carries=(),
 )
 POSTGRES_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
-    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server."
+    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server.", carries=()
 )
 LOG_REMOVED = POSTGRES_UNAVAILABLE.variant(
     "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
@@ -137,7 +146,7 @@ SQLITE_FILE_TOO_LARGE = POSTGRES_FULL.variant(
     carries=("thread",),
 )
 TOO_MANY_THREADS = POSTGRES_FULL.variant(
-    "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file."
+    "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file.", carries=()
 )
 
 POSTGRES_BUSY = ErrorCode(
@@ -164,9 +173,12 @@ SQLITE_CALLED_INSIDE_A_CALL = POSTGRES_BUSY.variant(
     "interrupted: nothing was changed.",
     fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
     where="database {database!r}",
+    carries=(),
 )
 POSTGRES_POOL_IN_USE = POSTGRES_BUSY.variant(
-    "All {size} connections were in use for {busy_timeout_s:g} seconds.", fix="Give the store a larger pool_size."
+    "All {size} connections were in use for {busy_timeout_s:g} seconds.",
+    fix="Give the store a larger pool_size.",
+    carries=(),
 )
 LOG_TOO_LONG = POSTGRES_BUSY.variant(
     "The write-ahead log of {database!r} has {size:,} bytes, because another connection has been reading "
@@ -299,4 +311,4 @@ SQLITE_IN_MEMORY = NOT_A_PATH.variant(
     fix='Use the store "memory:" to keep threads in this process.',
 )
 
-SEQ_TOO_LARGE = BAD_COMMIT.variant("Entry {entry:,} of thread {of!r} is beyond the last, {most:,}.")
+SEQ_TOO_LARGE = BAD_COMMIT.variant("Entry {entry:,} of thread {of!r} is beyond the last, {most:,}.", where="")

@@ -278,7 +278,5 @@ BAD_ALLOW = Finding(
 INVALID_GRAPH = ErrorCode(
     "definition", DefinitionError, "Graph {name!r} has {count}.", where="defined at {defined_at}", carries=("problems",)
 )
-CANNOT_REPLACE = INVALID_GRAPH.variant("with_nodes() cannot replace these nodes.", carries=("problems",))
-TOPOLOGY_WITH_UNKNOWN_REDUCER = INVALID_GRAPH.variant(
-    "The topology has a reducer that is not known.", carries=("problems",)
-)
+CANNOT_REPLACE = INVALID_GRAPH.variant("with_nodes() cannot replace these nodes.", where="")
+TOPOLOGY_WITH_UNKNOWN_REDUCER = INVALID_GRAPH.variant("The topology has a reducer that is not known.", where="")

@@ -46,7 +46,7 @@ PROVIDER_HAS_NO_KEY = ErrorCode(
 API_KEY_NOT_SET = PROVIDER_HAS_NO_KEY.variant(
     "There is no API key for {provider!r}: {variables} is not set.",
     fix="Set the environment variable {variables}, or give api_key=.",
-    where="model {model!r}",
+    carries=(),
 )
 
 REQUEST_TOO_LARGE = ErrorCode(
@@ -60,8 +60,6 @@ REQUEST_TOO_LARGE = ErrorCode(
 CONTEXT_OVERFLOW = REQUEST_TOO_LARGE.variant(
     "The model call failed{with_status}: {reason}",
     fix="Shorten the conversation, or choose a model with a longer context.",
-    where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 RATE_LIMITED = ErrorCode(
@@ -82,21 +80,15 @@ CALL_CONFLICT = ErrorCode(
     carries=("status_code", "retry_after_s", "provider"),
 )
 PROVIDER_FAILED = CALL_CONFLICT.variant(
-    "The model call failed{with_status}: {reason}",
-    fix="Retry; if it persists, look at the provider's status page.",
-    where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
+    "The model call failed{with_status}: {reason}", fix="Retry; if it persists, look at the provider's status page."
 )
 CONNECTION_FAILED = CALL_CONFLICT.variant(
-    "The model call failed{with_status}: {reason}",
-    fix="Retry; if it persists, check the address and the network.",
-    where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
+    "The model call failed{with_status}: {reason}", fix="Retry; if it persists, check the address and the network."
 )
 STREAM_ENDED_EARLY = CALL_CONFLICT.variant(
     "The stream ended before the answer did.",
     fix="Retry; if it persists, look for what closes the connection between here and the provider.",
-    where="model {model!r}",
+    carries=(),
 )
 
 BAD_MODEL_REQUEST = ErrorCode(
@@ -119,8 +111,6 @@ UNKNOWN_MODEL = ErrorCode(
 MODEL_WITHOUT_PROVIDER = UNKNOWN_MODEL.variant(
     "The model call failed{with_status}: {reason}",
     fix='Write the model as "provider/model", such as "openai/gpt-4o-mini".',
-    where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 CONTENT_FILTERED = ErrorCode(
@@ -132,14 +122,10 @@ CONTENT_FILTERED = ErrorCode(
     carries=("status_code", "retry_after_s", "provider"),
 )
 MODEL_REFUSED = CONTENT_FILTERED.variant(
-    "The model refused to answer: {reason}",
-    fix="Change the request; repeating it will not help.",
-    where="model {model!r}",
+    "The model refused to answer: {reason}", fix="Change the request; repeating it will not help.", carries=()
 )
 ANSWER_HELD_BACK = CONTENT_FILTERED.variant(
-    "The provider's filter held the answer back.",
-    fix="Change the request; repeating it will not help.",
-    where="model {model!r}",
+    "The provider's filter held the answer back.", fix="Change the request; repeating it will not help.", carries=()
 )
 
 UNREADABLE_ANSWER = ErrorCode(
@@ -153,12 +139,12 @@ UNREADABLE_ANSWER = ErrorCode(
 NO_CHOICES = UNREADABLE_ANSWER.variant(
     "The provider answered without any choice.",
     fix="Check that the address is that of a chat completions endpoint.",
-    where="model {model!r}",
+    carries=(),
 )
 EMPTY_STREAM = UNREADABLE_ANSWER.variant(
     "The provider's stream contained no answer.",
     fix="Check that the address is that of a chat completions endpoint that can stream.",
-    where="model {model!r}",
+    carries=(),
 )
 
 ANSWER_OUT_OF_BOUNDS = ErrorCode(
@@ -181,8 +167,6 @@ REQUEST_CANNOT_BE_SENT = ErrorCode(
 LIBRARY_FAILED = REQUEST_CANNOT_BE_SENT.variant(
     "The model call failed{with_status}: {reason}",
     fix="Look at the text above; it came from the provider's library, not from the provider.",
-    where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 BAD_SWITCH = ErrorCode(

@@ -34,7 +34,7 @@ WRONG_TYPE = ErrorCode(
 )
 
 MISSING_FIELD = MISSING_INPUT.variant(
-    "The full state that node {node!r} returned lacks {missing:names}.", error=UpdateError, carries=("field",)
+    "The full state that node {node!r} returned lacks {missing:names}.", error=UpdateError
 )
 
 CANNOT_DELETE = ErrorCode(
@@ -49,7 +49,6 @@ UNKNOWN_KEY = UNKNOWN_INPUT_KEY.variant(
     error=UpdateError,
     known="fields {fields:names}",
     fix="Remove the key, or declare the field.",
-    carries=("field",),
 )
 
 NODE_FAILED = ErrorCode(
@@ -77,13 +76,11 @@ TARGET_IS_A_FUNCTION = TARGET_IS_AN_END.variant(
     "{who} names the function {function}(), which does not stand for a node.",
     known="nodes {known_nodes:names}",
     fix="Use the node's name, {function!r}, or what @g.node returned.",
-    carries=("node", "target"),
 )
 UNKNOWN_TARGET = TARGET_IS_AN_END.variant(
     "{who} names a node that does not exist: {target_text}.",
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph.",
-    carries=("node", "target"),
 )
 
 REDUCER_RAISED = ErrorCode(
@@ -97,7 +94,6 @@ REDUCER_RETURNED_NONE = REDUCER_RAISED.variant(
     "Reducer {reducer!r} of field {field!r} returned None, which the field cannot be.",
     known="{field}: {annotation}",
     fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
-    carries=("node",),
 )
 
 CONCURRENT_UPDATE = ErrorCode(
@@ -277,6 +273,7 @@ BAD_SIGNAL_ID = BAD_SIGNAL.variant(
     "id= of a signal must be a text, not {given!r:.80}.",
     known="an id is a str of 1 to {longest} printable characters",
     fix="Pass the id of the request that sends the signal, or a hash of it; None makes an id.",
+    boundary=False,
 )
 
 BAD_INTERRUPT_KEY = ErrorCode(
@@ -321,7 +318,6 @@ CALL_OF_A_COROUTINE = CALL_OF_NO_FUNCTION.variant(
     "ctx.call() takes an async function and its arguments, not a coroutine.",
     known="{function}() was called already",
     fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt)).",
-    boundary=True,
 )
 
 UNKNOWN_KIND_OF_EFFECT = ErrorCode(
@@ -353,5 +349,4 @@ STATE_OF_CHOICE = BAD_CHOICE.variant(
     "Node {node!r} chose a graph over the state {state_class}, whose values the store of the run may not know.",
     known="{classes:names}",
     fix="Name the class: chosen_graph(choose, states=[{state_class}]).",
-    boundary=True,
 )

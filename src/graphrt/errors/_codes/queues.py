@@ -39,5 +39,4 @@ WAITS_FOR_QUEUE = WAITS_FOR_SIGNAL.variant(
     "Interrupt {interrupt} waits for a worker of the queue {payload}, and takes no answer.",
     known="a task of node {asker!r}",
     fix="Start a worker that serves the queue, or cancel({thread!r}).",
-    carries=("interrupts",),
 )

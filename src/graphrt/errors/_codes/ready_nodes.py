@@ -110,11 +110,14 @@ MISSING_PART = ErrorCode(
 RESULT_WITHOUT_FIELD = MISSING_PART.variant(
     "{function}() returned a value of type {result:type}, and no field takes it.",
     fix="Name the field, tool(fn, into='result'), or return a mapping of fields.",
+    carries=(),
 )
 
 AGENT_WITHOUT_OUTPUT = AGENT_LIMIT.variant(
     "The agent of node {node!r} was stopped by its limit {limit!r} and has no output.",
     fix="Raise the limit of the agent, or route the error with on_error=.",
+    where="",
+    carries=(),
 )
 
 NO_BATCH_ITEMS = ErrorCode(
@@ -173,6 +176,4 @@ DESIGN_REJECTED = ErrorCode(
 DESIGN_NO_LONGER_VALID = DESIGN_REJECTED.variant(
     "The design that was accepted before is refused now: {reasons}.",
     fix="The validator or the registry has changed since. Allow what the design uses, or let on_error= lead to a node that designs anew.",
-    carries=("values",),
-    boundary=True,
 )

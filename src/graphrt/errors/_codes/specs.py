@@ -14,11 +14,11 @@ BAD_TEXT = ErrorCode(
     carries=("path",),
 )
 NOT_A_SPEC = BAD_TEXT.variant(
-    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned."
+    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned.", carries=()
 )
 
-INVALID_SPEC = INVALID_GRAPH.variant("The manifest of graph {name!r} has {count}.", carries=("problems",))
-UNWRITABLE_GRAPH = INVALID_SPEC.variant("Graph {name!r} cannot be written as a manifest.", carries=("problems",))
+INVALID_SPEC = INVALID_GRAPH.variant("The manifest of graph {name!r} has {count}.", where="")
+UNWRITABLE_GRAPH = INVALID_SPEC.variant("Graph {name!r} cannot be written as a manifest.")
 
 BAD_ENTRY = Finding("bad-spec", "{problem}.")
 MISSING_STATE = BAD_ENTRY.variant(

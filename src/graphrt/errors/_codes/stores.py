@@ -38,12 +38,12 @@ NAMING_KEY_NOT_GIVEN = KEY_NOT_GIVEN.variant(
     "The key that names of large values were made with is needed and was not given.",
     known="{ids:names}",
     fix="Give all the keys that were current since the thread was made or copied.",
-    carries=("thread",),
 )
 OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",
     fix="Open the store as EncryptedStore(store, keys).",
     where="thread {thread!r}",
+    carries=(),
 )
 
 UNKNOWN_STORE = ErrorCode(

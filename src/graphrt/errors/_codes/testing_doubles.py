@@ -33,6 +33,8 @@ NOT_A_CHAT_REQUEST = SCRIPT_UNEXPECTED_CALL.variant(
     "The FakeChatServer expected a chat request, but got {method} {url_path}.",
     known="POST to a path that ends in {paths}",
     fix="Give the client server.url as its address, or server.anthropic_url for Anthropic's format.",
+    where="",
+    carries=(),
 )
 
 SERVER_NOT_RUNNING = INVALID_ARGUMENT.variant(
@@ -81,6 +83,7 @@ PLANNED_STORE_FAILURE = POSTGRES_UNAVAILABLE.variant(
     "The test makes call {number} of {operation} fail.",
     known="{kept}",
     fix="This failure is planned: check how the run behaves, and continue it.",
+    carries=(),
 )
 
 BAD_CLOCK_SECONDS = INVALID_ARGUMENT.variant(

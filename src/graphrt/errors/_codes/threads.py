@@ -32,13 +32,11 @@ HELD_BY_ANOTHER_RUN = PRUNED_WHILE_READ.variant(
     "Thread {thread!r} is held by another run.",
     fix="Wait for that run, cancel it, or use another thread. start(input, thread={thread!r}, while_running='queue')"
     " leaves an input for after it.",
-    where="thread {thread!r}",
 )
 THREAD_HAS_MOVED = PRUNED_WHILE_READ.variant(
     "Thread {thread!r} is at entry {got}, not at {expected}: nothing of this commit was stored.",
     known="last entry {got}",
     fix="Load the thread and go on from its last entry.",
-    where="thread {thread!r}",
 )
 
 UNKNOWN_THREAD = ErrorCode(
@@ -90,7 +88,6 @@ FORK_BEFORE_GONE_NODE = GRAPH_CHANGED.variant(
     known="nodes {known_nodes:names}",
     fix="Fork another entry, fork with the older graph, or declare Migration(nodes=...) that renames it.",
     where="fork of thread {thread!r}",
-    carries=("nodes",),
 )
 
 FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
@@ -98,6 +95,7 @@ FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
     known="fields {fields:names}",
     fix="Fork a later entry, from the migration on, or fork with the older graph.",
     where="fork of thread {thread!r}",
+    carries=(),
 )
 
 REPLAY_DIVERGED = ErrorCode(
@@ -177,6 +175,7 @@ INPUT_NOT_STORABLE = NOT_STORABLE.variant(
     known="nothing was stored",
     fix="{advice}.",
     carries=("path", "thread"),
+    boundary=False,
 )
 
 WRONG_VERB = ErrorCode(
@@ -192,6 +191,7 @@ UNKNOWN_KEY_OF_UPDATE = UNKNOWN_INPUT_KEY.variant(
     "{who} has a key that is not a field of the state: {unknown:names}.",
     known="fields {fields:names}",
     fix="Remove it, or declare the field.",
+    carries=(),
 )
 
 SNAPSHOT_NOT_AS_WRITTEN = STORE_DAMAGED.variant(
@@ -270,16 +270,10 @@ ONE_ANSWER_FOR_SEVERAL = ErrorCode(
     carries=("thread", "interrupts"),
 )
 ONE_ANSWER_TO_REPLACE_SEVERAL = ONE_ANSWER_FOR_SEVERAL.variant(
-    "One answer was given, but {number} answers could be replaced.",
-    known="{questions}",
-    fix="{how}",
-    carries=("thread", "interrupts"),
+    "One answer was given, but {number} answers could be replaced.", known="{questions}", fix="{how}"
 )
 ANSWERS_AND_ANSWER = ONE_ANSWER_FOR_SEVERAL.variant(
-    "Both answers and answer= were given.",
-    known="{questions}",
-    fix="Pass one of the two.",
-    carries=("thread", "interrupts"),
+    "Both answers and answer= were given.", known="{questions}", fix="Pass one of the two."
 )
 
 ANSWER_HAS_EFFECTS = ErrorCode(
@@ -307,7 +301,6 @@ INTERRUPT_HAS_ITS_DEFAULT = INTERRUPT_EXPIRED.variant(
     "Interrupt {interrupt} expired {late_s:.0f} s ago, and answers itself with its default.",
     known="asked by {asker!r}: {payload}",
     fix="Use drive({thread!r}), or resume({thread!r}) without an answer: it goes on with the default.",
-    carries=("interrupts",),
 )
 
 ANSWER_DOES_NOT_FIT = ErrorCode(

@@ -18,7 +18,6 @@ TIMER_LENGTH_TWICE = BAD_TIMER_LENGTH.variant(
     "ctx.sleep() was given the duration {duration!r} and {parts} too.",
     known="one of them says how long",
     fix="Write ctx.sleep(days=3, hours=2), or a single duration.",
-    boundary=True,
 )
 
 BAD_MOMENT = ErrorCode(
@@ -33,18 +32,14 @@ NAIVE_MOMENT = BAD_MOMENT.variant(
     "{option}={given!r} has no time zone, so it is another moment on each machine.",
     known="a datetime with a time zone, or seconds since the epoch",
     fix="Give it one: when.replace(tzinfo=UTC), or tzinfo=ZoneInfo('Europe/Paris').",
-    boundary=True,
 )
 MOMENT_TOO_LATE = BAD_MOMENT.variant(
     "{option} is {given} seconds after the epoch, which is not before the year 9999.",
     known="a datetime with a time zone, or seconds since the epoch",
     fix="Pass seconds, not milliseconds; or wait without a limit.",
-    boundary=True,
 )
 EXPIRY_TWICE = BAD_EXPIRY.variant(
-    "expires_s={expires_s!r} and expires_at={expires_at!r} both say when a question expires.",
-    fix="Pass one of them.",
-    boundary=True,
+    "expires_s={expires_s!r} and expires_at={expires_at!r} both say when a question expires.", fix="Pass one of them."
 )
 
 QUESTION_EXPIRED = ErrorCode(
@@ -68,7 +63,6 @@ DEFAULT_WITHOUT_EXPIRY = BAD_DEFAULT.variant(
     "A question has the default {default!r} and no time at which it would take it.",
     known="a default is the answer that a question gives itself when it expires",
     fix="Pass expires_s= or expires_at= too.",
-    boundary=True,
 )
 
 SLEEPING = ErrorCode(
@@ -83,11 +77,9 @@ TIMER_IS_OVER = SLEEPING.variant(
     "The time of a timer of thread {thread!r} is over since {until}, and no question of the thread takes an answer.",
     known="timers {interrupts:names}, which no answer ends",
     fix="Call resume({thread!r}) or drive({thread!r}) without an answer, or leave the thread to a Worker.",
-    carries=("thread", "interrupts"),
 )
 TIMER_TAKES_NO_ANSWER = SLEEPING.variant(
     "{interrupt} is a timer of thread {thread!r} and takes no answer: it fires at {until}.",
     known="timers {interrupts:names}",
     fix="Leave it out of the answers. A Worker, or drive({thread!r}), goes on when its time has come.",
-    carries=("thread", "interrupts"),
 )

@@ -88,6 +88,7 @@ TWO_MCP_TOOLS_OF_ONE_NAME = DUPLICATE_TOOL.variant(
     "MCP server {server} has two tools that would be named {tool!r}.",
     known="{first!r} and {second!r}",
     fix="Have them renamed by the server.",
+    where="",
 )
 
 NO_SUCH_TOOL = ErrorCode(
