@@ -24,8 +24,6 @@ _FILES: Final = {
     "json": "route_coverage.json",
     "lcov": "route_coverage.lcov",
     "cobertura": "route_coverage.xml",
-    "mermaid": "route_coverage.mmd",
-    "html": "route_coverage.html",
 }
 """Reports that are files, with their default names."""
 _KINDS: Final = ("term", "term-missing", "none", *_FILES)
@@ -182,31 +180,18 @@ def _report(config: pytest.Config, state: _State) -> None:
         state.lines.append(f"route coverage: no test imported {file}, so the graphs that it makes are not counted")
     if not summary.graphs:
         state.problem = "Route coverage was measured, and the tests compiled no graph outside of test files."
-    makers = {
-        "json": reports.as_json,
-        "lcov": reports.lcov,
-        "cobertura": reports.cobertura,
-        "mermaid": reports.mermaid,
-        "html": _html,
-    }
     for kind, file in _reports(config):
-        if kind in makers:
+        if kind in _FILES:
             path = Path(config.invocation_params.dir) / (file or _FILES[kind])
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(makers[kind](summary), encoding="utf-8")
+                path.write_text(reports.WRITERS[kind](summary), encoding="utf-8")
             except OSError as error:
                 state.problem = f"The {kind} report of route coverage cannot be written: {error}"
             else:
                 state.lines.append(f"route coverage: {kind} written to {path}")
         elif kind != "none" and summary.graphs:
             state.lines.insert(0, reports.terminal(summary, missing=kind == "term-missing"))
-
-
-def _html(summary: Summary) -> str:
-    from graphrt.testing.route_coverage.html_page import html  # with the layout, which no other report needs
-
-    return html(summary)
 
 
 def show(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:

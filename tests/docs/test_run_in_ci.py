@@ -130,14 +130,14 @@ def test_its_commands_pass_and_leave_the_reports(project: Path) -> None:
     assert re.search(r"support +15 +15 +0 +100%", said["Test"])
     cases = ET.parse(project / "reports" / "junit.xml").getroot().findall(".//testcase")
     assert "test_routing[write-send]" in {case.get("name") for case in cases}
-    assert {path.name for path in (project / "reports").iterdir()} == {"junit.xml", "routes.html", "routes.xml"}
+    assert {path.name for path in (project / "reports").iterdir()} == {"junit.xml", "routes.json", "routes.xml"}
 
 
 def test_it_names_the_reports_that_it_keeps() -> None:
     (job,) = workflow()["jobs"].values()
     kept = next(step["with"]["path"] for step in job["steps"] if step.get("name") == "Keep the reports")
 
-    assert all(f"{kept}{name}" in block("yaml") for name in ("junit.xml", "routes.html", "routes.xml"))
+    assert all(f"{kept}{name}" in block("yaml") for name in ("junit.xml", "routes.json", "routes.xml"))
 
 
 def test_a_graph_that_does_not_compile_fails_the_first_check(project: Path) -> None:

@@ -133,22 +133,21 @@ def test_a_module_that_no_test_imports_is_named(suite: Path) -> None:
 
 
 def test_every_report(suite: Path) -> None:
-    kinds = ("term", "json", "lcov", "cobertura:out/routes.xml", "mermaid", "html")
+    kinds = ("term", "json", "lcov", "cobertura:out/routes.xml")
     code, text = run(suite, "--graphrt-cov", *(f"--graphrt-cov-report={kind}" for kind in kinds), test_two=TWO)
     assert code == 0, text
-    for name in ("route_coverage.json", "route_coverage.lcov", "out/routes.xml", "route_coverage.mmd"):
+    for name in ("route_coverage.json", "route_coverage.lcov", "out/routes.xml"):
         assert (suite / name).read_text()
-    assert "Route coverage: 100%" in (suite / "route_coverage.html").read_text()
 
 
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
         (["--graphrt-cov-fail-under=90"], 4, "--graphrt-cov-fail-under needs --graphrt-cov"),
-        (["--graphrt-cov-report=html"], 4, "--graphrt-cov-report needs --graphrt-cov"),
+        (["--graphrt-cov-report=json"], 4, "--graphrt-cov-report needs --graphrt-cov"),
         (["--graphrt-cov-append"], 4, "--graphrt-cov-append needs --graphrt-cov"),
         (["--graphrt-cov", "test_two.py"], 1, "Tests to run are named before --graphrt-cov"),
-        (["--graphrt-cov", "--graphrt-cov-report=html:."], 1, "The html report of route coverage cannot be written"),
+        (["--graphrt-cov", "--graphrt-cov-report=json:."], 1, "The json report of route coverage cannot be written"),
         (["--graphrt-cov", "--graphrt-cov-report=pdf"], 4, "has no kind 'pdf'; known: term"),
         (["--graphrt-cov", "--graphrt-cov-fail-under=101"], 4, "cannot be required to be 101"),
         (["--graphrt-cov=folw"], 1, "Did you mean 'flow'?"),

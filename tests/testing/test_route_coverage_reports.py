@@ -7,12 +7,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
-from tests.testing.covered_graphs import child, every
+from tests.testing.covered_graphs import child
 
 from graphrt.testing import record
 from graphrt.testing.route_coverage import Summary
-from graphrt.testing.route_coverage.html_page import html
-from graphrt.testing.route_coverage.reports import as_json, cobertura, lcov, mermaid, terminal
+from graphrt.testing.route_coverage.reports import as_json, cobertura, lcov, terminal
 
 
 @pytest.fixture
@@ -58,34 +57,3 @@ def test_json_has_every_arc(half: Summary) -> None:
         ("route:inside:True->other", False),
     ]
     assert data["percent"] == 50
-
-
-def test_mermaid_marks_what_was_missed(half: Summary) -> None:
-    text = mermaid(half)
-    assert 'g0n2["other"]:::missed' in text
-    assert "-.->" in text
-    assert text.count("linkStyle") == 1
-
-
-def test_mermaid_draws_all_graphs_in_one_flowchart(collect: Callable[..., Summary]) -> None:
-    """Mermaid refuses a file with two."""
-    every()
-    text = mermaid(collect())
-
-    assert text.count("flowchart TD") == 1
-    assert [line.strip() for line in text.splitlines() if "subgraph" in line] == [
-        'subgraph g0["every: 0%"]',
-        'subgraph g1["every/sub: 0%"]',
-    ]
-    numbers = text.partition("linkStyle ")[2].partition(" ")[0].split(",")
-    assert numbers == [str(number) for number in range(text.count("-.->"))]
-
-
-def test_the_page_is_one_file(half: Summary) -> None:
-    page = html(half)
-    assert "Route coverage: 50%" in page
-    assert page.count('class="node missed"') == 1
-    assert page.count('class="edge missed"') == 2
-    assert "<script" not in page
-    assert "http" not in page
-    ET.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])

@@ -9,16 +9,6 @@ from pathlib import Path
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.route_coverage import COVERAGE_OF_OTHER_VERSION, NO_GRAPH_MEASURED
 from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
-from graphrt.testing.route_coverage.html_page import html
-
-_REPORTS = {
-    "term": reports.terminal,
-    "json": reports.as_json,
-    "lcov": reports.lcov,
-    "cobertura": reports.cobertura,
-    "mermaid": reports.mermaid,
-    "html": html,
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m graphrt.testing.route_coverage", description=__doc__)
     parser.add_argument("data", nargs="+", type=Path, help="files that pytest --graphrt-cov wrote")
     parser.add_argument("--target", action="append", default=[], help="as for --graphrt-cov")
-    parser.add_argument("--report", choices=sorted(_REPORTS), default="term", help="written to standard output")
+    parser.add_argument("--report", choices=sorted(reports.WRITERS), default="term", help="written to standard output")
     parser.add_argument("--save", type=Path, help="file for the merged data")
     parser.add_argument(
         "--fail-under", type=float, default=0.0, metavar="PERCENT", help="as for --graphrt-cov-fail-under"
@@ -47,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     except GraphrtError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(_REPORTS[given.report](summary).rstrip("\n") + "\n")
+    sys.stdout.write(reports.WRITERS[given.report](summary).rstrip("\n") + "\n")
     return 1 if summary.percent < given.fail_under else 0
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.testing.route_coverage.arcs import DEFAULT, KINDS, Arc
+from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.route_coverage.summary import GraphSummary, Summary
 
 
@@ -164,73 +164,10 @@ def _rate(lines: Mapping[int, list[tuple[str, int]]]) -> float:
     return sum(any(hits for _, hits in found) for found in lines.values()) / len(lines) if lines else 1.0
 
 
-# -- Mermaid -----------------------------------------------------------------------------------------------------
-
-
-def mermaid(summary: Summary) -> str:
-    """Return a flowchart with each graph in a box of its own: what was not taken is red and dashed."""
-    lines = ["flowchart TD"]
-    missed: list[str] = []
-    count = 0
-    for number, graph in enumerate(summary.graphs):
-        lines.append(f'  subgraph g{number}["{_text(f"{graph.title}: {percent(graph.percent)}")}"]')
-        for text, taken in _chart(graph, f"g{number}n"):
-            lines.append(f"    {text}")
-            if taken is not None:
-                missed += [] if taken else [str(count)]
-                count += 1
-        lines.append("  end")
-    lines.append("  classDef missed stroke:#c62828,stroke-dasharray:4 3,color:#c62828")
-    if missed:
-        lines.append(f"  linkStyle {','.join(missed)} stroke:#c62828")
-    return "\n".join(lines) + "\n"
-
-
-def _chart(graph: GraphSummary, prefix: str) -> Iterator[tuple[str, bool | None]]:
-    """Yield the boxes and arrows of *graph*; with arrows, whether they were taken."""
-    ids = {name: f"{prefix}{number}" for number, name in enumerate(nodes(graph))}
-    for name, short in ids.items():
-        shape = f'(["{name}"])' if name in ("START", "END") else f'["{_text(name)}"]'
-        missed = Arc("node", name) in graph.missing
-        yield f"{short}{shape}{':::missed' if missed else ''}", None
-    for source, target, label, taken in lines_of(graph):
-        arrow = "-->" if taken else "-.->"
-        text = f'|"{_text(label)}"|' if label else ""
-        yield f"{ids[source]} {arrow}{text} {ids[target]}", taken
-
-
-def nodes(graph: GraphSummary) -> list[str]:
-    """Return the names that a picture of *graph* shows: START, its nodes, and END."""
-    arcs = [*graph.taken, *graph.missing]
-    named = [arc.source for arc in arcs if arc.kind == "node"]
-    targets = [arc.target for arc in arcs if arc.target and arc.target != "END"]
-    return ["START", *dict.fromkeys([*named, *targets]), "END"]
-
-
-def lines_of(graph: GraphSummary) -> list[tuple[str, str, str, bool]]:
-    """Return the lines between nodes that a picture of *graph* shows: source, target, text, and whether it was taken.
-
-    A join is a line from each of its sources, which counts as taken once the join fired.
-    """
-    found: list[tuple[str, str, str, bool]] = []
-    for arc in [*graph.graph.arcs, *(arc for arc in graph.taken if arc not in graph.graph.arcs)]:
-        taken = arc in graph.taken
-        if arc.kind == "join":
-            if arc.label == "fired":
-                found += [(source, arc.target, "join", taken) for source in arc.source.split(",")]
-        elif arc.target:
-            text = (
-                ("otherwise" if arc.label == DEFAULT else arc.label)
-                if arc.kind == "route"
-                else _TEXTS.get(arc.kind, "")
-            )
-            found.append((arc.source, arc.target, text, taken))
-    return found
-
-
-_TEXTS: Final = {"goto": "goto", "error": "error", "fatigue": "fatigue"}
-"""Texts of the lines of arcs that have no label, by their kind."""
-
-
-def _text(text: str) -> str:
-    return " ".join(text.replace("#", "#35;").replace('"', "#quot;").split())
+WRITERS: Final[dict[str, Callable[[Summary], str]]] = {
+    "term": terminal,
+    "json": as_json,
+    "lcov": lcov,
+    "cobertura": cobertura,
+}
+"""Kind of report to the function that makes its text."""
