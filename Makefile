@@ -5,7 +5,7 @@
 #   make quick   run those that are not slow, in a minute
 #   make routes  test the examples; every route of their graphs has to be taken
 #   make bench   run the benchmarks        make lint    style, types and floors
-#   make clean   remove what these leave behind
+#   make lock    renew requirements.lock   make clean   remove what these leave behind
 #
 # Variables: PYTHON (the interpreter to build the environment with), VENV (where), ARGS (passed on).
 
@@ -16,7 +16,7 @@ ARGS  ?=
 
 comma := ,
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --quiet
+INSTALL := $(PY) -m pip --disable-pip-version-check --quiet install --constraint requirements.lock
 
 # A real model needs the provider adapter; the demo on its mock does not.
 DEMO_EXTRAS := demo$(if $(findstring --model,$(ARGS)),$(comma)litellm)
@@ -25,7 +25,7 @@ NODE := $(if $(shell command -v node 2>/dev/null),,$(comma)node)
 TEST_EXTRAS = dev,demo,litellm$(NODE)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick routes bench lint format clean
+.PHONY: help demo test quick routes bench lint format lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | sed '/^Variables/q'
@@ -57,18 +57,26 @@ lint: $(VENV)/.has-test
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m pyright --pythonpath $(PY) --verifytypes graphrt --ignoreexternal
 	$(VENV)/bin/lint-imports
 
 format: $(VENV)/.has-test
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
 
+# One file for all supported interpreters: markers say which versions are for which. The newest versions are taken.
+lock: $(VENV)/.has-python
+	@$(PY) -m pip --disable-pip-version-check --quiet install uv
+	@$(PY) -m uv pip compile --quiet --universal --upgrade --python-version 3.11 --all-extras --no-annotate \
+	    --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
 clean:
 	rm -rf $(VENV) .venv-* .nox build dist htmlcov .coverage .coverage.* .graphrt_coverage.json .benchmarks
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The environment. A stamp is written when a step is done; it is done again when pyproject.toml has changed.
+# The environment, in the versions of requirements.lock. A stamp is written when a step is done; it is done again when
+# pyproject.toml or the lock file has changed.
 
 $(VENV)/.has-python:
 	@found=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -86,17 +94,17 @@ $(VENV)/.has-python:
 	$$found -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.has-demo: $(VENV)/.has-python pyproject.toml
+$(VENV)/.has-demo: $(VENV)/.has-python pyproject.toml requirements.lock
 	@echo "Installing graphrt into $(VENV)"
-	@$(PIP) install --editable ".[demo]"
+	@$(INSTALL) --editable ".[demo]"
 	@touch $@
 
-$(VENV)/.has-litellm: $(VENV)/.has-demo pyproject.toml
+$(VENV)/.has-litellm: $(VENV)/.has-demo pyproject.toml requirements.lock
 	@echo "Installing the model provider adapter into $(VENV)"
-	@$(PIP) install --editable ".[demo,litellm]"
+	@$(INSTALL) --editable ".[demo,litellm]"
 	@touch $@
 
-$(VENV)/.has-test: $(VENV)/.has-python pyproject.toml
+$(VENV)/.has-test: $(VENV)/.has-python pyproject.toml requirements.lock
 	@echo "Installing graphrt and its development tools into $(VENV) (once, a minute or two)"
-	@$(PIP) install --editable ".[$(TEST_EXTRAS)]"
+	@$(INSTALL) --editable ".[$(TEST_EXTRAS)]"
 	@touch $@ $(VENV)/.has-demo $(VENV)/.has-litellm

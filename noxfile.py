@@ -14,26 +14,38 @@ nox.options.reuse_venv = "yes"
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PARALLEL = ["-n", "auto"]
+LOCKED = ["--constraint", "requirements.lock"]
+"""The versions that `make test` and CI use, too; `make lock` renews them."""
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests that need only graphrt and pytest, on each interpreter."""
-    session.install("--editable", ".[test]")
+    session.install(*LOCKED, "--editable", ".[test]")
     session.run("pytest", *PARALLEL, "-m", "not needs", *session.posargs)
 
 
 @nox.session
 def everything(session: nox.Session) -> None:
     """Run all tests and skip none, as CI does."""
-    session.install("--editable", ".[dev,demo,litellm,node]")
+    session.install(*LOCKED, "--editable", ".[dev,demo,litellm,node]")
     session.run("pytest", *PARALLEL, *session.posargs, env={"CI": "true"})
+
+
+@nox.session
+@nox.parametrize("resolution", ["lowest-direct", "highest"], ids=["lowest", "newest"])
+def versions(session: nox.Session, resolution: str) -> None:
+    """Run the quick tests with the lowest and with the newest versions that pyproject.toml allows."""
+    session.install("uv")
+    requirements = ["--resolution", resolution, "--editable", ".[dev,demo,litellm,node]"]
+    session.run("uv", "pip", "install", "--python", session.virtualenv.location, *requirements)
+    session.run("pytest", *PARALLEL, "-m", "not slow", *session.posargs)
 
 
 @nox.session
 def full(session: nox.Session) -> None:
     """Run every search in full: hours for all of them, so name a folder: `nox -s full -- tests/faults`."""
-    session.install("--editable", ".[dev,demo,litellm,node]")
+    session.install(*LOCKED, "--editable", ".[dev,demo,litellm,node]")
     env = {"GRAPHRT_FULL": "1", "HYPOTHESIS_PROFILE": "thorough", "CI": "true"}
     session.run("pytest", *PARALLEL, *session.posargs, env=env)
 
@@ -41,21 +53,21 @@ def full(session: nox.Session) -> None:
 @nox.session
 def laws(session: nox.Session) -> None:
     """Search the laws thoroughly: thousands of examples each."""
-    session.install("--editable", ".[test]")
+    session.install(*LOCKED, "--editable", ".[test]")
     session.run("pytest", *PARALLEL, "tests/laws", *session.posargs, env={"HYPOTHESIS_PROFILE": "thorough"})
 
 
 @nox.session
 def crash(session: nox.Session) -> None:
     """Kill the processes that drive threads, at every point where they write: 2,000 kills and more."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     session.run("pytest", *PARALLEL, "tests/crash", *session.posargs, env={"GRAPHRT_FULL": "1", "CI": "true"})
 
 
 @nox.session
 def chaos(session: nox.Session) -> None:
     """Kill, stop and cut off the processes of each kind of host, 300 kills each, and plant seven wrong builds."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     session.run("pytest", "-n", "0", "tests/workers/chaos", env={"CI": "true", "GRAPHRT_FULL": "1"})
     for host, database in (("worker", "sqlite"), ("worker", "postgres"), ("dbos", "postgres")):
         storm = ["python", "-m", "tests.workers.chaos", "--host", host, "--database", database, "--kills", "300"]
@@ -67,7 +79,7 @@ def chaos(session: nox.Session) -> None:
 @nox.session
 def tampering(session: nox.Session) -> None:
     """Flip every bit of an audit log, kill its writers 200 times, and verify 1,000 honest logs: about an hour."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     env = {"GRAPHRT_FULL": "1", "HYPOTHESIS_PROFILE": "thorough", "CI": "true"}
     session.run("pytest", *PARALLEL, "tests/audit", *session.posargs, env=env)
 
@@ -75,14 +87,14 @@ def tampering(session: nox.Session) -> None:
 @nox.session
 def machine(session: nox.Session) -> None:
     """Use threads at random, on every store, and compare them with a model: 1,000 examples of 100 steps."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     session.run("pytest", *PARALLEL, "tests/machine", *session.posargs, env={"GRAPHRT_FULL": "1", "CI": "true"})
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Measure branch coverage; of the engine it has to be 100 %."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     # One process, so that nothing is lost; the oldest supported interpreter would trace most slowly.
     session.run("coverage", "run", "-m", "pytest", "-m", "not needs", *session.posargs)
     session.run("coverage", "combine")
@@ -93,7 +105,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types: mypy strict, pyright strict, and that every public name has one."""
-    session.install("--editable", ".[dev,node]")
+    session.install(*LOCKED, "--editable", ".[dev,node]")
     session.run("mypy")
     session.run("pyright")
     session.run("pyright", "--verifytypes", "graphrt", "--ignoreexternal")
@@ -102,7 +114,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format."""
-    session.install("ruff>=0.17")
+    session.install(*LOCKED, "ruff")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 
@@ -110,7 +122,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def floors(session: nox.Session) -> None:
     """Check that imports only go down, and that each contract would notice a breach."""
-    session.install("--editable", ".[test]", "import-linter>=2.16")
+    session.install(*LOCKED, "--editable", ".[test]", "import-linter")
     session.run("lint-imports")
     session.run("pytest", "tests/house")
 
@@ -118,12 +130,12 @@ def floors(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Run every code block of README.md and docs/, and the checks of their index."""
-    session.install("--editable", ".[test]")
+    session.install(*LOCKED, "--editable", ".[test]")
     session.run("pytest", "README.md", "docs", "tests/house/test_docs_index.py", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks, one process, nothing else beside them."""
-    session.install("--editable", ".[dev]")
+    session.install(*LOCKED, "--editable", ".[dev]")
     session.run("python", "benchmarks/compare.py", *session.posargs)

@@ -13,6 +13,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "MAX_INT",
+    "MIN_INT",
     "TAG",
     "TOO_LONG",
     "DamagedError",
@@ -31,7 +32,9 @@ TOO_LONG: Final = f"is longer than {MAX_BYTES // 1024**2} MiB when it is encoded
 BLOB_BYTES: Final = 64 * 1024
 """Length in bytes above which the encoded value of a field is stored as a blob, under its SHA-256."""
 MAX_INT: Final = 10**4300
-"""The smallest positive integer that Python refuses to read from text: by default `int()` takes 4,300 digits."""
+"""The smallest positive integer that is refused. Python's `int()` reads texts of up to 4,300 digits by default."""
+MIN_INT: Final = -(10**4299)
+"""The greatest negative integer that is refused: the JSON parser of pydantic 2.14.0 and older counts the sign as a digit."""
 
 _SHOWN_KEY: Final = 40
 """Most characters of a dict's key that a path shows."""

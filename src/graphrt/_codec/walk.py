@@ -15,7 +15,17 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, MAX_INT, TAG, TOO_LONG, DamagedError, NotStorable, step_into
+from graphrt._codec.refusal import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_INT,
+    MIN_INT,
+    TAG,
+    TOO_LONG,
+    DamagedError,
+    NotStorable,
+    step_into,
+)
 
 __all__ = [
     "PLAIN_ENCODERS",
@@ -194,10 +204,10 @@ def _as_it_is(_writer: Writer, value: Any, _depth: int) -> Any:
 
 def _int(writer: Writer, value: int, _depth: int) -> int:
     """Return an integer, unless it has more digits than Python reads from text by default."""
-    if -MAX_INT < value < MAX_INT:
+    if MIN_INT < value < MAX_INT:
         writer.room -= 1
         return value
-    raise NotStorable("is a number of more than 4,300 digits")
+    raise NotStorable("is a number of more than 4,300 characters")
 
 
 def _float(writer: Writer, value: float, depth: int) -> Any:
