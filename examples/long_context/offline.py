@@ -17,9 +17,8 @@ def reader(request: ModelRequest) -> AgentReply | ToolCall | str:
     if noted is None:
         alert = re.search(r"alert checkout: .* since release (\w+)", last.text)
         if alert is None:
-            return ToolCall(
-                id="1", name="search", arguments={"query": r"alert checkout: .*", "regex": True, "around": 0}
-            )
+            asked = {"query": "alert checkout: *", "syntax": "glob", "around": 0}
+            return ToolCall(id="1", name="search", arguments=asked)
         note = ToolCall(id="2", name="note", arguments={"text": f"broken by {alert[1]}"})
         count = ToolCall(id="3", name="map", arguments={"question": FAILED, "combine": "sum"})
         return AgentReply(tool_calls=(note, count))

@@ -71,7 +71,7 @@ def librarian(request: ModelRequest) -> Any:
     if not codes:
         found = dict(re.findall(r"code word of the (\w+) vault is (\w+)", last.text))
         if not found:
-            return call("search", query=r"^memo: the code word of the \w+ vault is", regex=True, around=80)
+            return call("search", query="memo: the code word of the * vault is", syntax="glob", around=80)
         return calls(*(call("note", text=f"{vault}: {code}") for vault, code in found.items()))
     total = re.search(r"sum = (\d+)", last.text)
     if total is None:

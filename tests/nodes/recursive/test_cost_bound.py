@@ -37,7 +37,11 @@ def greedy(chance: random.Random, request: ModelRequest) -> Any:
         ("read", {"start": at, "of": of}),
         (
             "search",
-            {"query": chance.choice(["a", "bc", words[:50], "[a-c]+x?"]), "regex": chance.random() < 0.5, **span},
+            {
+                "query": chance.choice(["a", "bc", words[:50], "[a-c]+x?"]),
+                "syntax": chance.choice(["literal", "glob", "regex"]),
+                **span,
+            },
         ),
         ("split", {"size": chance.choice([10, 500, 2_000]), **span}),
         ("note", {"text": words, "replace": chance.random() < 0.5}),

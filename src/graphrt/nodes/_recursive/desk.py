@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, Field
 
 from graphrt.harness import Tool, ToolResult, tool_from_model
+from graphrt.nodes._recursive.globs import Glob, LinePattern, PatternError, blocks_of_lines
 from graphrt.nodes._recursive.limits import RecursiveLimits, clipped
 from graphrt.nodes._recursive.long_text import LongText
-from graphrt.nodes._recursive.pattern_syntax import PatternError
-from graphrt.nodes._recursive.patterns import Pattern, TooMuchWorkError
+from graphrt.nodes._recursive.regular_expressions import RegularExpression
 from graphrt.nodes._recursive.sub_calls import Combine, cut_into_pieces
 
 __all__ = ["DEFERRED", "DESK", "Ask", "Desk", "MapPieces", "Note", "Sandbox", "reading_tools"]
@@ -102,12 +102,17 @@ class Read(BaseModel):
 
 
 class Search(BaseModel):
-    """Find a literal text or a regular expression. The result has the number of matches, and each with its offset."""
+    """Find a text or a pattern. The result has the number of matches, and each with its offset."""
 
     query: str
-    regex: Annotated[
-        bool, Field(description="A match stays in one line. No lookaround, no \\b, no back references.")
-    ] = False
+    # The same whether RE2 is installed or not: a prompt, whose reply is recorded, must not depend on the machine.
+    syntax: Annotated[
+        Literal["literal", "glob", "regex"],
+        Field(
+            description="literal: the text as it is. glob: * is any characters of a line, ? is one, [a-z] is one of a "
+            "set. regex: a regular expression as in RE2, if this machine has it. A match stays in one line."
+        ),
+    ] = "literal"
     ignore_case: bool = False
     start: Start = None
     end: End = None
@@ -226,8 +231,6 @@ def _search(asked: Search) -> ToolResult:
     try:
         text, start, end = desk.range_of(asked.of, asked.start, asked.end)
         found = list(islice(_matches(asked, text, start, end), MOST_MATCHES))
-    except TooMuchWorkError:
-        return _told(ValueError("The pattern needs too many states. Use a simpler one, or a literal text."))
     except PatternError as error:
         return _told(ValueError(f"The pattern cannot be used: {error}."))
     except ValueError as error:
@@ -249,12 +252,21 @@ def _search(asked: Search) -> ToolResult:
 def _matches(asked: Search, text: LongText, start: int, end: int) -> Iterator[tuple[int, int]]:
     if not asked.query or len(asked.query) > _LONGEST_QUERY:
         raise ValueError(f"Give a query of 1 to {_LONGEST_QUERY} characters.")
-    if not asked.regex:
+    if asked.syntax == "literal":
         size = len(asked.query)
         return ((at, at + size) for at in text.find(asked.query, start, end, ignore_case=asked.ignore_case))
-    pattern = Pattern(asked.query, ignore_case=asked.ignore_case)
-    spans = pattern.spans(lambda at: text.windows(at, end), text.read, end, start)
-    return ((span.start, span.end) for span in spans)
+    pattern: LinePattern = (
+        Glob(asked.query, ignore_case=asked.ignore_case)
+        if asked.syntax == "glob"
+        else RegularExpression(asked.query, length=end - start, ignore_case=asked.ignore_case)
+    )
+    return _spans(pattern, text, start, end)
+
+
+def _spans(pattern: LinePattern, text: LongText, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for at, lines in blocks_of_lines(text, start, end):
+        for first, last in pattern.spans(lines):
+            yield at + first, at + last
 
 
 def _split(asked: Split) -> ToolResult:

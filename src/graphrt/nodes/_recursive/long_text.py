@@ -98,11 +98,6 @@ class LongText:
         text = self._part.read(start, end) if start < end else ""
         return text if text.isascii() else _SURROGATE.sub("\ufffd", text)  # no store and no socket accepts them
 
-    def windows(self, start: int, end: int, /) -> Iterator[tuple[int, str]]:
-        """Yield the characters from *start* to before *end* in windows, as pairs of an offset and a text."""
-        for at in range(start, end, _WINDOW):
-            yield at, self.read(at, min(at + _WINDOW, end))
-
     def find(self, literal: str, start: int, end: int, /, *, ignore_case: bool = False) -> Iterator[int]:
         """Yield the offsets at which *literal* stands between *start* and *end*, without overlaps.
 
