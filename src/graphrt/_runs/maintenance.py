@@ -6,7 +6,7 @@ To sweep is to delete old threads. Some functions here are called by one verb ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from time import sleep
 from typing import Any, Final, TypeVar
@@ -24,7 +24,7 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import InputError
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
@@ -41,31 +41,12 @@ _PAUSE_S: Final = 0.1
 would not get in before the end of a sweep without pauses (decision 0045)."""
 
 
-def freeing(store: Store, work: Callable[[], T]) -> T:
-    """Return the result of *work*, which frees room in the store; repeat it once if the disk is full.
-
-    SQLite needs free space to delete rows. The store reserves some for this case and gives it up here (decision 0045).
-    """
-    try:
-        return work()
-    except StoreError as error:
-        make_room = getattr(store, "_make_room", None)  # a private method that stores may have; True if it freed room
-        if error.code != "store-full" or make_room is None or not make_room():
-            raise
-    return work()
-
-
 def delete(config: RunConfig, thread: str) -> None:
     """Delete the thread with everything that belongs to it."""
     store = the_store(config)
     check_id(thread)
-
-    def work() -> None:
-        """Delete the thread; `freeing` calls this again if the disk was full."""
-        release_now(store, thread)  # a run that met a full disk could not release its claim
-        store.delete(thread)
-
-    freeing(store, work)
+    release_now(store, thread)  # a run that met a full disk could not release its claim
+    store.delete(thread)
 
 
 class Which(te.TypedDict, total=False):
@@ -168,11 +149,6 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
         some = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
         gone += len(delete_many(store, some, updated_before=before))  # not those that were claimed or written meanwhile
-    # Rows that a crash left behind while room was freed go with the next sweep (decision 0045). A store that can have
-    # such rows has the private method `_tidy`.
-    tidy = getattr(store, "_tidy", None)
-    if tidy is not None:
-        tidy()
     return gone
 
 

@@ -37,7 +37,6 @@ from graphrt._runs.deep_equal import alike
 from graphrt._runs.forking import journal_of, standing_of
 from graphrt._runs.labels import labelled, labels_of_head
 from graphrt._runs.loading import begun, folded, start_from, the_store
-from graphrt._runs.maintenance import freeing
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
@@ -64,12 +63,7 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     check_id(thread)
     check_number("before", before)
     store = the_store(config)
-    # A database needs free space even to delete. If the disk is full, `freeing` gives up a reserve and calls again.
-    return freeing(store, lambda: _prune_claimed(config, store, thread, before))
-
-
-def _prune_claimed(config: RunConfig, store: Store, thread: str, before: int | None) -> int:
-    """Do the work of `prune`, while the thread is claimed, so that no run writes it."""
+    # The thread is claimed, so that no run writes it.
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         loaded = store.load(thread)

@@ -21,7 +21,7 @@ it asks. Methods that have no body to encrypt call the same method of the inner 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, final
+from typing import Final, NoReturn, final
 
 from graphrt._forks import Emptied, FreshLock
 from graphrt.errors._codes.stores import NOT_DURABLE
@@ -352,17 +352,7 @@ class EncryptedStore(StoreVerbs):
         finally:
             self._lists.pop((thread, claim.epoch), None)  # read again before the next commit with blobs
 
-    # Private methods that only some stores have; without them, `bool` does nothing and returns False.
-
-    def _make_room(self) -> bool:
-        """Let the inner store give up space that it reserves for deletions on a full disk; return whether it did."""
-        make: Any = getattr(self._store, "_make_room", bool)
-        return bool(make())
-
-    def _tidy(self) -> None:
-        """Let the inner store reserve that space again, and remove what a crash during a deletion left."""
-        tidy: Any = getattr(self._store, "_tidy", bool)
-        tidy()
+    # Private methods that only some stores have.
 
     def _scrub(self) -> list[str]:
         """Let the inner store overwrite what it has freed; return sentences about what is left."""

@@ -362,18 +362,8 @@ class TenantStore(StoreVerbs):
         shared, other = self.shared_id(thread), self._new_id(to)
         self._mapped(lambda: self._store.copy(shared, other, at=at))
 
-    # Private methods that only some stores have; without them, `bool` does nothing and returns False. There is no
-    # `_survey`, by which `verify` lists what is in a store: that of the shared store lists threads of other tenants.
-
-    def _make_room(self) -> bool:
-        """Let the shared store give up space that it reserves for deletions on a full disk; return whether it did."""
-        make: Any = getattr(self._store, "_make_room", bool)
-        return bool(make())
-
-    def _tidy(self) -> None:
-        """Let the shared store reserve that space again, and remove what a crash during a deletion left."""
-        tidy: Any = getattr(self._store, "_tidy", bool)
-        tidy()
+    # Private methods that only some stores have. There is no `_survey`, by which `verify` lists what is in a store: that
+    # of the shared store lists threads of other tenants.
 
     def _scrub(self) -> list[str]:
         """Let the shared store overwrite what it has freed; return sentences about what is left."""

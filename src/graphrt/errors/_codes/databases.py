@@ -134,14 +134,14 @@ POSTGRES_FULL = ErrorCode(
 )
 SQLITE_DISK_FULL = POSTGRES_FULL.variant(
     "The database {database!r} cannot grow: the disk or a quota is full ({name}: {reason}): {kept}.",
-    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
+    fix="Free some space, then call again (retry for a run).",
     where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_FILE_TOO_LARGE = POSTGRES_FULL.variant(
     "The database {database!r} is larger than the file system, or a limit of this process, allows "
     "({name}: {reason}): {kept}.",
-    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
+    fix="Free some space, then call again (retry for a run).",
     where="database {database!r}",
     carries=("thread",),
 )

@@ -25,9 +25,8 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_CALLED_INSIDE_A_CALL
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Owner, this_owner
-from graphrt.stores.sqlite import _disk_reserve as room
 from graphrt.stores.sqlite import _files as files
-from graphrt.stores.sqlite._errors import BUSY, FULL, breaks, explain, locked_while_opened, of_sqlite, primary
+from graphrt.stores.sqlite._errors import BUSY, breaks, explain, locked_while_opened, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import Folder, identity
 from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group
 from graphrt.stores.sqlite._journal_modes import Pragmas
@@ -105,8 +104,6 @@ class Database:
             self._file = identity(self.path)
             if self._logged:
                 self._log.opened()
-            if self._read_only is None and self._pragmas is None:  # not for experiments
-                room.reserve(self.path)  # a file that keeps space for deletions on a full disk
         return self._db
 
     @contextmanager
@@ -223,51 +220,37 @@ class Database:
         Returns:
             False if there are several and one of them failed: nothing was written, and none of them has ended.
         """
-        again = self._logged  # a checkpoint may make room for a second attempt, but only once
-        while True:
-            step, db = _READY, None
+        step, db = _READY, None
+        self.giving.clear()
+        try:  # covers all phases, so that not even Ctrl-C can leave a transaction open
+            db = self._ready(writes)
+            step = _BEGIN
+            with_polling(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
+            step = _WORK
+            for one in writes:
+                one.found = one.work(db)
+            step = _END
+            # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
+            with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
+            for one in writes:
+                one.end()
+        except BaseException as error:
+            # SQLITE_BUSY from COMMIT means that the transaction is still open, so its outcome is not in doubt.
+            doubtful = step == _END and primary(error) != BUSY
+            if db is not None:
+                self._undo(db, error, drop=doubtful)
+            # In these phases the error is that of the transaction, not of one write: all of them fail.
+            if step in (_BEGIN, _END) or (step == _READY and locked_while_opened(error)):
+                self._settle(writes, error, doubtful=doubtful)
+                return True
+            if not isinstance(error, Exception):  # Ctrl-C: the next leader of the group does the other writes
+                raise
+            return self._failed(writes, error)
+        finally:
             self.giving.clear()
-            try:  # covers all phases, so that not even Ctrl-C can leave a transaction open
-                db = self._ready(writes)
-                step = _BEGIN
-                with_polling(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
-                step = _WORK
-                for one in writes:
-                    one.found = one.work(db)
-                step = _END
-                # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
-                with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
-                for one in writes:
-                    one.end()
-            except BaseException as error:
-                # SQLITE_BUSY from COMMIT means that the transaction is still open, so its outcome is not in doubt.
-                doubtful = step == _END and primary(error) != BUSY
-                if db is not None:
-                    self._undo(db, error, drop=doubtful)
-                if primary(error) == FULL and self._logged and not self._is_there(writes[0], doubtful=doubtful):
-                    # A complete checkpoint lets the log restart, which frees all its room on the disk.
-                    if again and self._log.full():
-                        again = False
-                        continue
-                    if len(writes) > 1:
-                        return False  # some of them may fit one by one
-                # In these phases the error is that of the transaction, not of one write: all of them fail.
-                if step in (_BEGIN, _END) or (step == _READY and locked_while_opened(error)):
-                    self._settle(writes, error, doubtful=doubtful)
-                    return True
-                if not isinstance(error, Exception):  # Ctrl-C: the next leader of the group does the other writes
-                    raise
-                return self._failed(writes, error)
-            finally:
-                self.giving.clear()
-            if self._logged:
-                self._log.wrote(len(writes), sum(map(_SIZE, writes)), self.lock)
-            return True
-
-    def _is_there(self, one: Write, *, doubtful: bool) -> bool:
-        """Return whether the transaction that contained *one* is stored; True also if that is not known."""
-        # What is stored must not be repeated. One write can tell, because a transaction is stored whole.
-        return doubtful and self._ask(one.landed, one.found) is not False
+        if self._logged:
+            self._log.wrote(len(writes), sum(map(_SIZE, writes)), self.lock)
+        return True
 
     def _ready(self, writes: list[Write]) -> Connection:
         """Return the connection, after checking that writes through it will last.

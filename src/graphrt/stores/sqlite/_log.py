@@ -135,12 +135,17 @@ class Log:
             StoreError: It failed, or a reader still prevents it from completing.
         """
         try:
-            done = self._emptied(_WAIT_S)
+            # The caller holds the lock of the database. `_copying` is not acquired: a checkpoint in the background may
+            # hold it while it waits for that lock.
+            copied = copy(self._path, self._main, None)
         except Exception as error:
+            if primary(error) == BUSY:
+                return
             if not of_sqlite(error):
                 raise
             raise explain(error, self._path, kept(), thread=thread) from error
-        if done is False:
+        self._note(copied)
+        if copied is not None and copied.done < copied.frames:
             raise LOG_TOO_LONG(
                 database=self._path, size=self._left, kept=kept(), limit_bytes=self._limit_bytes, thread=thread
             )
@@ -171,15 +176,6 @@ class Log:
             if thread.ident is None:  # the thread was not started, so it will not release the lock
                 self._copying.release()
             raise
-
-    def full(self) -> bool:
-        """Run a checkpoint because the disk is full. Returns whether it was complete, so that the log restarts."""
-        try:
-            return self._emptied(0.0) is True  # does not wait for other processes that write
-        except Exception as error:
-            if not (of_sqlite(error) or isinstance(error, StoreError)):
-                raise
-            return False  # the caller reports the full disk
 
     def close(self) -> None:
         """Wait for the checkpoint that is running, if any. The caller must not hold the database's lock."""
@@ -239,30 +235,6 @@ class Log:
         finally:
             self._copying.release()
 
-    def _emptied(self, wait_s: float) -> bool | None:
-        """Run a checkpoint now, because a commit needs the room. The caller holds the database's lock.
-
-        `_copying` is not acquired: a checkpoint in the background may hold it while it waits for that lock.
-
-        Args:
-            wait_s: Seconds to wait for other processes that write.
-
-        Returns:
-            Whether the whole log was copied; None if other processes were writing it, or running a checkpoint.
-
-        Raises:
-            sqlite3.Error: The checkpoint failed.
-            StoreError: The database was removed or replaced.
-        """
-        try:
-            copied = copy(self._path, self._main, None, wait_s)
-        except Exception as error:
-            if primary(error) != BUSY:
-                raise
-            return None
-        self._note(copied)
-        return None if copied is None else copied.done >= copied.frames
-
     def _note(self, copied: Copied | None) -> None:
         """Record the result of a checkpoint; None if another process was running one, which tells nothing."""
         if copied is None:
@@ -273,9 +245,7 @@ class Log:
             self._torn = copied
 
 
-def copy(
-    path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None, wait_s: float = _WAIT_S
-) -> Copied | None:
+def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None) -> Copied | None:
     """Run a checkpoint of *path*: most of it while commits go on, and the remainder while commits wait.
 
     A read guard is a second connection with an open read transaction, a write guard one that holds the write lock.
@@ -285,13 +255,12 @@ def copy(
         path: The database file.
         file: Device and inode that *path* must still have.
         hold: Keeps the writers of this process out; None if the caller does so already.
-        wait_s: Seconds to wait for other processes that write.
 
     Returns:
         None if another process is running a checkpoint.
 
     Raises:
-        sqlite3.Error: The checkpoint failed, or other processes did not stop writing within *wait_s*.
+        sqlite3.Error: The checkpoint failed, or other processes did not stop writing within `_WAIT_S`.
         StoreError: *path* is another file now.
     """
     guard = _connect(path, file)
@@ -308,7 +277,7 @@ def copy(
                 finally:
                     guard.execute("ROLLBACK")
             with hold or nullcontext():
-                with_polling(lambda: guard.execute("BEGIN IMMEDIATE"), wait_s)
+                with_polling(lambda: guard.execute("BEGIN IMMEDIATE"), _WAIT_S)
                 try:
                     return _copy(other)
                 finally:

@@ -240,20 +240,12 @@ def next_place(db: Connection, row: Row) -> int:
     return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1  # `place` checks the type of the value
 
 
-def forget_row(db: Connection, no: int) -> None:
-    """Remove the thread's own row. Its records and parts stay behind, but can no longer be found by the thread's id.
-
-    So a thread is deleted on a full disk: this needs little room, and the other rows are removed in parts afterwards.
-    """
-    db.execute("DELETE FROM thread WHERE no = ?", (no,))
-
-
 def forget(db: Connection, no: int) -> None:
     """Remove the thread with everything that is stored of it."""
     labels.forget(db, no)
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
-    forget_row(db, no)
+    db.execute("DELETE FROM thread WHERE no = ?", (no,))
 
 
 def duplicate(db: Connection, no: int, to: int) -> None:
@@ -270,7 +262,7 @@ def duplicate(db: Connection, no: int, to: int) -> None:
     )
 
 
-def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: bool = True) -> int:
+def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
     """Remove the snapshots before *upto* and the records up to *upto*.
 
     Args:
@@ -278,8 +270,6 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: 
         row: The thread's row.
         upto: Number of an entry that has a snapshot.
         keep: Names of the blobs to keep; None: all.
-        whole: If False, the records stay in the table for now (`remove_records` in `_disk_reserve`). They are no longer
-            read, because `thread.first` is set past them.
 
     Returns:
         The number of the oldest entry that is left.
@@ -287,8 +277,7 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None, *, whole: 
     base = row.no * SPAN
     last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
     first = row.first if last is None else int(last) - base + 1  # no such record: the beginning stays
-    if whole:
-        db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
+    db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
     db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
     if keep is not None:

@@ -279,8 +279,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""
         check_id(thread)
         row = self._file.read(lambda db: self._there(db, thread)[0])
-        # `first` is the oldest entry that was not pruned. Older records may still be in the table: on a full disk, a
-        # prune only moves `first`, and the rows are deleted later.
+        # `first` is the oldest entry that was not pruned.
         return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:

@@ -1,8 +1,7 @@
 """Survey of a whole SQLite file for `verify`: the ids of its threads, stray rows, and the file's own structure.
 
-Only reads. Each query is a transaction of its own, and returns at most a page of rows. A *stray* row belongs to a
-thread that was deleted on a full disk: its own row is gone, and others are still to be removed. A *blob* is a large
-value of a thread, under a name.
+Only reads. Each query is a transaction of its own, and returns at most a page of rows. A *stray* row belongs to no
+thread. A *blob* is a large value of a thread, under a name.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.stores._verifying import Finding
-from graphrt.stores.sqlite._disk_reserve import strays
-from graphrt.stores.sqlite._schema import BLOB
+from graphrt.stores.sqlite._schema import BLOB, SPAN
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -25,7 +23,11 @@ _PAGE: Final = 500
 # A thread with a damaged `seq` is listed too, so that its damage is reported.
 _IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"
 _MOST: Final = 20
-"""Damages that SQLite lists at most."""
+"""Damages that SQLite lists at most, and numbers of threads with stray rows."""
+_STRAYS: Final = (
+    f"SELECT key / {SPAN} AS number FROM record WHERE number NOT IN (SELECT no FROM thread)"  # noqa: S608 - own names
+    " UNION SELECT no FROM part WHERE no NOT IN (SELECT no FROM thread) ORDER BY 1 LIMIT ?"
+)
 
 
 def survey(file: Database) -> Iterator[str | Finding]:
@@ -48,7 +50,7 @@ def survey(file: Database) -> Iterator[str | Finding]:
                 )
         if len(rows) < _PAGE:
             break
-    for no in file.read(strays):
+    for (no,) in file.read(partial(_rows, statement=_STRAYS, values=(_MOST,))):
         yield Finding(None, "waste", "orphan", f"There are rows of thread number {no}, which is not there.")
 
 

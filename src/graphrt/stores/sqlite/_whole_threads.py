@@ -1,12 +1,8 @@
 """The methods of `SqliteStore` that delete, copy or prune whole threads, back up the file, or survey it.
 
-On a full disk, a deletion fails because SQLite journals what it deletes. It then gives up the reserve, makes the thread
-invisible in one small transaction, and removes the rows in parts (`_disk_reserve`). A crash in between leaves stray
-rows, which are harmless and are removed by the next sweep or prune.
-
 A thread has entries, numbered from 1, in records, which are the stored form of commits. `no` is its number. A *prune*
-deletes its oldest records; `first` is the oldest entry that is left. A *sweep* deletes old threads. A *claim* is the
-right to write a thread; while a living owner has one, the thread is *held*. A *blob* is a large value of a thread.
+deletes its oldest records; `first` is the oldest entry that is left. A *claim* is the right to write a thread; while a
+living owner has one, the thread is *held*. A *blob* is a large value of a thread.
 
 `Database.write` does all writes. Its argument `work` runs in a transaction, and may be repeated. `landed` finds out
 whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the end of an error text: what is
@@ -20,18 +16,14 @@ says whether a thread is held; `_unheld` raises if it is; `_gave` says whether a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from graphrt.errors import StoreError
 from graphrt.stores import _refusals
 from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Record
-from graphrt.stores.sqlite import _disk_reserve as room
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
@@ -42,7 +34,7 @@ from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._scrubbing import scrub
 from graphrt.stores.sqlite._survey import blob_names, survey
-from graphrt.stores.verbs import Finding, StoreVerbs, one_by_one
+from graphrt.stores.verbs import Finding, StoreVerbs
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -58,32 +50,18 @@ class WholeThreads(Holding, StoreVerbs):
         """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
 
-        def deleted(forget: Callable[[Connection, int], None]) -> int:
-            """Delete the thread by *forget*, which removes all of its rows or only its own; return its number."""
+        def work(db: Connection) -> None:
+            row, owned = self._there(db, thread, damaged=True)  # also a damaged thread can be deleted
+            if owned:
+                self._unheld(row, thread)  # raises, with a text that says who holds it
+            reading.forget(db, row.no)
 
-            def work(db: Connection) -> int:
-                row, owned = self._there(db, thread, damaged=True)  # also a damaged thread can be deleted
-                if owned:
-                    self._unheld(row, thread)  # raises, with a text that says who holds it
-                forget(db, row.no)
-                return row.no
-
-            return self._file.write(
-                work,
-                landed=lambda db, _: reading.row_by_id(db, thread, damaged=True) is None,
-                kept=lambda: f"thread {thread!r} is still there",
-                thread=thread,
-            )
-
-        try:
-            deleted(reading.forget)
-        except StoreError as error:
-            if error.code != "store-full":
-                raise
-            room.give_up(self._file.path)
-            no = deleted(reading.forget_row)
-            with suppress(StoreError):  # the thread is gone; a later sweep removes rows that are left
-                room.remove_rows(self._file, no)
+        self._file.write(
+            work,
+            landed=lambda db, _: reading.row_by_id(db, thread, damaged=True) is None,
+            kept=lambda: f"thread {thread!r} is still there",
+            thread=thread,
+        )
         self._live.forget([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
@@ -109,18 +87,12 @@ class WholeThreads(Holding, StoreVerbs):
                 reading.forget(db, row.no)
             return free
 
-        try:
-            gone = self._file.write(
-                work,
-                landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
-                kept=lambda: "all of the threads are still there",
-                thread="",  # an error names no single thread
-            )
-        except StoreError as error:
-            if error.code != "store-full":
-                raise
-            # `delete`, called for each thread, can work on a full disk. It deletes their live items too.
-            return one_by_one(self._as_store(), wanted, updated_before)
+        gone = self._file.write(
+            work,
+            landed=lambda db, rows: all(reading.row_by_no(db, row.no) is None for row in rows),
+            kept=lambda: "all of the threads are still there",
+            thread="",  # an error names no single thread
+        )
         self._live.forget([row.id for row in gone])
         return [row.id for row in gone]
 
@@ -159,39 +131,22 @@ class WholeThreads(Holding, StoreVerbs):
         keep = None if keep_blobs is None else set(keep_blobs)
         thread = claim.thread
 
-        def work(db: Connection, *, whole: bool) -> tuple[int, int, int]:
-            """Return the number of entries that were deleted, the oldest one that is left, and the thread's number.
-
-            If *whole* is False, only `first` is moved, and the records stay in the table for now.
-            """
+        def work(db: Connection) -> tuple[int, int]:
+            """Return the number of entries that were deleted, and the oldest one that is left."""
             row = self._owned(db, claim)
             there = reading.snapshots(db, row.no)
             if upto not in there:
                 raise _refusals.no_snapshot(thread, upto, there)
-            first = reading.prune(db, row, upto, keep, whole=whole)
-            return first - row.first, first, row.no
+            first = reading.prune(db, row, upto, keep)
+            return first - row.first, first
 
-        def landed(db: Connection, found: tuple[int, int, int]) -> bool:
+        def landed(db: Connection, found: tuple[int, int]) -> bool:
             # A prune that deleted no entry cannot be recognised. It is reported as failed, and may be repeated.
             row = reading.row_by_id(db, thread)
             return found[0] > 0 and row is not None and row.first >= found[1]
 
         kept = f"thread {thread!r} still has all its records"
-
-        def pruned(*, whole: bool) -> tuple[int, int, int]:
-            """Do *work* in a transaction, and return its result."""
-            return self._file.write(partial(work, whole=whole), landed=landed, kept=lambda: kept, thread=thread)
-
-        try:
-            return pruned(whole=True)[0]
-        except StoreError as error:
-            if error.code != "store-full":
-                raise
-            room.give_up(self._file.path)
-            went, first, no = pruned(whole=False)
-            with suppress(StoreError):  # records that are left are no longer read; the next prune removes them
-                room.remove_records(self._file, no, first)
-            return went
+        return self._file.write(work, landed=landed, kept=lambda: kept, thread=thread)[0]
 
     def erase(
         self,
@@ -262,16 +217,6 @@ class WholeThreads(Holding, StoreVerbs):
     async def abackup(self, path: str | PathLike[str]) -> str:
         """Copy the whole file. See `backup`."""
         return await self._aside(lambda: self.backup(path))
-
-    def _make_room(self) -> bool:
-        """Remove the reserve of the file, when the runtime finds the disk full. Returns False if there is none."""
-        return room.give_up(self._file.path)
-
-    def _tidy(self) -> None:
-        """Remove stray rows of threads that were deleted on a full disk, and create the reserve again. For sweeps."""
-        for no in self._file.read(room.strays):
-            room.remove_rows(self._file, no)
-        room.reserve(self._file.path)
 
     def _survey(self) -> Iterator[str | Finding]:
         """Yield the ids of all threads, and findings about the file, for `verify`."""
