@@ -115,12 +115,10 @@ def __getattr__(name: str) -> Any:
         home = next((module for module, names in _HOMES.items() if name in names), "graphrt.errors")
         found = globals()[name] = getattr(import_module(home), name)  # so that the next use is no call
         return found
-    from graphrt.errors._foreign import PACKAGE
+    from graphrt.errors._langgraph_names import EXPORTS
 
-    if name in PACKAGE:  # not an AttributeError: of that `from graphrt import ...` keeps no word
-        raise ImportError(
-            f"graphrt has no {name!r}: {PACKAGE[name]}. See docs/how-to/from-langgraph.md.", name="graphrt"
-        )
+    if name in EXPORTS:  # not an AttributeError, whose text `from graphrt import ...` replaces
+        raise ImportError(f"graphrt has no {name!r}. Use {EXPORTS[name]}.", name="graphrt")
     raise AttributeError(f"module 'graphrt' has no attribute {name!r}")
 
 

@@ -15,7 +15,6 @@ import typing_extensions as te
 
 from graphrt._arguments import is_number
 from graphrt._due_times import Moment, expiry
-from graphrt.errors._codes.arguments import COMMAND_HAS_NO_GRAPH, COMMAND_HAS_NO_RESUME
 from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY, BAD_SIGNAL
 from graphrt.errors._codes.timers import DEFAULT_WITHOUT_EXPIRY
 
@@ -37,10 +36,6 @@ __all__ = [
 T = TypeVar("T")
 U_co = te.TypeVar("U_co", covariant=True, default=Any)
 """Type of a Command's update. Covariant: a Command with a narrower update type fits where a wider one is expected."""
-
-
-_NONE: Any = object()
-"""Default of `Command(resume=, graph=)`, options of langgraph that are refused with an explanation."""
 
 
 @final
@@ -237,20 +232,11 @@ class Command(Generic[U_co]):
         update: A partial update, or None for no change.
         goto: A node, END, a Send or a list of these. It *replaces* all outgoing edges of the node, joins included.
             None leaves the edges in force; an empty list ends the branch.
-
-    Raises:
-        InputError: `resume=` or `graph=` was given, which belong to other libraries (`unknown-option`).
     """
 
     __slots__ = ("goto", "update")
 
-    def __init__(
-        self, *, update: U_co | None = None, goto: Goto | None = None, resume: te.Never = _NONE, graph: te.Never = _NONE
-    ) -> None:
-        if resume is not _NONE:
-            raise COMMAND_HAS_NO_RESUME()
-        if graph is not _NONE:
-            raise COMMAND_HAS_NO_GRAPH()
+    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None) -> None:
         self.update: U_co | None = update
         self.goto: Goto | None = goto
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from copy import copy
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, Unpack, final, overload
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, final, overload
 
 from graphrt._drivers.child_threads import Tags
 from graphrt._drivers.message_item import MessageItem
@@ -59,7 +59,7 @@ from graphrt._runs.runtime_options import RuntimeOptions, SignatureOf, check_opt
 from graphrt._runs.schedules import Schedule, Schedules
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
-from graphrt.errors import _foreign
+from graphrt.errors._langgraph_names import no_attribute
 from graphrt.events import Entry
 from graphrt.limits import Limits, Queue
 from graphrt.migrations import Migration
@@ -131,7 +131,7 @@ class Runtime(Generic[S]):
     __signature__: Any = SignatureOf(configure)
 
     def __init__(self, graph: CompiledGraph[S, Any], **options: Unpack[RuntimeOptions]) -> None:
-        check_options(options, of="Runtime")
+        check_options(options)
         self._graph = graph
         self._config = configure(graph, **options)
         self._owns_store = isinstance(options.get("store"), str)
@@ -159,13 +159,12 @@ class Runtime(Generic[S]):
     def run(
         self,
         input: S | Mapping[str, Any],
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
         title: str | None = None,
         tags: Tags = (),
-        **words: Never,
     ) -> RunResult[S]:
         """Run the graph until it completes, pauses or is cancelled; block until then.
 
@@ -188,23 +187,20 @@ class Runtime(Generic[S]):
             InputError: The input does not fit, there is no store for *thread*, or the thread needs another verb.
             ConflictError: A living owner drives the thread.
         """
-        _foreign.check_call(self, "run", config, words)
         labels = new_labels(title, tags)
         return run_to_end.run(self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels)
 
     async def arun(
         self,
         input: S | Mapping[str, Any],
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         only_if_new: bool = False,
         title: str | None = None,
         tags: Tags = (),
-        **words: Never,
     ) -> RunResult[S]:
         """Run the graph on the running event loop; see `run`."""
-        _foreign.check_call(self, "arun", config, words)
         labels = new_labels(title, tags)
         return await run_to_end.arun(
             self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels
@@ -482,14 +478,13 @@ class Runtime(Generic[S]):
     def steps(
         self,
         input: Any = UNSET,
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
-        **words: Never,
     ) -> Stream[Step[S], S]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
 
@@ -512,7 +507,6 @@ class Runtime(Generic[S]):
             InputError: Both an input and answers, or neither an input nor a thread; else as for `run` and `resume`.
             ConflictError: Another run has the thread.
         """
-        _foreign.check_call(self, "steps", config, words)
         labels = new_labels(title, tags)
         return streaming.steps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
 
@@ -557,7 +551,7 @@ class Runtime(Generic[S]):
     def stream(
         self,
         input: Any = UNSET,
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         title: str | None = None,
@@ -565,7 +559,6 @@ class Runtime(Generic[S]):
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
-        **words: Never,
     ) -> Stream[Any, S]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
 
@@ -592,7 +585,6 @@ class Runtime(Generic[S]):
             InputError: A mode is unknown, or as for `steps`.
             ConflictError: Another run has the thread.
         """
-        _foreign.check_call(self, "stream", config, words)
         labels = new_labels(title, tags)
         return streaming.stream(self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels)
 
@@ -603,21 +595,19 @@ class Runtime(Generic[S]):
     def asteps(
         self,
         input: Any = UNSET,
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
-        **words: Never,
     ) -> AsyncStream[Step[S], S]:
         """Run the graph and yield each finished task after its commit; see `steps`.
 
         The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
         call.
         """
-        _foreign.check_call(self, "asteps", config, words)
         labels = new_labels(title, tags)
         return async_streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
 
@@ -664,7 +654,7 @@ class Runtime(Generic[S]):
     def astream(
         self,
         input: Any = UNSET,
-        *config: Never,
+        *,
         thread: str | None = None,
         abandon: bool = False,
         title: str | None = None,
@@ -672,14 +662,12 @@ class Runtime(Generic[S]):
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
-        **words: Never,
     ) -> AsyncStream[Any, S]:
         """Run the graph on the running event loop and yield what happens; see `stream`.
 
         The stream claims the thread when it is awaited or first read, and raises then if something is wrong with the
         call.
         """
-        _foreign.check_call(self, "astream", config, words)
         labels = new_labels(title, tags)
         return async_streaming.astream(
             self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels
@@ -1321,7 +1309,7 @@ class Runtime(Generic[S]):
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            _foreign.no_such(self, name, _foreign.RUNTIME)
+            raise no_attribute(self, name)
 
     async def _unhurried(self, call: Callable[[], T]) -> T:
         """Return the result of *call*, made on a worker thread if the store may block."""

@@ -34,7 +34,7 @@ CHOSEN = re.compile(r"declared|(self\.)?finding|_DECLARED\[.+\]")
 Declaration = ErrorCode[GraphrtError] | Finding
 
 
-OF_OTHER_CLASSES = ["graphrt.errors._foreign", "graphrt.harness.agent.middleware", "graphrt.harness.tools.results"]
+OF_OTHER_CLASSES = ["graphrt.harness.agent.middleware", "graphrt.harness.tools.results"]
 """Modules beside `_codes` that declare errors: those of a private class that is defined there."""
 
 
@@ -163,10 +163,10 @@ def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("UNKNOWN_RUN_OPTION(option=o, options=p)", ""),
-        ("UNKNOWN_RUN_OPTION(option=o, known='')", ""),
-        ("UNKNOWN_RUN_OPTION(option=o)", "UNKNOWN_RUN_OPTION() in line 1 lacks ['options']"),
-        ("UNKNOWN_RUN_OPTION(option=o, options=p, o=1)", "UNKNOWN_RUN_OPTION() in line 1 has no ['o']"),
+        ("UNKNOWN_OPTION(option=o, options=p)", ""),
+        ("UNKNOWN_OPTION(option=o, known='')", ""),
+        ("UNKNOWN_OPTION(option=o)", "UNKNOWN_OPTION() in line 1 lacks ['options']"),
+        ("UNKNOWN_OPTION(option=o, options=p, o=1)", "UNKNOWN_OPTION() in line 1 has no ['o']"),
         ("CANNOT_REPLACE(where=w)", "CANNOT_REPLACE() in line 1 lacks ['problems']"),
         ("UNREACHABLE_NODE(where=w)", "UNREACHABLE_NODE() in line 1 lacks ['node']"),
         ("UNREACHABLE_NODE(node=n)", ""),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typing_extensions as te
 
 from graphrt._journal.durability import Durability
-from graphrt.errors import _foreign, closest
-from graphrt.errors._codes.arguments import NO_SUCH_PARAMETER, UNKNOWN_RUN_OPTION
+from graphrt.errors import closest
+from graphrt.errors._codes.arguments import UNKNOWN_OPTION
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -50,12 +50,11 @@ class RuntimeOptions(te.TypedDict, total=False):
     check_state: bool | None
 
 
-def check_options(options: Mapping[str, Any], *, of: str, where: str = "") -> None:
+def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
     """Check that there is no option that a runtime does not have.
 
     Args:
-        options: The keyword arguments that were given.
-        of: What was called: "Runtime", or "run" for a verb of a graph.
+        options: The keyword arguments of `Runtime`, or of a verb of a graph.
         where: Where the call was made, for the error.
 
     Raises:
@@ -66,13 +65,10 @@ def check_options(options: Mapping[str, Any], *, of: str, where: str = "") -> No
     if option is None:
         return
     guess = closest(option, known)
-    # The most likely mistake first: a field of the limits, a parameter of another library, a misspelling.
+    # The most likely mistake first: a field of the limits, then a misspelling.
     of_limits = f"Pass limits=Limits({option}=...)." if option in Limits.fields else ""
-    meant = f"Did you mean {guess!r}?" if guess else "Remove it."
-    fix = of_limits or _foreign.keyword(of, option) or meant
-    if of == "Runtime":
-        raise NO_SUCH_PARAMETER(function=of, word=option, advice=fix)
-    raise UNKNOWN_RUN_OPTION(option=option, options=known, where=where, fix=fix)
+    fix = of_limits or (f"Did you mean {guess!r}?" if guess else "Remove it.")
+    raise UNKNOWN_OPTION(option=option, options=known, where=where, fix=fix)
 
 
 class SignatureOf:

@@ -7,47 +7,23 @@ short, in answer to the question that `on_exceeded="interrupt"` asks.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._usage.amounts import UNITS, limit_names, unit_of
 from graphrt._usage.stored_form import first_amounts
-from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_EXCEEDED, UNNAMED_LIMIT
+from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_EXCEEDED
 
 __all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
 """What happens when a call does not fit; see `Budget`."""
-_C = TypeVar("_C")
 MOST: Final = 10**15
 """Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
 
 
-def _named(cls: type[_C]) -> type[_C]:
-    """Make the class raise an InputError for positional limits: Python's TypeError does not say what is missing.
-
-    It wraps the `__init__` that `dataclass` generates, in which fields are keyword-only. Hence it stands above
-    `@dataclass`, and is applied after it.
-    """
-    made: Any = cls.__init__
-
-    @functools.wraps(made)
-    def init(self: _C, *unnamed: Any, **limits: Any) -> None:
-        """Refuse positional arguments, and leave the rest to the generated `__init__`."""
-        if unnamed:
-            *names, last = (f"{name}=" for name in limit_names())
-            raise UNNAMED_LIMIT(value=unnamed[0], names=f"{', '.join(names)} or {last}")
-        made(self, **limits)
-
-    changed: Any = cls  # type checkers refuse an assignment to `__init__` of a class
-    changed.__init__ = init
-    return cls
-
-
-@_named
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Limits on model calls. A limit of None does not bound anything; at least one must be given.
@@ -66,8 +42,8 @@ class Budget:
             each limit.
 
     Raises:
-        InputError: A limit is not a number, negative, NaN, infinite or above 10**15; no limit was given, or one
-            without a name; or another argument is not one of the values above.
+        InputError: A limit is not a number, negative, NaN, infinite or above 10**15; no limit was given; or
+            another argument is not one of the values above.
     """
 
     tokens: int | None = None

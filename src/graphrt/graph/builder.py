@@ -4,8 +4,7 @@ It runs nothing and judges nothing: `compile()` has the plan checked as a whole,
 once. Declarations therefore keep the place of the call, as `file:line` (*where*), for error messages.
 
 A *declaration* is the data of one call: a `NodeSpec`, `EdgeSpec`, `JoinSpec` or `BranchSpec`, which may still be wrong.
-A *manifest* is a graph as plain data; `from_spec` makes the same declarations from it, through the private methods. A
-method with `@_foreign.told` raises an error with a hint if it is called with the parameters of another library.
+A *manifest* is a graph as plain data; `from_spec` makes the same declarations from it, through the private methods.
 `S` is the state, and `U` is the update that a node returns.
 """
 
@@ -25,8 +24,9 @@ from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinS
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import Problem, _foreign
+from graphrt.errors import Problem
 from graphrt.errors._codes.findings import BAD_GRAPH_NAME
+from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
@@ -104,7 +104,6 @@ class GraphBuilder(Generic[S, U]):
         output: type[Any] | None = ...,
         inline: bool = ...,
     ) -> None: ...
-    @_foreign.told
     def __init__(
         self,
         state: type[Any],
@@ -202,7 +201,6 @@ class GraphBuilder(Generic[S, U]):
     ) -> GraphBuilder[S, U]: ...
     @overload
     def add_node(self, name: str, fn: AgentHarness, /, **policy: Unpack[HarnessPolicy[S]]) -> GraphBuilder[S, U]: ...
-    @_foreign.told
     def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
         """Add a function, a compiled graph, an agent or a harness as a node, and return the builder.
 
@@ -282,7 +280,6 @@ class GraphBuilder(Generic[S, U]):
         sources = (src,) if isinstance(src, str) else tuple(src)  # a text is one source, not its characters
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
-    @_foreign.told
     def add_conditional_edges(
         self,
         src: Source,
@@ -333,7 +330,6 @@ class GraphBuilder(Generic[S, U]):
         self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
 
-    @_foreign.told
     def set_conditional_entry(
         self,
         router: Callable[[S], RouterResult],
@@ -358,7 +354,6 @@ class GraphBuilder(Generic[S, U]):
             return self._by_function.get(id(ref), ref)
         return name
 
-    @_foreign.told
     def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U]:
         """Check the whole graph and return it frozen. The builder does not change and may be compiled again.
 
@@ -392,8 +387,7 @@ class GraphBuilder(Generic[S, U]):
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError; for a name of another library, with a hint."""
-            _foreign.no_such(self, name, _foreign.BUILDER)
+            raise no_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"

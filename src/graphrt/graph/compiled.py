@@ -1,7 +1,6 @@
 """`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
 
 `run` and its other verbs make the same calls as those of `Runtime`, each with a configuration of its own, for one run.
-Their parameter `config` is always empty: it catches the positional arguments of other libraries, to explain the error.
 
 The attribute `__graphrt_plan__` has the *plan*: the checked declarations, with edges resolved to nodes. Other modules
 recognise a graph by it. A *judgement* is a finding of `compile()` that may be intended, so the caller can accept it.
@@ -9,8 +8,8 @@ recognise a graph by it. A *judgement* is a finding of `compile()` that may be i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, final, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import Unpack
 
@@ -31,8 +30,9 @@ from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, check_options
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
-from graphrt.errors import _foreign, closest
+from graphrt.errors import closest
 from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
+from graphrt.errors._langgraph_names import no_attribute
 from graphrt.events import Entry
 from graphrt.graph import copies
 from graphrt.graph.handles import S, U
@@ -177,8 +177,7 @@ class CompiledGraph(Generic[S, U]):
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError; for a name of another library, with a hint."""
-            _foreign.no_such(self, name, _foreign.GRAPH)
+            raise no_attribute(self, name)
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, {len(self.nodes)} nodes)"
@@ -245,32 +244,28 @@ class CompiledGraph(Generic[S, U]):
         return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self
 
     def run(
-        self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
         """Run the graph once: `Runtime(self, **options).run(input, thread=thread)`. Without a store nothing is kept.
 
         Raises:
             GraphrtError: The run failed.
         """
-        return run_to_end.run(self._configured(options, "run", config), input, thread)
+        return run_to_end.run(self._configured(options), input, thread)
 
     async def arun(
-        self, input: S | Mapping[str, Any], *config: Never, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
     ) -> RunResult[S]:
         """Run the graph once on the running event loop; see `run`."""
-        return await run_to_end.arun(self._configured(options, "arun", config), input, thread)
+        return await run_to_end.arun(self._configured(options), input, thread)
 
-    def steps(
-        self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
-    ) -> Stream[Step[S], S]:
+    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""
-        return streaming.steps(self._configured(options, "steps", config), input)
+        return streaming.steps(self._configured(options), input)
 
-    def asteps(
-        self, input: S | Mapping[str, Any], *config: Never, **options: Unpack[RuntimeOptions]
-    ) -> AsyncStream[Step[S], S]:
+    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
-        return async_streaming.asteps(self._configured(options, "asteps", config), input)
+        return async_streaming.asteps(self._configured(options), input)
 
     # *modes* chooses what is yielded. The overloads give the items' type: those of a single mode come as they are,
     # those of several modes as pairs (mode, item). `astream` has the same ones.
@@ -313,12 +308,12 @@ class CompiledGraph(Generic[S, U]):
     def stream(
         self,
         input: S | Mapping[str, Any],
-        *config: Never,
+        *,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
         """Run the graph once and yield what happens; see `Runtime.stream`."""
-        return streaming.stream(self._configured(options, "stream", config), input, modes)
+        return streaming.stream(self._configured(options), input, modes)
 
     @overload
     def astream(
@@ -359,32 +354,25 @@ class CompiledGraph(Generic[S, U]):
     def astream(
         self,
         input: S | Mapping[str, Any],
-        *config: Never,
+        *,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
-        return async_streaming.astream(self._configured(options, "astream", config), input, modes)
+        return async_streaming.astream(self._configured(options), input, modes)
 
     def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:
         """Execute the runs of *thread* in *store* again, and return the report, for `graphrt.audit.reexecute`."""
         from graphrt._runs.reexecution import reexecute  # loads the agents
 
-        return reexecute(self._configured(options, "reexecute", ())._replace(store=store), thread)
+        return reexecute(self._configured(options)._replace(store=store), thread)
 
-    def _configured(self, options: RuntimeOptions, verb: str, config: Sequence[Any]) -> RunConfig:
-        """Return the configuration of one run.
-
-        Args:
-            options: Keyword arguments of the verb, unchecked.
-            verb: Name of the verb, for error messages.
-            config: Positional arguments after the input, which are refused: other libraries have a config there.
+    def _configured(self, options: RuntimeOptions) -> RunConfig:
+        """Return the configuration of one run, from the unchecked keyword arguments of its verb.
 
         Raises:
             InputError: An option is unknown (`unknown-option`), or has a wrong value.
         """
-        if config:
-            _foreign.check_call(self, verb, config, {})
         if options:
-            check_options(options, of="run", where=self.__graphrt_plan__.place())
+            check_options(options, where=self.__graphrt_plan__.place())
         return configure(self, **options)

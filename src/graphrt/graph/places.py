@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-_OURS = (__name__.rpartition(".")[0], "graphrt.errors", "graphrt.nodes", "graphrt.specs")
-"""Modules whose frames are skipped: this package, the wrapper around its methods that explains foreign names, and
-what builds graphs for its caller: factories, and readers of manifests."""
+_OURS = (__name__.rpartition(".")[0], "graphrt.nodes", "graphrt.specs")
+"""Modules whose frames are skipped: this package, and what builds graphs for its caller: factories, and readers of
+manifests."""
 
 
 def caller() -> FrameType:

@@ -13,7 +13,7 @@ import typing_extensions as te
 from graphrt._arguments import is_number
 from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
-from graphrt.errors import Problem, _foreign, closest
+from graphrt.errors import Problem, closest
 from graphrt.errors._codes.findings import (
     BAD_INLINE,
     BAD_NODE_BUDGET,
@@ -148,16 +148,12 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 
 def _unknown(name: Any, option: str, where: str) -> Problem:
-    """Return the problem of a policy argument that does not exist, with the best hint.
-
-    If another library has the argument, its counterpart here is named; otherwise the most similar name is.
-    """
+    """Return the problem of a policy argument that does not exist, with the most similar name."""
     return UNKNOWN_POLICY(
         name=name,
         option=option,
         known_options=sorted(_OPTIONS),
         node=name if isinstance(name, str) else None,
         where=where,
-        fix=(hint := _foreign.keyword("add_node", option)) or None,
-        guess="" if hint else closest(option, _OPTIONS),
+        guess=closest(option, _OPTIONS),
     )

@@ -57,24 +57,9 @@ UNKNOWN_NODE_ASKED = ErrorCode(
     fix="Name a node of the graph{or_end}.",
 )
 
-UNKNOWN_RUN_OPTION = ErrorCode(
-    "unknown-option", InputError, "A run has no option {option!r}.", known="options {options:names}"
+UNKNOWN_OPTION = ErrorCode(
+    "unknown-option", InputError, "A runtime has no option {option!r}.", known="options {options:names}"
 )
-COMMAND_HAS_NO_RESUME = UNKNOWN_RUN_OPTION.variant(
-    "A Command has no resume=.",
-    fix="Answer a question from outside: Runtime(graph, store=...).resume(thread, answer).",
-    boundary=True,
-)
-COMMAND_HAS_NO_GRAPH = UNKNOWN_RUN_OPTION.variant(
-    "A Command has no graph=.",
-    fix="A Command leads to nodes of its own graph. What a nested graph returns tells the graph around it.",
-    boundary=True,
-)
-NO_SUCH_PARAMETER = UNKNOWN_RUN_OPTION.variant("{function}() has no parameter {word!r}.", fix="{advice}")
-TOO_MANY_ARGUMENTS = UNKNOWN_RUN_OPTION.variant(
-    "{function}() takes one argument without a name, the input, but {number} were given.", fix="{advice}"
-)
-CALL_DOES_NOT_FIT = UNKNOWN_RUN_OPTION.variant("{function}() {problem}.", fix="{advice}")
 
 NAME_INSTEAD_OF_FUNCTION = ErrorCode(
     "bad-node",

@@ -45,10 +45,6 @@ UNKNOWN_ON_EXCEEDED = BAD_BUDGET.variant(
     fix="Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error takes it; "
     "or 'interrupt', which asks a person for more.",
 )
-UNNAMED_LIMIT = BAD_BUDGET.variant(
-    "Budget() takes limits by name only; {value!r} does not say what it limits.",
-    fix="Name it: {names}, for instance Budget(tokens=50_000).",
-)
 NOT_A_BUDGET = BAD_BUDGET.variant("budget= must be a Budget, not {value!r}.", fix="Pass Budget(tokens=50_000), say.")
 
 CALL_WITHOUT_MAX_TOKENS = ErrorCode(

@@ -1,0 +1,51 @@
+"""Names of LangGraph, and what graphrt has for each: for the text of the error when an attribute is missing.
+
+No name is accepted in place of graphrt's own, and no call is checked. The guide for users of LangGraph is
+docs/how-to/from-langgraph.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_RUNS: Final = "run", "arun", "steps", "asteps", "stream", "astream"
+_THREADS: Final = "resume", "aresume", "retry", "state", "history", "update", "fork", "replay", "cancel", "threads"
+
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "invoke": "run(input)",
+    "ainvoke": "arun(input)",
+    "astream_events": "astream(input, modes=...)",
+    "get_graph": "CompiledGraph.to_mermaid() or topology()",
+    "get_state": "Runtime.state(thread)",
+    "aget_state": "Runtime.astate(thread)",
+    "get_state_history": "Runtime.history(thread)",
+    "aget_state_history": "Runtime.ahistory(thread)",
+    "update_state": "Runtime.update(thread, values)",
+    "aupdate_state": "Runtime.aupdate(thread, values)",
+    "set_entry_point": "set_entry(node)",
+    "set_finish_point": "set_finish(node)",
+    "set_conditional_entry_point": "set_conditional_entry(router, routes)",
+    # Names of graphrt on the wrong object: a builder does not run, and a graph keeps no threads.
+    **{verb: f"compile().{verb}(...)" for verb in _RUNS},
+    **{verb: f"Runtime(graph, store=...).{verb}(...)" for verb in _THREADS},
+}
+"""What to use, by an attribute that a builder, a graph or a runtime does not have."""
+EXPORTS: Final[Mapping[str, str]] = {
+    "StateGraph": "GraphBuilder",
+    "interrupt": "the method interrupt() of a node's Context",
+    "add_messages": "graphrt.reducers.messages",
+    "MemorySaver": 'Runtime(graph, store="memory:")',
+    "InMemorySaver": 'Runtime(graph, store="memory:")',
+    "SqliteSaver": 'Runtime(graph, store="sqlite:///runs.db")',
+    "PostgresSaver": 'Runtime(graph, store="postgresql://...")',
+    "create_react_agent": "graphrt.harness.Agent",
+    "ToolNode": "graphrt.harness.Agent",
+}
+"""What to use, by a name that the package does not export."""
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error for the attribute *name*, which *owner* does not have."""
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    return AttributeError(f"{text}. Use {ATTRIBUTES[name]}." if name in ATTRIBUTES else text, name=name, obj=owner)

@@ -1,0 +1,93 @@
+"""Signatures of public callables are what a caller may pass: no parameter catches mistakes, and nothing is wrapped."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import graphrt
+from graphrt import CompiledGraph, GraphBuilder, Runtime
+
+NEEDS = {"graphrt.backends.dbos": "dbos"}
+"""Modules that cannot be imported without a package."""
+
+
+def public_modules() -> list[Any]:
+    infos = pkgutil.walk_packages(graphrt.__path__, "graphrt.")
+    names = ["graphrt", *(m.name for m in infos if not any(part.startswith("_") for part in m.name.split(".")))]
+    return [pytest.param(name, marks=[pytest.mark.needs(NEEDS[name])] if name in NEEDS else []) for name in names]
+
+
+def public_callables(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The exported functions of *module*, and the constructors and public methods of its exported classes."""
+    for name in getattr(module, "__all__", ()):
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value) and value.__module__.startswith("graphrt"):
+            for attribute, member in vars(value).items():
+                member = getattr(member, "__func__", member)  # of static and class methods
+                if inspect.isfunction(member) and (attribute == "__init__" or not attribute.startswith("_")):
+                    yield f"{name}.{attribute}", member
+
+
+def is_context_manager(function: Callable[..., Any]) -> bool:
+    """Whether `contextlib` made it of a generator, which it wraps."""
+    return function.__code__.co_filename == contextlib.__file__
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_public_callables_are_not_wrapped(name: str) -> None:
+    callables = public_callables(importlib.import_module(name))
+
+    assert [path for path, fn in callables if inspect.unwrap(fn) is not fn and not is_context_manager(fn)] == []
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
+    refused = [
+        f"{path}: {parameter}"
+        for path, fn in public_callables(importlib.import_module(name))
+        for parameter in inspect.signature(fn).parameters.values()
+        if "Never" in str(parameter.annotation)
+    ]
+
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        (GraphBuilder, "(state, update=None, *, name='graph', input=None, output=None, inline=False)"),
+        (GraphBuilder.add_node, "(self, name, fn, /, **policy)"),
+        (GraphBuilder.add_conditional_edges, "(self, src, router, routes, default=None)"),
+        (GraphBuilder.set_conditional_entry, "(self, router, routes, default=None)"),
+        (GraphBuilder.compile, "(self, *, limits=None, allow=())"),
+        (CompiledGraph.run, "(self, input, *, thread=None, **options)"),
+        (CompiledGraph.steps, "(self, input, **options)"),
+        (CompiledGraph.stream, "(self, input, *, modes=('updates',), **options)"),
+        (
+            Runtime.run,
+            "(self, input, *, thread=None, abandon=False, only_if_new=False, title=None, tags=())",
+        ),
+    ],
+)
+def test_signature_of_the_main_verbs(function: Callable[..., Any], signature: str) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    shown = inspect.Signature([parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters])
+
+    assert str(shown) == signature
+
+
+@pytest.mark.parametrize("owner", [CompiledGraph, Runtime])
+@pytest.mark.parametrize("verb", ["run", "steps", "stream"])
+def test_async_twin_takes_the_arguments_of_its_sync_twin(owner: type[Any], verb: str) -> None:
+    sync, twin = (inspect.signature(getattr(owner, name)) for name in (verb, f"a{verb}"))
+
+    assert list(twin.parameters.values()) == list(sync.parameters.values())

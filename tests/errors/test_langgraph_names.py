@@ -1,0 +1,104 @@
+"""A missing attribute is answered with the name that graphrt has for it; calls are checked by Python alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import graphrt
+from graphrt import END, START, Command, CompiledGraph, GraphBuilder, InputError, Runtime
+from graphrt.errors._langgraph_names import ATTRIBUTES, EXPORTS
+
+
+class State(BaseModel):
+    n: int = 0
+
+
+def builder() -> GraphBuilder[Any, Any]:
+    made: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
+    return made.add_node("a", lambda state: None).add_edge(START, "a").add_edge("a", END)
+
+
+def graph() -> Any:
+    return builder().compile()
+
+
+def runtime() -> Any:
+    return Runtime(graph(), store="memory:")
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "advice"),
+    [
+        (builder, "set_entry_point", "set_entry(node)"),
+        (builder, "run", "compile().run(...)"),
+        (graph, "invoke", "run(input)"),
+        (graph, "resume", "Runtime(graph, store=...).resume(...)"),
+        (runtime, "get_state", "Runtime.state(thread)"),
+    ],
+)
+def test_missing_attribute_names_its_counterpart(make: Callable[[], Any], name: str, advice: str) -> None:
+    owner = make()
+
+    with pytest.raises(AttributeError) as caught:
+        getattr(owner, name)
+
+    assert str(caught.value) == f"{type(owner).__name__!r} object has no attribute {name!r}. Use {advice}."
+    assert not hasattr(owner, name)
+
+
+def test_counterparts_of_attributes_exist() -> None:
+    owners = [GraphBuilder, CompiledGraph, Runtime]
+    for advice in ATTRIBUTES.values():
+        names = re.findall(r"\b([a-z_]+)\(", advice)
+
+        assert names, advice
+        assert all(any(hasattr(owner, name) for owner in owners) for name in names), advice
+
+
+@pytest.mark.parametrize("name", list(EXPORTS))
+def test_missing_export_names_its_counterpart(name: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from graphrt import {name}")
+
+    assert str(caught.value) == f"graphrt has no {name!r}. Use {EXPORTS[name]}."
+
+
+def test_other_missing_attributes_get_the_message_of_python() -> None:
+    owners: list[Any] = [builder(), graph(), runtime()]
+    for owner in owners:
+        with pytest.raises(AttributeError) as caught:
+            owner.nonsense  # noqa: B018 - it raises
+
+        assert str(caught.value) == f"{type(owner).__name__!r} object has no attribute 'nonsense'"
+        assert (caught.value.name, caught.value.obj) == ("nonsense", owner)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        graphrt.nonsense  # noqa: B018 - it raises
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: builder().compile(checkpointer=object()),  # type: ignore[call-arg]
+        lambda: builder().add_node(lambda state: None),  # type: ignore[call-overload]
+        lambda: graph().run({}, {"configurable": {"thread_id": "1"}}),
+        lambda: runtime().run({}, thread_id="1"),
+        lambda: runtime().stream({}, stream_mode="values"),
+        lambda: Command(resume="yes"),  # type: ignore[call-arg]
+    ],
+)
+def test_call_that_does_not_fit_the_signature_is_a_type_error(call: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="argument"):
+        call()
+
+
+@pytest.mark.parametrize("call", [Runtime, lambda graph, **options: graph.run({}, **options)])
+def test_unknown_option_names_the_most_similar_one(call: Callable[..., Any]) -> None:
+    with pytest.raises(InputError) as caught:
+        call(graph(), stor="memory:")
+
+    assert (caught.value.code, caught.value.fix) == ("unknown-option", "Did you mean 'store'?")
