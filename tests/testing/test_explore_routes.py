@@ -66,7 +66,7 @@ def test_correct_example_of_langgraph_has_no_finding(example: Example) -> None:
     )
 
     found.check()
-    assert found.notes == ()
+    assert found.noted == ()
     assert found.unreached == ()
 
 

@@ -70,16 +70,21 @@ def test_graph_that_never_ends_is_found_at_the_bound() -> None:
 
 
 def noted(node: Callable[[Any], Any]) -> str:
-    return "\n".join(explore_routes(line(first=nothing, odd=node), {}, alternatives={}).notes)
+    return "\n".join(explore_routes(line(first=nothing, odd=node), {}, alternatives={}).noted)
 
 
 def test_clock_of_a_node_is_noted_with_its_name() -> None:
-    assert noted(lambda _state: time.time() and None) == "'odd' reads the clock (time.time)."
-    assert noted(lambda _state: dt.datetime.now() and None) == "'odd' reads the clock (datetime.now)."  # noqa: DTZ005
+    phrase = "node 'odd' reads the wall clock ({}); ctx.now() can be replayed"
+
+    assert noted(lambda _state: time.time() and None) == phrase.format("time.time")
+    assert noted(lambda _state: dt.datetime.now() and None) == phrase.format("datetime.now")  # noqa: DTZ005
 
 
 def test_random_numbers_of_a_node_are_noted_and_seeded_ones_are_not() -> None:
-    assert noted(lambda _state: random.choice([1, 2]) and None) == "'odd' draws random numbers (random)."
+    assert (
+        noted(lambda _state: random.choice([1, 2]) and None)
+        == "node 'odd' draws its own random numbers (random); those of ctx.random can be replayed"
+    )
     assert noted(lambda _state: random.Random(1).choice([1, 2]) and None) == ""
 
 
@@ -89,7 +94,7 @@ def test_thread_of_a_node_is_noted() -> None:
         started.start()
         started.join()
 
-    assert noted(starts) == "'odd' starts a thread."
+    assert noted(starts).startswith("node 'odd' starts a thread (threading)")
 
 
 def test_sleep_of_a_node_is_noted_in_sync_and_async_nodes() -> None:
@@ -98,8 +103,8 @@ def test_sleep_of_a_node_is_noted_in_sync_and_async_nodes() -> None:
     async def waits(_state: State) -> None:
         await asyncio.sleep(0.001)
 
-    assert noted(lambda _state: time.sleep(0.0001)) == "'odd' sleeps for real (time.sleep)."
-    assert "'odd' sleeps for real (asyncio.sleep)." in noted(waits)
+    assert noted(lambda _state: time.sleep(0.0001)).startswith("node 'odd' sleeps for real (time.sleep)")
+    assert noted(waits) == "node 'odd' sleeps for real (asyncio.sleep)"
 
 
 def test_node_that_keeps_values_between_runs_is_found() -> None:
@@ -115,7 +120,7 @@ def test_numbers_time_and_ids_of_the_context_are_the_same_on_each_path() -> None
     def uses(_state: State, ctx: Any) -> Any:
         return {"topic": f"{ctx.random.random()} {ctx.now()} {ctx.run_id}"}
 
-    assert explore_routes(line(first=nothing, odd=uses), {}, alternatives={}).check().notes == ()
+    assert explore_routes(line(first=nothing, odd=uses), {}, alternatives={}).check().noted == ()
 
 
 def test_model_without_replies_is_refused() -> None:
@@ -304,7 +309,7 @@ def test_without_alternatives_nodes_do_nothing_and_routers_give_each_label() -> 
 
     assert found.complete
     assert found.not_taken == ()
-    assert found.notes == ("No alternatives were given: nodes did nothing, and routers gave each of their labels.",)
+    assert found.noted == ("no alternatives were given: nodes did nothing, and routers gave each of their labels",)
 
 
 def test_loop_that_no_label_leads_out_of_is_found() -> None:

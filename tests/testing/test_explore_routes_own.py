@@ -102,7 +102,7 @@ def test_own_example_has_no_finding(name: str) -> None:
     found = explore_routes(graph, given.get("input"), **{key: value for key, value in given.items() if key != "input"})
 
     found.check()
-    assert not [note for note in found.notes if "clock" in note or "random" in note or "thread" in note]
+    assert not [note for note in found.noted if "clock" in note or "random" in note or "thread" in note]
 
 
 @pytest.mark.slow

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from graphrt.testing.exploring.crashes import explore_crashes, explore_forks
 from graphrt.testing.exploring.report import Exploration, Finding
-from graphrt.testing.exploring.routes import RouteExploration, explore_routes
+from graphrt.testing.exploring.routes import explore_routes
 from graphrt.testing.exploring.schedules import explore_schedules
 
 __all__ = [
     "Exploration",
     "Finding",
-    "RouteExploration",
     "explore_crashes",
     "explore_forks",
     "explore_routes",

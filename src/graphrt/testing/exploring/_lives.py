@@ -17,11 +17,12 @@ from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo, RunResult, Runtime
 from graphrt.stores import MemoryStore, open_store
 from graphrt.stores.protocol import Store
-from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._crash_store import CrashError, CrashStore
 from graphrt.testing.exploring._disturbances import INSERTED, PAUSE, Disturbance, changing, original, pausing
-from graphrt.testing.exploring._scheduled_run import START_S, differs, plain, virtual_options
-from graphrt.testing.exploring._user_functions import Answers, NoAnswerError, called
+from graphrt.testing.exploring._orders import first, seeded
+from graphrt.testing.exploring._scheduled_run import START_S, virtual_options
+from graphrt.testing.exploring._user_functions import Answers, NoAnswerError, called, pause
+from graphrt.testing.exploring._values import differs, fields_of
 from graphrt.testing.exploring._virtual_loop import HangError, VirtualLoop
 from graphrt.testing.exploring._virtual_nodes import Hook, catch_tools, virtual
 
@@ -147,7 +148,7 @@ class Case:
 
     def _perform(self, verb: _Verb) -> str:
         """Perform a verb of a fresh runtime, as a new process would, and return the status of the run."""
-        loop = VirtualLoop(_orders.seeded(self._plan.seed) if self._plan.seed else _orders.first)
+        loop = VirtualLoop(seeded(self._plan.seed) if self._plan.seed else first)
         graph = virtual(self._plan.graph, self._hook)
 
         async def main() -> str:
@@ -245,13 +246,10 @@ class Case:
         if snapshot.status != "interrupted":
             return self._perform(lambda runtime: runtime.aretry(thread))
         self._at_pause(thread, snapshot.interrupts)
-        asked = [one for one in snapshot.interrupts if one.answerable]
-        other = next((one for one in snapshot.interrupts if not one.answerable and one.kind != "timer"), None)
-        if not asked and other is not None:
-            what = "a child thread" if other.kind == "thread" else "a signal"
-            raise NoAnswerError(f"Node {other.node!r} waits for {what}, which an exploration does not bring.")
-        if not asked:  # the thread only sleeps: its time comes
-            self._now_s = max(self._now_s, min(one.expires_at or 0.0 for one in snapshot.interrupts))
+        asked, waits_for, until = pause(snapshot.interrupts)
+        if waits_for:
+            raise NoAnswerError(f"The run waits for {waits_for}.")
+        self._now_s = max(self._now_s, until)
         answers = {one.id: self._plan.answer(one, self._first.died) for one in asked}
         return self._perform(lambda runtime: runtime.aresume(thread, answers))
 
@@ -267,12 +265,12 @@ class Case:
 
     def _edit(self, thread: str) -> None:
         """Edit the fields to what they are at the end, and back, and see whether each edit is there."""
-        before = plain(self.runtime().state(thread).values)
+        before = fields_of(self.runtime().state(thread).values)
         names = [name for name in before if name not in _unstored(self._plan.graph)]
         other = {name: self._plan.ended[name] for name in names if name in self._plan.ended}
         for values in (other, {name: before[name] for name in names}, {}):
             self.runtime().update(thread, {name: Overwrite(value) for name, value in values.items()})
-            after = plain(self.runtime().state(thread).values)
+            after = fields_of(self.runtime().state(thread).values)
             lost = [name for name, value in values.items() if differs(value, after.get(name))]
             if lost:
                 self._faults.append(("lost-edit", f"An edit of field {lost[0]!r} is not in the state."))

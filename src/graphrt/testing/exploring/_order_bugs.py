@@ -1,4 +1,4 @@
-"""What is wrong with a run, by itself or beside a run in another order. Each bug is (kind, place, text)."""
+"""What is wrong with a run, by itself or beside a run in another order."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, get_type_hints
 
-from graphrt.testing.exploring._scheduled_run import Scheduled, differs, plain
+from graphrt.testing.exploring._scheduled_run import Scheduled
 from graphrt.testing.exploring._user_functions import FunctionError, NoAnswerError
+from graphrt.testing.exploring._values import differs, fields_of
 from graphrt.testing.exploring._virtual_loop import HangError
-
-Bug = tuple[str, str, str]
+from graphrt.testing.exploring.search import Bug
 
 
 def by_itself(run: Scheduled) -> list[Bug]:
@@ -92,7 +92,7 @@ def _mutating_reducers(run: Scheduled) -> Iterator[Bug]:
             continue
         reducers = _reducers(before.__class__)
         for name in step.update.keys() & reducers.keys():
-            current = deepcopy(plain(before).get(name))
+            current = deepcopy(fields_of(before).get(name))
             incoming = deepcopy(step.update[name])
             given = deepcopy((current, incoming))
             try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from graphrt.events import InterruptAnswered, InterruptRaised, TaskSucceeded
 from graphrt.testing.exploring._disturbances import INSERTED, PAUSE
 from graphrt.testing.exploring._lives import Outcome
+from graphrt.testing.exploring._values import differs, fields_of, short
 
-_MOST = 300
+_MAX_LENGTH = 300
 """Most characters of a value in a text."""
 
 
@@ -45,21 +45,9 @@ def first_difference(one: Outcome, other: Outcome) -> tuple[str, str] | None:
             return left[0][1], f"{_short(left[1])} in one run, {_short(right[1])} in another"
     if (one.status, one.error) != (other.status, other.error):
         return "the run", f"ended {_ended(one)} once, and {_ended(other)} another time"
-    if data(one.state) != data(other.state):
+    if differs(fields_of(one.state), fields_of(other.state)):
         return "a reducer", f"made {_short(one.state)} in one run, {_short(other.state)} in another"
     return None
-
-
-def data(state: Any) -> dict[str, Any]:
-    """Return the fields of *state*."""
-    if hasattr(state, "model_dump"):
-        dumped: dict[str, Any] = state.model_dump()
-        return dumped
-    if issubclass(type(state), Mapping):
-        return dict(state)
-    if is_dataclass(state) and not isinstance(state, type):
-        return asdict(state)
-    return {} if state is None else {"": state}
 
 
 def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
@@ -107,8 +95,8 @@ def _tasks(outcome: Outcome) -> dict[tuple[str, str], Any]:
 
 
 def _states(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
-    before, after = data(wanted.state), data(found.state)
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    before, after = fields_of(wanted.state), fields_of(found.state)
+    names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
     if not names:
         return
     name = names[0]
@@ -129,5 +117,4 @@ def _ended(outcome: Outcome) -> str:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+    return value[:_MAX_LENGTH] if isinstance(value, str) else short(value, _MAX_LENGTH)

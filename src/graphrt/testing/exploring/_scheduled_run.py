@@ -10,16 +10,18 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import RunResult, Runtime, Step
-from graphrt.testing.exploring._node_watch import NodeWatch
 from graphrt.testing.exploring._shared_objects import SharedObjects
-from graphrt.testing.exploring._user_functions import Answers, called
+from graphrt.testing.exploring._user_functions import Answers, called, pause
+from graphrt.testing.exploring._values import differs, fields_of
 from graphrt.testing.exploring._virtual_loop import Pick, Turn, VirtualLoop
 from graphrt.testing.exploring._virtual_nodes import catch_tools, virtual
+from graphrt.testing.exploring._watch import watching
 
 START_S: Final = 1_700_000_000.0
 """Time at which each run begins, in seconds since the epoch."""
@@ -32,7 +34,7 @@ _MOST_PAUSES: Final = 50
 class Scheduled:
     """What a run did in one order."""
 
-    order: tuple[int, ...] = ()
+    path: tuple[int, ...] = ()
     """At each choice, the index of the task that went on among those that could."""
     sizes: tuple[int, ...] = ()
     """At each choice, how many tasks could go on: always 2 or more."""
@@ -61,30 +63,23 @@ class Scheduled:
         if self.result is None:
             return {"error": (type(self.error).__name__, getattr(self.error, "node", None))}
         asked = [(question.node, question.payload) for question in self.result.interrupts]
-        fields = {f"field {name!r}": value for name, value in plain(self.result.state).items()}
+        fields = {f"field {name!r}": value for name, value in fields_of(self.result.state).items()}
         return {**fields, "status": self.result.status, "interrupts": asked, "visited": self.result.visited}
 
     @property
     def swaps(self) -> int:
         """How far the order is from the order of the tasks."""
-        return sum(self.order)
+        return sum(self.path)
 
+    @property
+    def sites(self) -> list[tuple[None, int]]:
+        """At each choice, how many tasks could go on."""
+        return [(None, size) for size in self.sizes]
 
-def plain(state: Any) -> dict[str, Any]:
-    """Return the fields of a state of any supported form."""
-    if isinstance(state, Mapping):
-        return dict(cast("Mapping[str, Any]", state))
-    return {name: getattr(state, name) for name in _names(state)}
-
-
-def _names(state: Any) -> list[str]:
-    kind: Any = state.__class__
-    for name in ("model_fields", "__dataclass_fields__"):
-        fields: Any = getattr(kind, name, None)
-        if fields:
-            return [str(field) for field in fields]
-    found: dict[str, Any] = state.__dict__
-    return list(found)
+    @property
+    def depths(self) -> range:
+        """The number of each choice."""
+        return range(len(self.path))
 
 
 def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +117,7 @@ def scheduled(
     given = deepcopy(input)
     made = Scheduled()
     if watched:
-        loop.watch_with(_watch(NodeWatch(loop.note), made))
+        loop.watch_with(_watch(loop, made))
     catch_tools()
 
     async def main() -> None:
@@ -143,13 +138,11 @@ def scheduled(
             result = stream.result
             if result is None or not result.interrupts or result.thread is None:
                 break
-            asked = [one for one in result.interrupts if one.answerable]
-            if asked and not answers:
+            asked, waits_for, until = pause(result.interrupts)
+            if waits_for or (asked and not answers):
                 break
-            if not asked and any(one.kind != "timer" for one in result.interrupts):
-                break  # it waits for a signal or a child thread, which nothing here brings
             if not asked:  # the thread only sleeps: on this loop, that takes no time
-                await asyncio.sleep(max(0.0, min(one.expires_at or 0.0 for one in result.interrupts) - runtime.clock()))
+                await asyncio.sleep(max(0.0, until - runtime.clock()))
             given_answers = {one.id: answers.of(one, one.payload) for one in asked}
             stream = runtime.asteps(thread=result.thread, answers=given_answers)
         made.result = stream.result
@@ -158,40 +151,24 @@ def scheduled(
         loop.run(main())
     except Exception as error:  # noqa: BLE001 - how a run fails is one of the things to compare
         made.error = error
-    made.order, made.sizes, made.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
+    made.path, made.sizes, made.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
     made.stages, made.noted, made.refused = tuple(loop.stages), tuple(loop.noted), loop.refused
     made.input_changed = differs(given, input)
     return made
 
 
-def _watch(calls: NodeWatch, made: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
+def _watch(loop: VirtualLoop, made: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
     """Return a watch that notes calls of nodes, and fields of the state that they change in place."""
 
     @contextmanager
     def watch(turn: Turn) -> Generator[None]:
         try:
-            before = deepcopy(plain(turn.state))
+            before = deepcopy(fields_of(turn.state))
         except Exception:  # noqa: BLE001 - it cannot be copied, and so not be compared
             before = {}
-        with calls(turn):
+        with watching(partial(loop.note, turn)):
             yield
-        after = plain(turn.state) if before else {}
+        after = fields_of(turn.state) if before else {}
         made.mutated |= {(turn.node, name): None for name in before if differs(before[name], after.get(name))}
 
     return watch
-
-
-def differs(one: Any, other: Any) -> bool:
-    """Return whether two values differ. Objects that only compare by identity are the same if their fields are."""
-    if one is other or type(one) is not type(other):
-        return one is not other
-    compare: object = type(one).__eq__
-    by_identity = compare is object.__eq__
-    if by_identity and hasattr(one, "__dict__"):
-        return differs(vars(one), vars(other))
-    kind: Any = one.__class__
-    if issubclass(kind, Mapping):
-        return one.keys() != other.keys() or any(differs(one[key], other[key]) for key in one)
-    if issubclass(kind, list | tuple):
-        return len(one) != len(other) or any(map(differs, one, other))
-    return repr(one) != repr(other) if by_identity else bool(one != other)

@@ -1,9 +1,9 @@
-"""Calls of the functions that a user gives to a search, and the answers to questions."""
+"""Calls of the functions that a user gives to a search, what a paused run waits for, and the answers to questions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, final
 
 from graphrt.runtime import InterruptInfo
 
@@ -28,6 +28,28 @@ def called(name: str, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
     except Exception as error:
         raise FunctionError(f"{name} raised {type(error).__name__}: {error}") from error
+
+
+class Pause(NamedTuple):
+    """What a paused run waits for."""
+
+    asked: list[InterruptInfo]
+    """Its open questions."""
+    waits_for: str
+    """What nothing brings here, with the node that waits for it; empty if the run can go on."""
+    until: float
+    """When its first timer is due, in seconds since the epoch, if there is no question."""
+
+
+def pause(interrupts: Iterable[InterruptInfo]) -> Pause:
+    """Return what a run with the open *interrupts* waits for: answers, or else time, unless nothing can bring it."""
+    given = list(interrupts)
+    asked = [one for one in given if one.answerable]
+    other = next((one for one in given if not one.answerable and one.kind != "timer"), None)
+    if asked or other is None:
+        return Pause(asked, "", 0.0 if asked else min(one.expires_at or 0.0 for one in given))
+    what = "a child thread" if other.kind == "thread" else "a signal"
+    return Pause([], f"{what}, which an exploration does not bring: node {other.node!r}", 0.0)
 
 
 @final

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, final
 
 from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
 from graphrt.errors._codes.explorations import NO_SUCH_CASE, STORE_OF_SEVERAL_CASES
@@ -14,13 +12,15 @@ from graphrt.events import SuperstepCommitted
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
 from graphrt.stores.protocol import Store
-from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._disturbances import Disturbance, disturbances
 from graphrt.testing.exploring._lives import Case, Outcome, Plan
+from graphrt.testing.exploring._orders import first as first_order
 from graphrt.testing.exploring._outcomes import differences, first_difference
-from graphrt.testing.exploring._scheduled_run import plain, scheduled
+from graphrt.testing.exploring._scheduled_run import scheduled
 from graphrt.testing.exploring._user_functions import Answers, FunctionError
-from graphrt.testing.exploring.report import Exploration, Finding, Progress
+from graphrt.testing.exploring._values import fields_of
+from graphrt.testing.exploring.report import Exploration
+from graphrt.testing.exploring.search import Key, Search, StopSearch
 
 
 def explore_crashes(
@@ -74,29 +74,22 @@ def explore_crashes(
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
     plan = _plan("explore_crashes()", graph, input, store, options, Answers(answers), once, seed)
-    search = _Search(plan, "explore_crashes", "crashes", most, Progress("crashes", tell))
-
-    def cases(wanted: Outcome, case: Case) -> list[Disturbance]:
-        made = disturbances(len(wanted.writes), _last_superstep(wanted), wanted.questions, files=case.files)
-        if not case.files:
-            search.left_out.append("torn writes: the store has no files")
-        return made
-
-    def tried(case: Disturbance) -> tuple[str, Outcome]:
-        with Case(plan, case) as life:
-            found = life.run()
-        return f"crash {found.died}" if found.died else f"{case.name} (no crash)", found
-
-    def all_cases() -> None:
-        with Case(plan, Disturbance()) as first:
-            wanted = first.run()
-            made = cases(wanted, first)
-        search.wants(wanted)
-        names: list[Any] = [case.name for case in made]
-        chosen = [case for case in made if case.name in _chosen(names, at)]
-        search.try_all(((case.name, case.asks_anew, *tried(case)) for case in chosen), len(chosen))
-
-    return search.made(all_cases)
+    cases = _Cases(plan, "crashes", most, tell)
+    with cases.search.going_on():
+        cases.watch()
+        with Case(plan, Disturbance()) as undisturbed:
+            wanted = undisturbed.run()
+            made = disturbances(len(wanted.writes), _last_superstep(wanted), wanted.questions, files=undisturbed.files)
+            if not undisturbed.files:
+                cases.search.left_out["torn writes: the store has no files"] = None
+        cases.wants(wanted)
+        by_name = {case.name: case for case in made}
+        for name in cases.chosen(list(by_name), at):
+            with Case(plan, by_name[name]) as case:
+                end = case.run()
+            told = f"crash {end.died}" if end.died else f"{name} (no crash)"
+            cases.compare(name, told, end, asks_anew=by_name[name].asks_anew)
+    return cases.search.report(graph.name)
 
 
 def explore_forks(
@@ -128,18 +121,16 @@ def explore_forks(
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
     plan = _plan("explore_forks()", graph, input, store, options, Answers(answers), None, seed)
-    search = _Search(plan, "explore_forks", "forks", most, Progress("forks", tell))
-
-    def all_forks() -> None:
-        with Case(plan, Disturbance()) as first:
-            wanted = first.run()
-            search.wants(wanted)
+    cases = _Cases(plan, "forks", most, tell)
+    with cases.search.going_on():
+        cases.watch()
+        with Case(plan, Disturbance()) as undisturbed:
+            wanted = undisturbed.run()
+            cases.wants(wanted)
             places = [one.seq for one in wanted.entries if isinstance(one.event, SuperstepCommitted) and not one.path]
-            chosen = _chosen(places, at)
-            forks = ((seq, False, f"fork at entry {seq}", first.continue_fork(seq)) for seq in chosen)
-            search.try_all(forks, len(chosen))
-
-    return search.made(all_forks)
+            for seq in cases.chosen(places, at):
+                cases.compare(seq, f"fork at entry {seq}", undisturbed.continue_fork(seq), state_only=True)
+    return cases.search.report(graph.name)
 
 
 def _plan(function: str, graph: Any, *rest: Any) -> Plan:
@@ -151,14 +142,6 @@ def _plan(function: str, graph: Any, *rest: Any) -> Plan:
     return Plan(graph, *rest)
 
 
-def _chosen(names: list[Any], at: Any) -> list[Any]:
-    if at is None:
-        return names
-    if at not in names:
-        raise NO_SUCH_CASE(at=at, cases=names)
-    return [at]
-
-
 def _last_superstep(outcome: Outcome) -> int:
     steps = [
         one.event.superstep for one in outcome.entries if isinstance(one.event, SuperstepCommitted) and not one.path
@@ -166,103 +149,81 @@ def _last_superstep(outcome: Outcome) -> int:
     return max(steps, default=0)
 
 
-class _NothingToCompareError(Exception):
-    """The undisturbed run cannot be continued, or differs from a second one."""
+class _Tried(NamedTuple):
+    """A case that was tried: its value of `at=`, None for the undisturbed run, and what happened in it."""
+
+    at: int | str | None
+    told: str
 
 
-@dataclass(slots=True)
-class _Search:
-    """A search in progress: what was tried and found so far."""
+@final
+class _Cases:
+    """The cases of one graph, each compared with the run that nothing disturbs."""
 
-    plan: Plan
-    verb: str
-    what: str
-    most: int
-    progress: Progress
-    findings: dict[str, Finding] = field(default_factory=dict[str, Finding])
-    """Kind to its first finding."""
-    left_out: list[str] = field(default_factory=list[str])
-    noted: tuple[str, ...] = ()
-    tried: int = 0
-    wanted: Outcome = field(init=False)
+    def __init__(self, plan: Plan, what: str, most: int, tell: Any) -> None:
+        self._plan = plan
+        self._what = what
+        self._most = most
+        self._wanted: Outcome | None = None
+        # All cases are equally large: the first one that shows a kind of bug is kept.
+        self.search: Search[_Tried] = Search(what, size=lambda _: 0, shown=self._shown, tell=tell)
 
-    def made(self, work: Callable[[], None]) -> Exploration:
-        """Do *work*, whatever ends it, and return what it came to."""
-        interrupted = False
-        try:
-            if self._look():
-                work()
-        except KeyboardInterrupt:
-            interrupted = True
-        except FunctionError as error:
-            self._find("function-failed", str(error), "the first case that calls it", None)
-        except _NothingToCompareError as error:
-            self.left_out.append(f"everything else, since {error}")
-        return Exploration(
-            graph=self.plan.graph.name,
-            what=self.what,
-            tried=self.tried,
-            findings=tuple(self.findings.values()),
-            left_out=tuple(self.left_out),
-            noted=self.noted,
-            interrupted=interrupted,
-        )
-
-    def _look(self) -> bool:
-        """Note what nodes do that cannot be repeated; return False if they do what the event loop cannot."""
-        options = self.plan.options
+    def watch(self) -> None:
+        """Note what nodes do that cannot be repeated; stop if they do what the event loop cannot."""
+        options = self._plan.options
         run = scheduled(
-            self.plan.graph,
-            self.plan.input,
-            _orders.first,
+            self._plan.graph,
+            self._plan.input,
+            first_order,
             lambda: {**(options() if options is not None else {}), "store": "memory:"},
-            self.plan.answers,
+            self._plan.answers,
             watched=True,
         )
-        self.noted = tuple(f"node {node!r} {what}" for node, what in run.noted)
+        self.search.noted.update(dict.fromkeys(f"node {node!r} {what}" for node, what in run.noted))
         if isinstance(run.error, FunctionError):
             raise run.error
         if run.refused:
-            self.left_out.append("everything: a node does what the explorer does not run, see what is noted")
-        return not run.refused
+            raise StopSearch("everything: a node does what the explorer does not run, see what is noted")
 
     def wants(self, wanted: Outcome) -> None:
         """Take *wanted* as the end to which all cases must come, if a second undisturbed run comes to it too."""
-        self.wanted = wanted
-        self.plan.learn(wanted.entries)
-        self.plan.ended = plain(wanted.state) if wanted.state is not None else {}
+        self._wanted = wanted
+        self._plan.learn(wanted.entries)
+        self._plan.ended = fields_of(wanted.state)
         if wanted.status == "stuck":
-            self.tried = 1
-            self._find("not-resumable", wanted.error, "the undisturbed run", None)
-            raise _NothingToCompareError("the undisturbed run has no end")
+            self.search.count()
+            self.search.keep([("not-resumable", "", wanted.error)], _Tried(None, "the undisturbed run"))
+            raise StopSearch("everything else, since the undisturbed run has no end")
         if wanted.error:
-            self.left_out.append(f"{wanted.error}: the undisturbed run failed, and was compared as it is")
-        with Case(self.plan, Disturbance()) as second:
+            self.search.left_out[f"{wanted.error}: the undisturbed run failed, and was compared as it is"] = None
+        with Case(self._plan, Disturbance()) as second:
             unlike = first_difference(wanted, second.run())
         if unlike is not None:
-            self.tried = 2
+            self.search.tried = 2
             text = f"{unlike[0]} did something else in two undisturbed runs: {unlike[1]}"
-            self._find("not-deterministic", text, "two undisturbed runs", None)
-            raise _NothingToCompareError("two undisturbed runs differ")
+            self.search.keep([("not-deterministic", "", text)], _Tried(None, "two undisturbed runs"))
+            raise StopSearch("everything else, since two undisturbed runs differ")
 
-    def try_all(self, cases: Iterator[tuple[int | str, bool, str, Outcome]], count: int) -> None:
-        """Compare the end of each of *cases*: name, whether questions may be asked anew, text, end.
+    def chosen(self, names: list[Any], at: Any) -> list[Any]:
+        """Return the cases to try: *at* alone, or the first of *names* up to the bound."""
+        if at is not None and at not in names:
+            raise NO_SUCH_CASE(at=at, cases=names)
+        names = names if at is None else [at]
+        if len(names) > self._most:
+            self.search.left_out[f"{len(names) - self._most} cases: most={self._most}"] = None
+        self.search.total = min(len(names), self._most)
+        return names[: self._most]
 
-        Args:
-            cases: Makes *count* cases, one when it is asked for one.
-            count: How many cases there are.
-        """
-        if count > self.most:
-            self.left_out.append(f"{count - self.most} cases: most={self.most}")
-        for name, asks_anew, told, found in islice(cases, self.most):
-            self.tried += 1
-            for kind, text in differences(
-                self.wanted, found, state_only=self.verb == "explore_forks", asks_anew=asks_anew
-            ):
-                self._find(kind, text, told, name)
-            self.progress.at(self.tried, len(self.findings), min(count, self.most))
+    def compare(
+        self, at: int | str, told: str, end: Outcome, *, state_only: bool = False, asks_anew: bool = False
+    ) -> None:
+        """Compare the end of a case with that of the undisturbed run."""
+        assert self._wanted is not None  # noqa: S101 - `wants` has set it
+        unlike = differences(self._wanted, end, state_only=state_only, asks_anew=asks_anew)
+        self.search.keep(((kind, "", text) for kind, text in unlike), _Tried(at, told))
+        self.search.count()
 
-    def _find(self, kind: str, text: str, case: str, name: int | str | None) -> None:
-        seed = f", seed={self.plan.seed}" if self.plan.seed else ""
-        replay = f"{self.verb}(graph, input{'' if name is None else f', at={name!r}'}{seed})"
-        self.findings.setdefault(kind, Finding(kind=kind, text=text, case=case, replay=replay))
+    def _shown(self, _bug: Key, case: _Tried) -> tuple[str, str]:
+        at = "" if case.at is None else f", at={case.at!r}"
+        seed = f", seed={self._plan.seed}" if self._plan.seed else ""
+        return case.told, f"explore_{self._what}(graph, input{at}{seed})"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from textwrap import indent
 from time import monotonic
 from typing import final
@@ -37,11 +37,11 @@ class Exploration:
     graph: str
     """Name of the graph."""
     what: str
-    """What was searched, in plural: `schedules`, `crashes`, `routes`, `mutants`."""
+    """What was searched, in plural: `schedules`, `crashes`, `forks`, `paths`, `mutants`."""
     tried: int
     """How many cases were tried."""
     findings: tuple[Finding, ...] = ()
-    """0..n findings, each kind at each place once, with its smallest case."""
+    """0..n findings, each kind at each place once, with its smallest case; those with the smallest cases first."""
     left_out: tuple[str, ...] = ()
     """What was not searched, and why: a bound that was reached, a node that does I/O. Empty if the search was
     complete."""
@@ -50,11 +50,32 @@ class Exploration:
     random numbers, starts threads, sleeps for real, keeps objects outside the state. None of it is a finding."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search; what was found until then is there."""
+    states: int = 0
+    """How many different states the paths of `explore_routes` met."""
+    tests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The `replay` line of each finding of `explore_routes` to the source text of a pytest test that shows the bug."""
+    taken: tuple[str, ...] = ()
+    """Nodes, edges, routes and exits that some path of `explore_routes` took, in declared order; those of nested graphs
+    have their path."""
+    not_taken: tuple[str, ...] = ()
+    """Those that no path took."""
+    defaults: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Node to the labels of its router that only `default=` takes."""
 
     @property
     def ok(self) -> bool:
         """Whether nothing was found."""
         return not self.findings
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was left out. What `explore_routes` did not take is impossible then."""
+        return not self.left_out and not self.interrupted
+
+    @property
+    def unreached(self) -> tuple[str, ...]:
+        """Nodes that no path of `explore_routes` reached, by their paths."""
+        return tuple(arc.replace("node ", "", 1) for arc in self.not_taken if "node " in arc and " -" not in arc)
 
     def check(self) -> Exploration:
         """Return the exploration itself if nothing was found.
@@ -74,6 +95,11 @@ class Exploration:
         lines += [f"{number}. {finding}" for number, finding in enumerate(self.findings, 1)]
         lines += [f"Not searched: {reason}" for reason in self.left_out]
         lines += [f"Noted: {what}" for what in self.noted]
+        if self.not_taken:
+            why = "Impossible with these alternatives" if self.complete else "Not taken within the bounds"
+            lines.append(f"{why}: {'; '.join(self.not_taken)}")
+        for name, labels in self.defaults.items():
+            lines.append(f"Only default= of {name!r} takes {', '.join(map(repr, labels))}.")
         if self.interrupted:
             lines.append("The search was interrupted.")
         return "\n".join(lines)

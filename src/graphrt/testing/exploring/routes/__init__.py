@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphrt.testing.exploring.routes.report import RouteExploration
 from graphrt.testing.exploring.routes.search import explore_routes
 
-__all__ = ["RouteExploration", "explore_routes"]
+__all__ = ["explore_routes"]

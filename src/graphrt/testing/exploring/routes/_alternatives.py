@@ -25,7 +25,8 @@ from graphrt.errors._codes.explorations import (
 )
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
-from graphrt.testing.exploring.routes._choices import Chooser, short
+from graphrt.testing.exploring._values import short
+from graphrt.testing.exploring.routes._choices import Chooser
 from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, shown
 
 Graph = CompiledGraph[Any, Any]

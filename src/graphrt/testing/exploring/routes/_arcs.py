@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from graphrt.commands import Send
 from graphrt.graph import CompiledGraph, observe
-from graphrt.testing.exploring.routes._choices import short
+from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._judging import slip
 from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, Arc, shown
 from graphrt.testing.route_coverage.collecting import Collector

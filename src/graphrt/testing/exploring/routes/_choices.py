@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 
@@ -33,9 +33,9 @@ class Choice:
     """Whether the choice stands for whatever may happen outside, so that a loop through it can be left at any time."""
 
     @property
-    def site(self) -> tuple[str, str, int]:
-        """What a path that is run again must meet at this place."""
-        return self.kind, self.name, self.of
+    def site(self) -> tuple[tuple[str, str], int]:
+        """What a path that is run again must meet at this place, and how many alternatives there were."""
+        return (self.kind, self.name), self.of
 
     def __str__(self) -> str:
         return _SAID[self.kind].format(self.name, self.said)
@@ -60,7 +60,7 @@ class Chooser:
         expected: What the first choices must be between, as an earlier path with the same prefix met it.
     """
 
-    def __init__(self, prefix: Sequence[int], expected: Sequence[tuple[str, str, int]] = ()) -> None:
+    def __init__(self, prefix: Sequence[int], expected: Sequence[tuple[tuple[str, str], int]] = ()) -> None:
         self._prefix = prefix
         self._expected = expected
         self._lock = threading.Lock()
@@ -85,14 +85,12 @@ class Chooser:
             if len(values) > 1:
                 self.open.append(made)
                 if self.diverged is None and at < len(self._expected) and self._expected[at] != made.site:
-                    self.diverged = f"{self._expected[at][1]!r} had a choice there before, and now {name!r} has"
+                    self.diverged = f"{self._expected[at][0][1]!r} had a choice there before, and now {name!r} has"
             return made
 
     def came_to(self, choice: Choice, result: Any) -> None:
         """Remember what the function that *choice* chose returned."""
         with self._lock:
-            from dataclasses import replace
-
             known = replace(choice, result=result)
             for made in (self.made, self.open):
                 made[:] = [known if one is choice else one for one in made]
@@ -101,22 +99,3 @@ class Chooser:
     def path(self) -> tuple[int, ...]:
         """The numbers that run this path again."""
         return tuple(choice.index for choice in self.open)
-
-
-def short(value: Any, most: int = 80) -> str:
-    """Return *value* as text of at most *most* characters."""
-    text = " ".join((value if isinstance(value, type) or not callable(value) else _name(value)).__repr__().split())
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def _name(function: Any) -> _Shown:
-    return _Shown(getattr(function, "__qualname__", type(function).__qualname__) + "()")
-
-
-class _Shown(str):
-    """A text whose `repr` has no quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)

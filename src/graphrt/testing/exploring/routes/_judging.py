@@ -1,4 +1,4 @@
-"""What is wrong with one walk, as (kind, place, text). Loops that span several walks are found by `_loops`."""
+"""What is wrong with one walk. Loops that span several walks are found by `_loops`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from graphrt.errors import (
 )
 from graphrt.errors._codes.explorations import CALL_WITHOUT_REPLIES, IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLY
 from graphrt.testing.exploring.routes._walk import Plan, Walk
-
-Bug = tuple[str, str, str]
+from graphrt.testing.exploring.search import Bug
 
 _KINDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (StarvedJoinError, "starved-join"),

@@ -16,9 +16,10 @@ from graphrt.events import Entry, JoinStanding, SuperstepCommitted, TaskFailed, 
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
 from graphrt.runtime import InterruptInfo, RunResult, Runtime, Step, Stream
+from graphrt.testing.exploring._user_functions import pause
+from graphrt.testing.exploring._values import frozen, short
 from graphrt.testing.exploring.routes._alternatives import Alternatives, Graph
-from graphrt.testing.exploring.routes._choices import Choice, Chooser, short
-from graphrt.testing.exploring.routes._state_key import frozen
+from graphrt.testing.exploring.routes._choices import Choice, Chooser
 from graphrt.testing.virtual_clock import VirtualClock
 
 THREAD: Final = "explored"
@@ -71,6 +72,16 @@ class Walk:
         return tuple(choice.index for choice in self.choices)
 
     @property
+    def sites(self) -> list[tuple[tuple[str, str], int]]:
+        """What each choice was between, and how many alternatives there were."""
+        return [choice.site for choice in self.choices]
+
+    @property
+    def depths(self) -> list[int]:
+        """The number of supersteps before each choice."""
+        return [sum(mark.choices <= at for mark in self.marks) for at in range(len(self.choices))]
+
+    @property
     def size(self) -> tuple[int, int, int]:
         """How long the walk is: supersteps, choices, and how many of them were not the first alternative."""
         return len(self.marks), len(self.choices), sum(choice.index > 0 for choice in self.choices)
@@ -110,11 +121,13 @@ def counted(graph: CompiledGraph[Any, Any], depth: int, limits: Limits | None) -
     return {name: bound for name, bound in bounds.items() if bound is not None and bound <= depth}
 
 
+def never(_key: Hashable, _superstep: int) -> bool:
+    """Know no state."""
+    return False
+
+
 def walk(
-    plan: Plan,
-    prefix: Sequence[int] = (),
-    expected: Sequence[tuple[str, str, int]] = (),
-    known: Known = lambda _key, _step: False,
+    plan: Plan, prefix: Sequence[int] = (), expected: Sequence[tuple[tuple[str, str], int]] = (), known: Known = never
 ) -> Walk:
     """Walk along *prefix*, and then along the first alternatives, until the run ends or *known* says stop."""
     plan.chooser = Chooser(prefix, expected)
@@ -174,9 +187,9 @@ class _Going:
                     self.walk.state = result.state
                     self._hold(plan.at_end, "at the end")
                     return
-                asked = [one for one in result.interrupts if one.answerable]
+                asked, waits_for, until = pause(result.interrupts)
                 if not asked:  # the thread only sleeps: its time comes, and no answer is chosen
-                    self.walk.waits_for = self._sleeps(result)
+                    self.walk.waits_for = waits_for or self._sleeps(until)
                     if self.walk.waits_for:
                         self.walk.ended = "waiting"
                         return
@@ -194,15 +207,11 @@ class _Going:
                 choice = plan.chooser.choose("answer", question.node, [short(item) for item in possible], possible)
                 given = {"answers": {question.id: deepcopy(choice.value)}}
 
-    def _sleeps(self, result: RunResult[Any]) -> str:
-        """Move the clock to the first timer of a sleeping thread, or return what it waits for instead."""
-        for one in result.interrupts:
-            if one.kind != "timer":
-                what = "a child thread" if one.kind == "thread" else "a signal"
-                return f"{what}, which an exploration does not bring: node {one.node!r}"
+    def _sleeps(self, until: float) -> str:
+        """Move the clock to the time *until*, or return what the thread waits for instead."""
         if self._clock is None:
             return "a time of the clock in options="
-        self._clock.advance(max(0.0, min(one.expires_at or 0.0 for one in result.interrupts) - self._clock()))
+        self._clock.advance(max(0.0, until - self._clock()))
         return ""
 
     def _through(self, runtime: Runtime[Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, final
 
+from graphrt._ambient import running
 from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
 from graphrt.errors._codes.explorations import BOUND_BELOW_ONE
 from graphrt.graph import CompiledGraph
-from graphrt.testing.exploring.report import Finding, Progress
+from graphrt.testing.exploring._watch import watching
+from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.routes._alternatives import read
 from graphrt.testing.exploring.routes._arcs import Taken, said, taking
 from graphrt.testing.exploring.routes._as_test import as_test
-from graphrt.testing.exploring.routes._judging import Bug, bugs, externally, refused
+from graphrt.testing.exploring.routes._judging import bugs, externally, refused
 from graphrt.testing.exploring.routes._loops import Loop, States
-from graphrt.testing.exploring.routes._walk import Plan, Predicates, Walk, counted, walk
-from graphrt.testing.exploring.routes._watch import watched
-from graphrt.testing.exploring.routes.report import RouteExploration
+from graphrt.testing.exploring.routes._walk import Known, Plan, Predicates, Walk, counted, never, walk
+from graphrt.testing.exploring.search import Bug, Key, Search, StopSearch, shrink, walk_all
 
-_SHRINKS: Final = 60
-"""Most walks that are spent to make the path of one finding shorter."""
 _DEPTH: Final = 40
 _QUESTIONS: Final = 3
-_Site = tuple[str, str, int]
 
 
 def explore_routes(
@@ -42,7 +40,7 @@ def explore_routes(
     most: int = 2_000,
     path: Sequence[int] | None = None,
     tell: Callable[[str], object] | bool = False,
-) -> RouteExploration:
+) -> Exploration:
     """Run *graph* along every list of choices of its nodes, models and persons, and check each state on the way.
 
     A state that was met before is not followed again: values, due tasks, joins and counted visits are the same.
@@ -100,93 +98,72 @@ def explore_routes(
             counted=counted(graph, depth, made().get("limits")),
         )
         plan.graph = given.stubbed(graph, lambda: plan.chooser)
-        search = _Search(graph, plan, taken, Progress("paths", tell), call)
-        try:
+        paths = _Paths(graph, plan, taken, call, tell)
+        with paths.search.going_on():
             if path is None:
-                search.all(most)
+                paths.all(most)
             else:
-                search.one(path)
-        except KeyboardInterrupt:
-            search.interrupted = True
-        return search.report(alone=path is not None)
+                paths.one(path)
+        return paths.report(alone=path is not None)
 
 
-class _Search:
-    """A search in progress: what was tried and found so far."""
+@final
+class _Paths:
+    """The paths through one graph, and what they show, each alone and all together."""
 
     def __init__(
-        self, graph: CompiledGraph[Any, Any], plan: Plan, taken: Taken, progress: Progress, call: Mapping[str, Any]
+        self, graph: CompiledGraph[Any, Any], plan: Plan, taken: Taken, call: Mapping[str, Any], tell: Any
     ) -> None:
         self._graph = graph
         self._plan = plan
         self._taken = taken
-        self._progress = progress
         self._call = call
         self._states = States()
-        self._tried = 0
-        self._found: dict[tuple[str, str], tuple[str, Walk]] = {}
-        """Kind and place to the text and the shortest walk that shows it."""
+        self.search: Search[Walk] = Search("paths", size=lambda made: made.size, shown=self._shown, tell=tell)
+        self.search.left_out.update(dict.fromkeys(plan.given.asked))
         self._questions: dict[str, tuple[str, dict[int, bool]]] = {}
         self._asked: dict[str, Walk] = {}
         """Question to the shortest walk that met it."""
-        self._left_out: dict[str, None] = dict.fromkeys(plan.given.asked)
-        self._notes: dict[tuple[str, str], None] = {}
         self._called: set[str] = set()
         self._first: dict[str, Walk] = {}
         """Node to a walk that ran it."""
         self._whole: set[str] = set()
         """Places of loops that no single path shows: that nothing leads out of them, only all paths together do."""
-        self._deterministic = True
-        self.interrupted = False
 
     # -- walking -------------------------------------------------------------------------------------------------
 
     def all(self, most: int) -> None:
-        """Walk all paths, or *most* of them: in turn the shortest and the longest of those that are open."""
-        shallow: list[tuple[int, int, tuple[int, ...], tuple[_Site, ...]]] = [(0, 0, (), ())]
-        deep: list[tuple[int, int, tuple[int, ...], tuple[_Site, ...]]] = [(0, 0, (), ())]
-        done: set[tuple[int, ...]] = set()
-        while self._deterministic and (shallow or deep):
-            queue = deep if deep and self._tried % 2 else shallow or deep
-            item = heapq.heappop(queue)
-            if item[2] in done:
-                continue
-            if self._tried >= most:
-                self._left_out[f"paths beyond the first {most:,}: most={most:,}"] = None
-                break
-            done.add(item[2])
-            found = self._walk(item[2], item[3], self._states.is_known)
-            self._states.add(found)
-            sites = tuple(choice.site for choice in found.choices)
-            steps = [sum(mark.choices <= at for mark in found.marks) for at in range(len(sites))]
-            for at in range(len(item[2]), len(sites)):
-                for index in range(1, found.choices[at].of):
-                    prefix = (*found.path[:at], index)
-                    heapq.heappush(shallow, (steps[at], at, prefix, sites[: at + 1]))
-                    heapq.heappush(deep, (-steps[at], -at, prefix, sites[: at + 1]))
-        if self._deterministic:
-            self._loops(alone=False)
-            self._questions_nobody_answers()
-            self._shrink()
-            self._watch()
+        """Walk all paths, or *most* of them."""
+
+        def walked(path: tuple[int, ...], sites: Sequence[Any]) -> Walk:
+            made = self._walk(path, sites, self._states.is_known)
+            self._states.add(made)
+            return made
+
+        if not walk_all(walked, max_runs=most):
+            self.search.left_out[f"paths beyond the first {most:,}: most={most:,}"] = None
+        self._loops(alone=False)
+        self._questions_nobody_answers()
+        for key, (_, made) in list(self.search.found.items()):
+            shrink(made, partial(self._shows, key), lambda other: other.size, leave_out=True)
+        self._watch()
 
     def one(self, path: Sequence[int]) -> None:
         """Walk *path* alone, to its end. A question that refuses its answer is asked again with each of the others."""
-        made = self._walk(path, (), _never)
+        made = self._walk(path)
         self._states.add(made)
         if made.ended == "refused":
             last = made.choices[-1] if made.choices else made.made[-1]
             for index in range(last.of):
                 if index != last.index:
-                    self._walk((*made.path[:-1], index), (), _never)
+                    self._walk((*made.path[:-1], index))
         self._loops(alone=True)
         self._questions_nobody_answers()
         self._watch()
 
-    def _walk(self, prefix: Sequence[int], expected: tuple[_Site, ...], known: Any) -> Walk:
-        self._taken.slips.clear()
-        made = walk(self._plan, prefix, expected, known)
-        self._tried += 1
+    def _walk(self, path: Sequence[int], sites: Sequence[Any] = (), known: Known = never) -> Walk:
+        made = self._bare_walk(path, sites, known)
+        self.search.count()
         for choice in made.made:
             self._called.add(choice.name)
             if choice.kind == "route":
@@ -194,47 +171,52 @@ class _Search:
                 self._taken.add(above, choice.value.arcs)
         if made.diverged is not None:
             self._differs(made, made.diverged)
-            return made
-        for bug in [*bugs(made, self._plan), *self._taken.slips]:
-            self._keep(bug, made)
+        self.search.keep(self._bugs(made), made)
         if made.ended == "bound" and len(made.marks) < self._plan.depth:
-            self._left_out[
-                f"what follows more than {self._plan.questions} answers: questions={self._plan.questions}"
-            ] = None
+            reason = f"what follows more than {self._plan.questions} answers: questions={self._plan.questions}"
+            self.search.left_out[reason] = None
         elif made.ended == "bound" and externally(made):
-            self._left_out[f"what follows {self._plan.depth} supersteps: depth={self._plan.depth}"] = None
+            self.search.left_out[f"what follows {self._plan.depth} supersteps: depth={self._plan.depth}"] = None
         elif made.ended == "waiting":
-            self._left_out[f"what follows a wait for {made.waits_for}"] = None
+            self.search.left_out[f"what follows a wait for {made.waits_for}"] = None
         for site, (text, tried) in made.questions.items():
             self._questions.setdefault(site, (text, {}))[1].update(tried)
             if site not in self._asked or made.size < self._asked[site].size:
                 self._asked[site] = made
         for name in made.visited:
             self._first.setdefault(name, made)
-        self._progress.at(self._tried, len(self._found))
         return made
 
-    def _keep(self, bug: Bug, made: Walk) -> None:
-        kind, place, text = bug
-        known = self._found.get((kind, place))
-        if known is None or made.size < known[1].size:
-            self._found[kind, place] = text, made
+    def _bare_walk(self, path: Sequence[int], sites: Sequence[Any] = (), known: Known = never) -> Walk:
+        self._taken.slips.clear()
+        return walk(self._plan, path, sites, known)
+
+    def _bugs(self, made: Walk) -> list[Bug]:
+        return [*bugs(made, self._plan), *self._taken.slips]
+
+    def _shows(self, key: Key, path: Sequence[int]) -> Walk | None:
+        """Walk *path*; return the walk if it shows the bug *key*."""
+        made = self._bare_walk(path)
+        found = [bug for bug in self._bugs(made) if bug[:2] == key]
+        self.search.keep(found, made)
+        return made if found else None
 
     # -- what several walks show together ------------------------------------------------------------------------
 
     def _loops(self, *, alone: bool) -> None:
-        for loop in self._states.loops(complete=not alone and not self._left_out and not self.interrupted):
-            known = {place for kind, place in self._found if kind == "endless-loop"}
+        complete = not alone and not self.search.left_out and not self.search.interrupted
+        for loop in self._states.loops(complete=complete):
+            known = {place for kind, place in self.search.found if kind == "endless-loop"}
             place = " ".join(sorted(set(loop.nodes)))
             if place not in known:
                 made = walk(self._plan, loop.path)
-                self._keep(("endless-loop", place, _said(loop, self._plan)), made)
+                self.search.keep([("endless-loop", place, _said(loop, self._plan))], made)
                 if loop.driven:
                     self._whole.add(place)
 
     def _questions_nobody_answers(self) -> None:
         for site, bug in refused(self._questions):
-            self._keep(bug, self._asked[site])
+            self.search.keep([bug], self._asked[site])
 
     def _differs(self, made: Walk, how: str) -> None:
         nodes = made.marks[-1].nodes if made.marks else ()
@@ -243,16 +225,21 @@ class _Search:
             f"A path that was walked again took another course {who}: {how}. "
             "A node reads a clock, draws a number or keeps values between runs."
         )
-        self._keep(("not-deterministic", "", text), made)
-        self._left_out["everything else, since equal paths differ"] = None
-        self._deterministic = False
+        self.search.keep([("not-deterministic", "", text)], made)
+        raise StopSearch("everything else, since equal paths differ")
 
     def _watch(self) -> None:
         """Walk again, to each node, and see whether it does the same; notice clocks, random numbers and threads."""
+
+        def note(what: str) -> None:
+            task = running()
+            if task is not None:
+                self.search.noted[f"node {task[0].node.name!r} {what}"] = None
+
         left = dict(self._first)
-        while left and self._deterministic:
+        while left:
             name, first = left.popitem()
-            with watched(self._notes):
+            with watching(note, real_time=True):
                 again = walk(self._plan, first.path)
             for visited in again.visited:
                 left.pop(visited, None)
@@ -261,76 +248,52 @@ class _Search:
                 text = (
                     f"Two runs along one path differ: {nodes} read a clock, draw numbers or keep values between runs."
                 )
-                self._keep(("not-deterministic", nodes, text), first)
+                self.search.keep([("not-deterministic", nodes, text)], first)
             left.pop(name, None)
-
-    def _shrink(self) -> None:
-        """Leave out choices, or take the first alternative, as long as the same bug shows."""
-        for key, (_, made) in list(self._found.items()):
-            tries = 0
-            at = 0
-            while at < len(made.path) and tries < _SHRINKS:
-                path = made.path
-                for smaller in ((*path[:at], *path[at + 1 :]), (*path[:at], 0, *path[at + 1 :])):
-                    tries += 1
-                    self._taken.slips.clear()
-                    other = walk(self._plan, smaller)
-                    found = [*bugs(other, self._plan), *self._taken.slips]
-                    text = next((text for kind, place, text in found if (kind, place) == key), None)
-                    if text is not None and other.size < made.size:
-                        made = other
-                        self._found[key] = text, other
-                        break
-                else:
-                    at += 1
 
     # -- the report ----------------------------------------------------------------------------------------------
 
-    def report(self, *, alone: bool) -> RouteExploration:
+    def report(self, *, alone: bool) -> Exploration:
         """Return what was found so far."""
+        noted = self.search.noted
+        if self._plan.given.free:
+            noted["no alternatives were given: nodes did nothing, and routers gave each of their labels"] = None
         for agent in self._plan.given.replies:
             if agent not in self._called and not alone:
-                self._notes[agent, "was given replies, and no model call of such an agent was made"] = None
+                noted[f"agent {agent!r} was given replies, and no model call of such an agent was made"] = None
         if alone:
-            self._left_out["other paths than the given one"] = None
-        complete = not self._left_out and not self.interrupted
+            self.search.left_out["other paths than the given one"] = None
+        self._taken.tell(complete=not self.search.left_out and not self.search.interrupted)
         arcs = self._taken.arcs()
-        self._taken.tell(complete=complete)
-        findings: list[Finding] = []
         tests: dict[str, str] = {}
-        for (kind, place), (text, made) in sorted(self._found.items(), key=lambda item: item[1][1].size):
-            names = [
-                name if name == "input" else f"{name}={value if type(value) is int else name}"
-                for name, value in self._call.items()
-            ]
-            path = None if kind == "endless-loop" and place in self._whole else made.path
-            names += [] if path is None else [f"path={list(path)}"]
-            replay = f"explore_routes({', '.join(['graph', *names])})"
-            findings.append(Finding(kind=kind, text=text, case=_case(made), replay=replay))
-            tests.setdefault(replay, as_test(kind, text, made, self._graph, {**self._call, "path": path}))
-        return RouteExploration(
-            graph=self._graph.name,
-            tried=self._tried,
+        for key, (text, made) in self.search.found.items():
+            call = {**self._call, "path": self._path(key, made)}
+            tests.setdefault(self._shown(key, made)[1], as_test(key[0], text, made, self._graph, call))
+        return self.search.report(
+            self._graph.name,
             states=len(self._states),
-            findings=tuple(findings),
             tests=tests,
             taken=tuple(text for where, (taken, _) in arcs.items() for text in said(taken, where)),
             not_taken=tuple(text for where, (_, missing) in arcs.items() for text in said(missing, where)),
             defaults={name: tuple(labels) for name, labels in self._taken.defaults.items()},
-            left_out=tuple(self._left_out),
-            notes=(*_free(self._plan), *(f"{name!r} {did}." for name, did in self._notes)),
-            interrupted=self.interrupted,
         )
 
+    def _path(self, key: Key, made: Walk) -> tuple[int, ...] | None:
+        """Return the path that shows a bug; None if all paths together do."""
+        return None if key[0] == "endless-loop" and key[1] in self._whole else made.path
 
-def _never(_key: Hashable, _superstep: int) -> bool:
-    return False
-
-
-def _free(plan: Plan) -> list[str]:
-    if not plan.given.free:
-        return []
-    return ["No alternatives were given: nodes did nothing, and routers gave each of their labels."]
+    def _shown(self, key: Key, made: Walk) -> tuple[str, str]:
+        """Return the nodes that ran and the choices, each on a line, and the line that walks the path again."""
+        ended = _ENDED.get(made.ended)
+        lines = [" -> ".join(("START", *made.visited)) + (f" ({ended})" if ended else "")]
+        lines += [str(choice) for choice in made.choices]
+        names = [
+            name if name == "input" else f"{name}={value if type(value) is int else name}"
+            for name, value in self._call.items()
+        ]
+        path = self._path(key, made)
+        names += [] if path is None else [f"path={list(path)}"]
+        return "\n".join(lines), f"explore_routes({', '.join(['graph', *names])})"
 
 
 def _said(loop: Loop, plan: Plan) -> str:
@@ -353,14 +316,6 @@ _ENDED: Final = {
     "waiting": "waits",
 }
 """How the case of a finding says that a walk did not come to its end."""
-
-
-def _case(made: Walk) -> str:
-    """Return the nodes that ran and the choices, each on a line."""
-    ended = _ENDED.get(made.ended)
-    lines = [" -> ".join(("START", *made.visited)) + (f" ({ended})" if ended else "")]
-    lines += [str(choice) for choice in made.choices]
-    return "\n".join(lines)
 
 
 def _first_difference(one: Walk, other: Walk) -> str | None:

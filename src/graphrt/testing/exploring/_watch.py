@@ -1,7 +1,7 @@
 """Notes what nodes do that no explorer can order or repeat: clocks, random numbers, threads, sleeps, sockets.
 
-A profile function looks at calls of C functions, so that `from time import sleep` is seen as well. It is set only while
-a callback of a node runs, and only in the first run of a search.
+A profile function looks at calls of C functions, so that `from time import sleep` is seen as well. Since it slows a run
+down, it is set in one run of a search alone.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import os
 import random
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, final
-
-from graphrt.testing.exploring._virtual_loop import Turn
+from typing import Any, Final
 
 _CLOCK: Final = "reads the wall clock ({}); ctx.now() can be replayed"
 _CHANCE: Final = "draws its own random numbers ({}); those of ctx.random can be replayed"
@@ -54,50 +53,60 @@ _NOT_THEIRS: Final = frozenset(
 collection, which may begin in any node."""
 
 
-@final
-class NodeWatch:
-    """Gathers what nodes do.
+_SLEEPS: Final = "sleeps for real (asyncio.sleep)"
+_CALLERS: Final = ("graphrt.testing.exploring.", "graphrt._drivers.")
+"""Modules that call nodes: the explorers, and the drivers of plain runs."""
+_OWN: Final = frozenset({"graphrt", *sys.stdlib_module_names})
+"""Packages that a driver calls for purposes of its own: a node is a function of none of them."""
+
+
+@contextmanager
+def watching(note: Callable[[str], None], *, real_time: bool = False) -> Generator[None]:
+    """Call *note* with what code inside does by itself or through a library, if nodes run it.
 
     Args:
-        note: Gets the turn and what its node did.
+        note: Gets what a node does, as a phrase that follows its name.
+        real_time: Whether nodes run on real event loops and worker threads, so that their sleeps take time.
     """
 
-    def __init__(self, note: Callable[[Turn, str], None]) -> None:
-        self._note = note
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        what: str | None = None
+        if event == "c_call":
+            what = _CALLS.get(arg)
+            if what is None and arg.__name__ in _OUTSIDE and isinstance(getattr(arg, "__self__", None), _SOCKET):
+                what = f"uses a socket ({arg.__name__})"
+        elif event == "call" and frame.f_code is asyncio.run.__code__:
+            what = _OWN_LOOP
+        elif event == "call" and real_time and frame.f_code is asyncio.sleep.__code__ and frame.f_locals.get("delay"):
+            what = _SLEEPS
+        if what is not None and _is_of_node(frame.f_back if event == "call" else frame):
+            note(what)
 
-    @contextmanager
-    def __call__(self, turn: Turn) -> Generator[None]:
-        """Watch the code inside, which belongs to *turn*."""
-
-        def profile(frame: FrameType, event: str, arg: Any) -> None:
-            if event == "c_call":
-                what = _CALLS.get(arg)
-                if what is None and arg.__name__ in _OUTSIDE and isinstance(getattr(arg, "__self__", None), _SOCKET):
-                    what = f"uses a socket ({arg.__name__})"
-                if what is not None and _is_theirs(frame):
-                    self._note(turn, what)
-            elif event == "call" and frame.f_code is asyncio.run.__code__:
-                self._note(turn, _OWN_LOOP)
-
-        if sys.getprofile() is not None:  # a profiler is at work, and there can be only one
-            yield
-            return
-        sys.setprofile(profile)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
+    if sys.getprofile() is not None or threading.getprofile() is not None:  # another profiler is at work, and stays
+        yield
+        return
+    if real_time:
+        threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        if real_time:
+            threading.setprofile(None)
 
 
-def _is_theirs(frame: FrameType | None) -> bool:
+def _is_of_node(frame: FrameType | None) -> bool:
     """Return whether a node made the call in *frame*, by itself or through a library."""
+    inner = "graphrt"
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("graphrt.testing.exploring.") or (
-            module == "asyncio.events" and frame.f_code.co_name == "_run"
-        ):
+        if module.startswith(_CALLERS):
+            return inner not in _OWN
+        if module == "asyncio.events" and frame.f_code.co_name == "_run":
             return True
-        if module.partition(".")[0] in _NOT_THEIRS:
+        inner = module.partition(".")[0]
+        if inner in _NOT_THEIRS:
             return False
         frame = frame.f_back
     return True

@@ -1,4 +1,4 @@
-"""States as values that can be compared and hashed, so that a state that was seen before is known again."""
+"""Values that runs came to: the fields of a state, whether two values differ, and values as keys and as short texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from typing import Any, Final, cast
 _PLAIN: Final = (str, int, float, bool, bytes, type(None), complex)
 _DEEP: Final = 60
 """Levels of nesting after which a value is compared by its text: it may contain itself."""
+
+
+def fields_of(state: Any) -> dict[str, Any]:
+    """Return the fields of a state of any supported form; none of None."""
+    if state is None:
+        return {}
+    if issubclass(type(state), Mapping):
+        return dict(cast("Mapping[str, Any]", state))
+    kind: Any = state.__class__
+    for name in ("model_fields", "__dataclass_fields__"):
+        fields: Any = getattr(kind, name, None)
+        if fields:
+            return {str(field): getattr(state, field) for field in fields}
+    return dict(vars(state)) if hasattr(state, "__dict__") else {"": state}
+
+
+def differs(one: Any, other: Any) -> bool:
+    """Return whether two values differ. Objects are the same if class and attributes are."""
+    return one is not other and frozen(one) != frozen(other)
 
 
 def frozen(value: Any, depth: int = 0) -> Hashable:
@@ -37,3 +56,12 @@ def frozen(value: Any, depth: int = 0) -> Hashable:
     if kind.__eq__ is not object.__eq__ and not parts:
         return kind.__qualname__, repr(value)
     return kind.__qualname__, frozen(parts, inner) if parts else repr(value)
+
+
+def short(value: Any, max_length: int = 80) -> str:
+    """Return *value* as one line of text of at most *max_length* characters; a function as its name."""
+    if callable(value) and not isinstance(value, type):
+        text = f"{getattr(value, '__qualname__', type(value).__qualname__)}()"
+    else:
+        text = " ".join(repr(value).split())
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
