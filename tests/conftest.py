@@ -1,4 +1,4 @@
-"""What holds for every test: Hypothesis profiles, no outside network, `needs`, which CI may not skip, and `slow`."""
+"""What holds for every test: Hypothesis profiles, no outside network, `needs`, which CI may not skip, `slow`, `full`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ settings.register_profile("dev", max_examples=50, deadline=None, suppress_health
 settings.register_profile("thorough", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
+FULL: Final = os.environ.get("GRAPHRT_FULL") == "1"
+"""Whether searches run in full, the marker `full` is obeyed, and verbs are tested on every store."""
 MEMORY: Final = Path("/dev/shm")
 ROOM_BYTES: Final = 2 * 1024**3
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
@@ -184,6 +186,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         if is_in(item.path, INTERPRETER):
             item.add_marker("interpreter")
+    if not FULL:
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 class LeftOut:

@@ -34,6 +34,7 @@ def run(folder: Path, command: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_its_commands_print_what_it_shows(tmp_path: Path) -> None:
     commands = 0

@@ -140,6 +140,7 @@ def test_it_names_the_reports_that_it_keeps() -> None:
     assert all(f"{kept}{name}" in block("yaml") for name in ("junit.xml", "routes.json", "routes.xml"))
 
 
+@pytest.mark.full
 def test_a_graph_that_does_not_compile_fails_the_first_check(project: Path) -> None:
     change(project / "desk" / "graph.py", '{"ask": approve, "send": send}', '{"ask": approve}')
     said = run(project)
@@ -148,6 +149,7 @@ def test_a_graph_that_does_not_compile_fails_the_first_check(project: Path) -> N
     assert "unknown-route" in said[said["failed"]]
 
 
+@pytest.mark.full
 def test_too_few_routes_fail_the_tests(project: Path) -> None:
     (project / "desk" / "test_support_triage.py").unlink()
     said = run(project)
@@ -157,6 +159,7 @@ def test_too_few_routes_fail_the_tests(project: Path) -> None:
     assert "interrupt of approve" in said["Test"] or "node approve" in said["Test"]
 
 
+@pytest.mark.full
 def test_a_forgotten_double_fails_the_tests_before_a_request(project: Path) -> None:
     (project / "test_forgotten.py").write_text(REAL, encoding="utf-8")
     said = run(project)
@@ -165,6 +168,7 @@ def test_a_forgotten_double_fails_the_tests_before_a_request(project: Path) -> N
     assert "is forbidden" in said["Test"]
 
 
+@pytest.mark.full
 def test_a_call_that_was_not_recorded_fails_the_tests(project: Path) -> None:
     change(project / "test_recorded.py", "I cannot sign in.", "I cannot sign in today.")
     said = run(project)
@@ -173,6 +177,7 @@ def test_a_call_that_was_not_recorded_fails_the_tests(project: Path) -> None:
     assert "recordings; from the nearest one" in said["Test"]
 
 
+@pytest.mark.full
 def test_a_changed_recording_fails_the_last_check(project: Path) -> None:
     change(project / "test_recorded.py", "Cassette(path)", 'Cassette(path, mode="rewrite")')
     change(project / "desk" / "offline.py", "Thank you for asking.", "Thanks.")
@@ -182,6 +187,7 @@ def test_a_changed_recording_fails_the_last_check(project: Path) -> None:
     assert "Thanks." in said[said["failed"]]
 
 
+@pytest.mark.full
 def test_tests_that_make_real_requests_are_left_out(project: Path) -> None:
     marked = REAL.replace("def test", "import pytest\n@pytest.mark.graphrt_real_requests\ndef test")
     (project / "test_real.py").write_text(marked, encoding="utf-8")
@@ -191,6 +197,7 @@ def test_tests_that_make_real_requests_are_left_out(project: Path) -> None:
     assert "1 deselected" in said["Test"]
 
 
+@pytest.mark.full
 def test_jobs_are_merged_by_the_command_of_the_page(project: Path) -> None:
     command = re.search(r"^python -m graphrt\.testing\.route_coverage .*$", PAGE, re.MULTILINE)
     assert command is not None

@@ -1,4 +1,4 @@
-"""The documents are complete: every error section says what to do, every decision has its number, every link its target."""
+"""The documents are complete: every error section says what to do, every decision has its number."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import tomllib
 from collections import Counter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,25 +28,15 @@ def test_decisions_are_numbered_once() -> None:
     assert "0000" in numbers
 
 
-@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
-def test_decision_is_well_formed(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_decisions_are_well_formed() -> None:
+    for path in DECISIONS:
+        text = path.read_text(encoding="utf-8")
 
-    assert re.fullmatch(r"\d{4}-[a-z0-9]+(-[a-z0-9]+)*\.md", path.name)
-    assert text.startswith(f"# {path.name[:4]}. "), "the first line is '# NNNN. Title'"
-    assert re.search(r"^Status: (proposed|accepted|superseded (in part )?by \d{4})", text, re.MULTILINE)
-    assert re.search(r"^Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE)
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[: len(PARTS)] == list(PARTS)
-
-
-@pytest.mark.parametrize(
-    "path", sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")]), ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_links_between_documents_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text)
-
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+        assert re.fullmatch(r"\d{4}-[a-z0-9]+(-[a-z0-9]+)*\.md", path.name), path.name
+        assert text.startswith(f"# {path.name[:4]}. "), f"{path.name}: the first line is '# NNNN. Title'"
+        assert re.search(r"^Status: (proposed|accepted|superseded (in part )?by \d{4})", text, re.MULTILINE), path.name
+        assert re.search(r"^Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE), path.name
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE)[: len(PARTS)] == list(PARTS), path.name
 
 
 def test_changelog_has_the_version_or_says_unreleased() -> None:

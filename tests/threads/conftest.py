@@ -1,4 +1,7 @@
-"""Every thread verb is tested over the in-memory store, SQLite and PostgreSQL, with a clock and ids of the test's own."""
+"""Thread verbs, with a clock and ids of the test's own: over the in-memory store, and over SQLite where files matter.
+
+What a verb does does not depend on the store: conformance (tests/stores) holds that. GRAPHRT_FULL=1 tests them on all.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from tests.stores import postgres_server
 from .support import World
 from .ways import Way
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("psycopg"))
+POSTGRES = pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.full])
+SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +45,7 @@ def the_world(kind, folder, request):
     world.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+@pytest.fixture(params=["memory", SQLITE, POSTGRES])
 def world(request: pytest.FixtureRequest, folder):
     """A store of each kind, and runtimes on it."""
     yield from the_world(request.param, folder, request)
@@ -53,7 +57,7 @@ def durable(request: pytest.FixtureRequest, folder):
     yield from the_world(request.param, folder, request)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", SQLITE])
 def local(request: pytest.FixtureRequest, folder):
     """A store in memory and a durable one, where their kinds must make no difference."""
     yield from the_world(request.param, folder, request)
