@@ -18,7 +18,11 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from graphrt.stores.protocol import Store
+from graphrt.stores.labels import finds
+from graphrt.stores.live import relays
+from graphrt.stores.mail import posts
+from graphrt.stores.protocol import Erasable, Store
+from graphrt.stores.schedules import keeps_schedules
 from graphrt.testing.conformance import (
     claims,
     commits,
@@ -52,9 +56,19 @@ class Clause:
         name: Name of the function that checks it.
         run: The function. Its docstring is the rule.
         durable_only: Whether only durable stores have to keep the rule.
+        needs: Tells which stores have the methods that the rule is about; other stores pass. The function gets the
+            store besides the world then. None is a rule for all stores.
     """
 
-    def __init__(self, theme: str, name: str, run: Callable[[World], None], *, durable_only: bool) -> None:
+    def __init__(
+        self,
+        theme: str,
+        name: str,
+        run: Callable[..., None],
+        *,
+        durable_only: bool,
+        needs: Callable[[Store], bool] | None = None,
+    ) -> None:
         self.theme = theme
         self.name = name
         self.rule: str = (run.__doc__ or "").strip()
@@ -62,6 +76,7 @@ class Clause:
         self.durable_only = durable_only
         """Whether the rule needs several stores on one storage, which only durable stores can have."""
         self._run = run
+        self._needs = needs
 
     def __call__(self, make: Callable[[], Store]) -> None:
         """Check the rule on the storage that *make* opens. Every store that was opened is closed at the end.
@@ -71,7 +86,10 @@ class Clause:
         """
         world = World(make)
         try:
-            self._run(world)
+            if self._needs is None:
+                self._run(world)
+            elif self._needs(world.store):
+                self._run(world, world.store)
         finally:
             world.close()
 
@@ -114,6 +132,17 @@ _ANY_STORE: Final = (
 _DURABLE: Final = (leases, reopening)
 
 
+_NEEDS: Final[dict[ModuleType, Callable[[Store], bool]]] = {
+    erasing: lambda store: isinstance(store, Erasable),
+    finding: finds,
+    live: relays,
+    mail: posts,
+    posting: posts,
+    schedules: keeps_schedules,
+}
+"""Themes of methods that a store may lack, to what tells whether it has them."""
+
+
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
     """Return the clauses of a module: the public functions that it defines itself, in order."""
     theme = module.__name__.rpartition(".")[2]
@@ -122,7 +151,7 @@ def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
         for name, value in vars(module).items()
         if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
     ]
-    return [Clause(theme, name, run, durable_only=durable_only) for name, run in found]
+    return [Clause(theme, name, run, durable_only=durable_only, needs=_NEEDS.get(module)) for name, run in found]
 
 
 CLAUSES: Final[tuple[Clause, ...]] = (

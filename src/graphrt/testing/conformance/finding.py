@@ -9,26 +9,20 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.labels import Findable, QuestionFilter, ThreadFilter, finds
+from graphrt.stores.labels import Findable, QuestionFilter, ThreadFilter
 from graphrt.stores.protocol import Commit, Head, Labels, Question
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
-def labels_are_shown_by_every_head(w: World) -> None:
+def labels_are_shown_by_every_head(w: World, store: Findable) -> None:
     """Title and tags of a commit are in `head`, `heads`, `find`, `load` and the next claim."""
-    store = _finds(w)
-    if store is None:
-        return
     w.store.commit(w.claim(), Commit(0, AT, [entry(1)], labels=Labels("A title", frozenset({"b", "a"})), release=True))
     heads = [w.store.head("t"), *w.store.heads(), *store.find(ThreadFilter()), w.load().head, w.claim().head]
     same([(head.title, head.tags) for head in heads], [("A title", frozenset({"a", "b"}))] * 5, "labels")
 
 
-def labels_stay_until_they_are_replaced(w: World) -> None:
+def labels_stay_until_they_are_replaced(w: World, store: Findable) -> None:
     """A commit without labels leaves them; one with labels replaces both title and tags, or takes them away."""
-    store = _finds(w)
-    if store is None:
-        return
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("one", frozenset({"a", "b"}))))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -41,11 +35,8 @@ def labels_stay_until_they_are_replaced(w: World) -> None:
     same(_ids(store, tags=frozenset({"c"})), [], "threads with a tag that was taken away")
 
 
-def a_refused_commit_changes_no_label(w: World) -> None:
+def a_refused_commit_changes_no_label(w: World, store: Findable) -> None:
     """Labels and questions of a commit that is refused are not written."""
-    store = _finds(w)
-    if store is None:
-        return
     w.thread("t")
     claim = w.claim("t")
     commit = Commit(9, AT, labels=Labels("no"), questions=[_question("q")])
@@ -54,11 +45,8 @@ def a_refused_commit_changes_no_label(w: World) -> None:
     same(store.questions("t"), [], "questions")
 
 
-def find_by_all_tags(w: World) -> None:
+def find_by_all_tags(w: World, store: Findable) -> None:
     """`tags` lists the threads that have all of them, compared exactly."""
-    store = _finds(w)
-    if store is None:
-        return
     _some(w)
     same(_ids(store, tags=frozenset({"x"})), ["a", "b", "c"], "threads with x")
     same(_ids(store, tags=frozenset({"x", "y"})), ["a", "c"], "threads with x and y")
@@ -66,11 +54,8 @@ def find_by_all_tags(w: World) -> None:
     same(_ids(store, tags=frozenset({"x", "nobody has this"})), [], "threads with an unknown tag")
 
 
-def find_by_title(w: World) -> None:
+def find_by_title(w: World, store: Findable) -> None:
     """`title` lists threads whose title contains the text, upper or lower case, without wildcards."""
-    store = _finds(w)
-    if store is None:
-        return
     _some(w)
     same(_ids(store, title="PRICE"), ["a", "b"], "titles with PRICE")
     same(_ids(store, title="über"), ["b"], "titles with über")
@@ -78,11 +63,8 @@ def find_by_title(w: World) -> None:
     same(_ids(store, title="pr_ce"), [], "titles with a wildcard")
 
 
-def find_by_everything(w: World) -> None:
+def find_by_everything(w: World, store: Findable) -> None:
     """Filters apply together, those of `heads` among them, and both bounds of time."""
-    store = _finds(w)
-    if store is None:
-        return
     _some(w)
     same(_ids(store, tags=frozenset({"x"}), status="failed"), ["b"], "failed threads with x")
     same(_ids(store, tags=frozenset({"y"}), title="price", graph="g"), ["a"], "threads of g")
@@ -91,11 +73,8 @@ def find_by_everything(w: World) -> None:
     same(_ids(store), ["a", "b", "c", "d"], "all threads")
 
 
-def find_in_pages(w: World) -> None:
+def find_in_pages(w: World, store: Findable) -> None:
     """Pages follow one another without a gap, the oldest or the newest thread first, whatever else was filtered by."""
-    store = _finds(w)
-    if store is None:
-        return
     _some(w)
     for newest_first in (False, True):
         for wanted in (ThreadFilter(), ThreadFilter(tags=frozenset({"x"})), ThreadFilter(title="e")):
@@ -112,11 +91,8 @@ def find_in_pages(w: World) -> None:
     refused(InputError, lambda: store.find(ThreadFilter(), limit=-1), "a limit below 0")
 
 
-def questions_are_replaced_as_a_whole(w: World) -> None:
+def questions_are_replaced_as_a_whole(w: World, store: Findable) -> None:
     """The questions of a commit take the place of all that are listed; a commit without leaves them."""
-    store = _finds(w)
-    if store is None:
-        return
     claim = w.claim()
     one, two, three = (_question(place) for place in ("1", "2", "3"))
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[two, one]))
@@ -129,11 +105,8 @@ def questions_are_replaced_as_a_whole(w: World) -> None:
     refused(InputError, lambda: store.questions("nobody"), "the questions of an unknown thread")
 
 
-def a_question_keeps_its_time(w: World) -> None:
+def a_question_keeps_its_time(w: World, store: Findable) -> None:
     """A question that is listed already keeps `asked_at`; everything else of it is what the last commit says."""
-    store = _finds(w)
-    if store is None:
-        return
     claim = w.claim()
     first = _question("q")
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[first]))
@@ -142,11 +115,8 @@ def a_question_keeps_its_time(w: World) -> None:
     same(store.questions("t"), [later._replace(asked_at=first.asked_at)], "questions")
 
 
-def the_inbox_is_in_order_of_asking(w: World) -> None:
+def the_inbox_is_in_order_of_asking(w: World, store: Findable) -> None:
     """The inbox has the oldest question first, and its pages follow one another without a gap."""
-    store = _finds(w)
-    if store is None:
-        return
     _asked(w)
     whole = [(one.head.thread, one.question.place) for one in store.inbox(QuestionFilter())]
     same(whole, [("b", "q"), ("a", "q"), ("a", "r"), ("c", "q")], "inbox")
@@ -158,11 +128,8 @@ def the_inbox_is_in_order_of_asking(w: World) -> None:
     same(found, whole, "pages")
 
 
-def the_inbox_goes_on_after_an_answer(w: World) -> None:
+def the_inbox_goes_on_after_an_answer(w: World, store: Findable) -> None:
     """A token stays good if its question is answered, and even if its thread is deleted."""
-    store = _finds(w)
-    if store is None:
-        return
     _asked(w)
     token = store.inbox(QuestionFilter(), limit=1)[0].token
     w.store.delete("b")
@@ -172,11 +139,8 @@ def the_inbox_goes_on_after_an_answer(w: World) -> None:
     refused(InputError, lambda: store.inbox(QuestionFilter(), limit=-1), "a limit below 0")
 
 
-def the_inbox_is_filtered(w: World) -> None:
+def the_inbox_is_filtered(w: World, store: Findable) -> None:
     """Kind, graph, node and tags filter the inbox, together; an item has head and question of its thread."""
-    store = _finds(w)
-    if store is None:
-        return
     _asked(w)
     for wanted, threads in (
         (QuestionFilter(kind="approval"), ["b"]),
@@ -195,11 +159,8 @@ def the_inbox_is_filtered(w: World) -> None:
     same(item.question, store.questions("b")[0], "question")
 
 
-def a_copy_has_labels_and_questions(w: World) -> None:
+def a_copy_has_labels_and_questions(w: World, store: Findable) -> None:
     """A copy has title, tags and open questions of its source, and keeps them when the source is deleted."""
-    store = _finds(w)
-    if store is None:
-        return
     _asked(w)
     w.store.copy("a", "z", at=AT + 90)
     w.store.delete("a")
@@ -209,11 +170,8 @@ def a_copy_has_labels_and_questions(w: World) -> None:
     same([one.head.thread for one in store.inbox(QuestionFilter())], ["b", "z", "z", "c"], "inbox")
 
 
-def a_deleted_thread_leaves_no_labels(w: World) -> None:
+def a_deleted_thread_leaves_no_labels(w: World, store: Findable) -> None:
     """A thread with the id of a deleted one has none of its labels and questions."""
-    store = _finds(w)
-    if store is None:
-        return
     _asked(w)
     w.store.delete("a")
     w.thread("a")
@@ -222,10 +180,9 @@ def a_deleted_thread_leaves_no_labels(w: World) -> None:
     same(_ids(store, tags=frozenset({"y"})), [], "threads with its tag")
 
 
-def a_tenant_has_its_own_threads(w: World) -> None:
+def a_tenant_has_its_own_threads(w: World, store: Findable) -> None:
     """A thread whose id names a tenant is found by the tenant, as are its questions, and so is a copy."""
-    store = _finds(w)
-    if store is None or getattr(w.store, "tenant", None) is not None:
+    if getattr(w.store, "tenant", None) is not None:
         return
     for thread in ("acme~a", "a", "acme2~a"):
         commit = Commit(0, AT, [entry(1)], questions=[_question("q")], release=True)
@@ -238,22 +195,15 @@ def a_tenant_has_its_own_threads(w: World) -> None:
     same(_ids(store, tenant="acme", prefix="acme~b"), ["acme~b"], "threads of the tenant with a prefix")
 
 
-def labels_outlive_reopening(w: World) -> None:
+def labels_outlive_reopening(w: World, store: Findable) -> None:
     """A durable store that is opened again has the same labels and questions."""
-    store = _finds(w)
-    if store is None or not w.store.durable:
+    if not w.store.durable:
         return
     _asked(w)
     heads, asked = store.find(ThreadFilter()), store.inbox(QuestionFilter())
     again: Any = w.reopen()
     same(again.find(ThreadFilter()), heads, "heads")
     same(again.inbox(QuestionFilter()), asked, "inbox")
-
-
-def _finds(w: World) -> Findable | None:
-    store: Any = w.store
-    found: Findable | None = store if finds(store) else None
-    return found
 
 
 def _question(place: str, asked_at: float = AT, **others: Any) -> Question:

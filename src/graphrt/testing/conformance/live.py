@@ -7,18 +7,14 @@ items.
 from __future__ import annotations
 
 from time import sleep
-from typing import Any
 
 from graphrt.errors import InputError
-from graphrt.stores.live import Relaying, relays
+from graphrt.stores.live import Relaying
 from graphrt.testing.conformance._world import World, refused, same
 
 
-def a_follower_is_told_to_the_driver(w: World) -> None:
+def a_follower_is_told_to_the_driver(_w: World, store: Relaying) -> None:
     """`followed` returns those of the named threads whose live items somebody reads."""
-    store = _relays(w)
-    if store is None:
-        return
     same(store.followed(["a", "b"]), [], "followed threads, before anybody follows")
     store.follow_live("a", for_s=30.0)
     store.follow_live("c", for_s=30.0)
@@ -27,11 +23,8 @@ def a_follower_is_told_to_the_driver(w: World) -> None:
     same(store.followed([]), [], "followed threads among none")
 
 
-def interest_ends_by_itself(w: World) -> None:
+def interest_ends_by_itself(_w: World, store: Relaying) -> None:
     """Interest that is not renewed ends; a shorter note of another follower does not end it."""
-    store = _relays(w)
-    if store is None:
-        return
     store.follow_live("short", for_s=0.05)
     store.follow_live("long", for_s=30.0)
     store.follow_live("long", for_s=0.05)
@@ -42,11 +35,8 @@ def interest_ends_by_itself(w: World) -> None:
     same(store.followed(["short", "long"]), ["long"], "threads that are still followed")
 
 
-def batches_are_read_in_order(w: World) -> None:
+def batches_are_read_in_order(_w: World, store: Relaying) -> None:
     """Batches of a thread are read in the order in which they were handed over, after any place, a page at a time."""
-    store = _relays(w)
-    if store is None:
-        return
     places = [store.relay("t", f"id-{n}", b"body %d" % n) for n in range(5)]
     store.relay("u", "id-0", b"of another thread")
     same(places, sorted({*places}), "places of five batches, in order")
@@ -61,11 +51,8 @@ def batches_are_read_in_order(w: World) -> None:
     same(store.relayed("nobody", after=0, limit=10), [], "batches of another thread")
 
 
-def a_follower_begins_after_the_newest_batch(w: World) -> None:
+def a_follower_begins_after_the_newest_batch(_w: World, store: Relaying) -> None:
     """`follow_live` returns the place of the thread's newest batch, and 0 if there is none."""
-    store = _relays(w)
-    if store is None:
-        return
     same(store.follow_live("t", for_s=30.0), 0, "the place without batches")
     store.relay("t", "a", b"x")
     place = store.relay("t", "b", b"y")
@@ -73,11 +60,8 @@ def a_follower_begins_after_the_newest_batch(w: World) -> None:
     same(store.follow_live("t", for_s=30.0), place, "the place of the newest batch")
 
 
-def batches_are_forgotten(w: World) -> None:
+def batches_are_forgotten(w: World, store: Relaying) -> None:
     """What the driver says need not be kept is deleted; so is everything of a thread that is deleted."""
-    store = _relays(w)
-    if store is None:
-        return
     w.thread("t")
     first = store.relay("t", "a", b"x")
     second = store.relay("t", "b", b"y")
@@ -91,20 +75,11 @@ def batches_are_forgotten(w: World) -> None:
     same(store.relayed("t", after=0, limit=10), [], "batches of a thread that was deleted")
 
 
-def live_items_need_a_valid_id(w: World) -> None:
+def live_items_need_a_valid_id(_w: World, store: Relaying) -> None:
     """An id that no thread can have is refused."""
-    store = _relays(w)
-    if store is None:
-        return
     for call in (
         lambda: store.follow_live("a b", for_s=1.0),
         lambda: store.relay("a b", "a", b"x"),
         lambda: store.relayed("a b", after=0, limit=1),
     ):
         refused(InputError, call, "a thread with a space in its id", code="bad-thread")
-
-
-def _relays(w: World) -> Relaying | None:
-    store: Any = w.store
-    found: Relaying | None = store if relays(store) else None
-    return found

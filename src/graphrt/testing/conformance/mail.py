@@ -11,16 +11,13 @@ from typing import Any
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.labels import finds
-from graphrt.stores.mail import Letter, Postable, posts
+from graphrt.stores.mail import Letter, Postable
 from graphrt.stores.protocol import Commit, Labels, Question
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
-def letters_are_kept_in_order(w: World) -> None:
+def letters_are_kept_in_order(w: World, store: Postable) -> None:
     """Letters are read in the order in which they were posted, until a commit takes them."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("t")
     same([store.post("t", name, b"about " + name.encode()) for name in ("z", "a", "ü")], [True] * 3, "posted")
     found = store.mail("t")
@@ -30,11 +27,8 @@ def letters_are_kept_in_order(w: World) -> None:
     same(sorted({one.place for one in found}), [one.place for one in found], "places")
 
 
-def an_id_is_kept_once(w: World) -> None:
+def an_id_is_kept_once(w: World, store: Postable) -> None:
     """A second letter with the same id is not kept, neither while the first waits nor after it was taken."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("t")
     w.thread("u")
     same(store.post("t", "a", b"one"), True, "the first letter")
@@ -47,22 +41,16 @@ def an_id_is_kept_once(w: World) -> None:
     same(store.mail("t"), [], "mail")
 
 
-def a_held_thread_gets_mail(w: World) -> None:
+def a_held_thread_gets_mail(w: World, store: Postable) -> None:
     """A letter is kept while another owner holds the thread, which goes on with its commits."""
-    store = _posts(w)
-    if store is None:
-        return
     claim = w.held("t")
     same(store.post("t", "a", b"x"), True, "a letter to a held thread")
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
     same([one.id for one in store.mail("t")], ["a"], "mail after a commit that takes none")
 
 
-def a_commit_takes_letters(w: World) -> None:
+def a_commit_takes_letters(w: World, store: Postable) -> None:
     """A commit deletes the letters at its places, and no other ones; a place without a letter is passed over."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("u")
     claim = w.held("t")
     for name in ("a", "b", "c"):
@@ -80,11 +68,8 @@ def a_commit_takes_letters(w: World) -> None:
     same(store.mail("t"), [], "mail after all were taken")
 
 
-def a_refused_commit_takes_nothing(w: World) -> None:
+def a_refused_commit_takes_nothing(w: World, store: Postable) -> None:
     """A commit that is refused leaves the letters where they are."""
-    store = _posts(w)
-    if store is None:
-        return
     claim = w.held("t")
     store.post("t", "a", b"x")
     (letter,) = store.mail("t")
@@ -92,11 +77,8 @@ def a_refused_commit_takes_nothing(w: World) -> None:
     same(store.mail("t"), [letter], "mail")
 
 
-def unknown_threads_get_no_mail(w: World) -> None:
+def unknown_threads_get_no_mail(w: World, store: Postable) -> None:
     """A letter to a thread that does not exist, or has no entries, is refused; so are ids and bodies that do not fit."""
-    store = _posts(w)
-    if store is None:
-        return
     w.claim("empty")
     for thread in ("nobody", "empty"):
         refused(InputError, _call(store.post, thread, "a", b"x"), f"a letter to {thread}", code="unknown-thread")
@@ -109,11 +91,8 @@ def unknown_threads_get_no_mail(w: World) -> None:
     same(store.mail("t"), [], "mail")
 
 
-def mail_goes_with_its_thread(w: World) -> None:
+def mail_goes_with_its_thread(w: World, store: Postable) -> None:
     """Deleting a thread deletes its letters and what is remembered of them; a copy gets neither."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("t")
     store.post("t", "taken", b"x")
     _take(w, "t", store.mail("t"))
@@ -127,11 +106,8 @@ def mail_goes_with_its_thread(w: World) -> None:
     same([store.post("t", name, b"x") for name in ("taken", "waits")], [True] * 2, "its letters")
 
 
-def threads_with_mail_are_told(w: World) -> None:
+def threads_with_mail_are_told(w: World, store: Postable) -> None:
     """`mailed` returns those of the named threads that have letters, whoever holds them."""
-    store = _posts(w)
-    if store is None:
-        return
     for thread in ("a", "b", "c"):
         w.thread(thread)
     w.claim("b")
@@ -143,11 +119,8 @@ def threads_with_mail_are_told(w: World) -> None:
     same(store.mailed([]), [], "none of no threads")
 
 
-def letters_of_many_senders_are_all_kept(w: World) -> None:
+def letters_of_many_senders_are_all_kept(w: World, store: Postable) -> None:
     """Several threads may post at once: each letter is kept once, and each id is reported as kept once."""
-    store = _posts(w)
-    if store is None:
-        return
     claim = w.held("t")
 
     def post(number: int) -> bool:
@@ -160,11 +133,8 @@ def letters_of_many_senders_are_all_kept(w: World) -> None:
     same(sorted(one.id for one in store.mail("t")), sorted(f"id-{n}" for n in range(20)), "mail")
 
 
-def what_is_running_is_due(w: World) -> None:
+def what_is_running_is_due(w: World, store: Postable) -> None:
     """A thread with the status "running" is due unless a living owner holds it; others are not, without mail."""
-    store = _posts(w)
-    if store is None:
-        return
     for status in ("running", "interrupted", "failed", "cancelled", "completed"):
         w.thread(status, status=status)
     w.thread("held", status="running")
@@ -174,11 +144,8 @@ def what_is_running_is_due(w: World) -> None:
     same(store.due(now=AT)[0], w.store.head("running"), "its head")
 
 
-def mail_makes_a_thread_due(w: World) -> None:
+def mail_makes_a_thread_due(w: World, store: Postable) -> None:
     """Mail makes a running, paused or completed thread due, until it is taken; a failed or cancelled one is not."""
-    store = _posts(w)
-    if store is None:
-        return
     for status in ("failed", "completed", "cancelled", "interrupted"):
         w.thread(status, status=status)
         store.post(status, "a", b"x")
@@ -190,11 +157,8 @@ def mail_makes_a_thread_due(w: World) -> None:
     same(_due(store), ["interrupted"], "threads that are due after mail was taken")
 
 
-def time_makes_a_paused_thread_due(w: World) -> None:
+def time_makes_a_paused_thread_due(w: World, store: Postable) -> None:
     """A paused thread is due once the time of one of its open questions has come."""
-    store = _posts(w)
-    if store is None:
-        return
     for thread, status, expires_at in (
         ("later", "interrupted", AT + 20),
         ("sooner", "interrupted", AT + 10),
@@ -208,11 +172,8 @@ def time_makes_a_paused_thread_due(w: World) -> None:
     same(_due(store, AT + 99), ["later", "sooner"], "threads that are due at last")
 
 
-def due_threads_are_filtered_and_paged(w: World) -> None:
+def due_threads_are_filtered_and_paged(w: World, store: Postable) -> None:
     """Graphs and prefix filter what is due; pages follow one another in the order of creation."""
-    store = _posts(w)
-    if store is None:
-        return
     for n in range(6):
         w.thread(f"{'ab'[n % 2]}{n}", status="running" if n % 3 else "completed", graph=f"g{n % 3}")
         store.post(f"{'ab'[n % 2]}{n}", "1", b"x")
@@ -229,10 +190,9 @@ def due_threads_are_filtered_and_paged(w: World) -> None:
     refused(InputError, lambda: store.due(now=AT, after="nobody"), "an unknown thread", code="unknown-thread")
 
 
-def threads_of_a_higher_priority_are_due_first(w: World) -> None:
+def threads_of_a_higher_priority_are_due_first(w: World, store: Postable) -> None:
     """Due threads come in the order of their priority, then of their creation; so do pages, and a new priority counts."""
-    store = _posts(w)
-    if store is None or not finds(w.store):
+    if not finds(w.store):
         return
     for name, priority in (("a", 0), ("b", 5), ("c", -3), ("d", 5), ("e", 0), ("f", 1_000_000), ("g", -1_000_000)):
         w.thread(name, status="running", labels=Labels(None, frozenset(), priority))
@@ -251,10 +211,9 @@ def threads_of_a_higher_priority_are_due_first(w: World) -> None:
     same(w.store.head("copy").priority, 5, "the priority of a copy")
 
 
-def mail_outlives_reopening(w: World) -> None:
+def mail_outlives_reopening(w: World, store: Postable) -> None:
     """A durable store that is opened again has the same letters, and remembers the ids of those that were taken."""
-    store = _posts(w)
-    if store is None or not w.store.durable:
+    if not w.store.durable:
         return
     w.thread("t", status="completed")
     for name in ("a", "b"):
@@ -265,12 +224,6 @@ def mail_outlives_reopening(w: World) -> None:
     same(again.mail("t"), before, "mail")
     same(again.post("t", "a", b"x"), False, "a letter with the id of one that was taken")
     same(_due(again), ["t"], "threads that are due")
-
-
-def _posts(w: World) -> Postable | None:
-    store: Any = w.store
-    found: Postable | None = store if posts(store) else None
-    return found
 
 
 def _take(w: World, thread: str, letters: list[Letter]) -> None:

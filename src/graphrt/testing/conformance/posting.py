@@ -10,16 +10,13 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.mail import Postable, posts
+from graphrt.stores.mail import Postable
 from graphrt.stores.protocol import Commit
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
-def a_commit_posts_letters_to_other_threads(w: World) -> None:
+def a_commit_posts_letters_to_other_threads(w: World, store: Postable) -> None:
     """A commit posts its letters in their order; threads that do not exist, or have no entries, are passed over."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("u", status="interrupted")
     w.thread("v", status="completed")
     w.claim("empty")
@@ -33,11 +30,8 @@ def a_commit_posts_letters_to_other_threads(w: World) -> None:
     refused(InputError, lambda: store.mail("nobody"), "the mail of an unknown thread", code="unknown-thread")
 
 
-def a_posted_id_is_kept_once(w: World) -> None:
+def a_posted_id_is_kept_once(w: World, store: Postable) -> None:
     """Of letters with one id the first is kept, whether a commit or a call of `post` sends them, or one was taken."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("u")
     claim = w.held("t")
     w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"1"), ("u", "a", b"2")]))
@@ -49,11 +43,8 @@ def a_posted_id_is_kept_once(w: World) -> None:
     same(_mail(store, "u"), [("b", b"5")], "mail after a letter with the id of one that was taken")
 
 
-def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
+def a_commit_posts_although_it_writes_nothing_else(w: World, store: Postable) -> None:
     """A commit without records posts its letters, also the one that releases its thread, or deletes it as empty."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("u")
     for thread, held in (("t", w.held("t")), ("empty", w.claim("empty"))):
         seq = 1 if thread == "t" else 0
@@ -61,11 +52,8 @@ def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
     same(_mail(store, "u"), [("t", b"x"), ("empty", b"x")], "mail")
 
 
-def a_refused_commit_posts_nothing(w: World) -> None:
+def a_refused_commit_posts_nothing(w: World, store: Postable) -> None:
     """A commit that is refused posts none of its letters; one with a letter that cannot be kept is refused whole."""
-    store = _posts(w)
-    if store is None:
-        return
     w.thread("u")
     claim = w.held("t")
     one = ("u", "a", b"x")
@@ -81,11 +69,8 @@ def a_refused_commit_posts_nothing(w: World) -> None:
     same(w.store.head("t").seq, 1, "the last entry")
 
 
-def posted_letters_are_for_held_threads_too(w: World) -> None:
+def posted_letters_are_for_held_threads_too(w: World, store: Postable) -> None:
     """Owners of two threads may post to each other, again and again, while both go on with their commits."""
-    store = _posts(w)
-    if store is None:
-        return
     claims = {thread: w.held(thread) for thread in ("t", "u")}
     rounds = 20
 
@@ -102,22 +87,15 @@ def posted_letters_are_for_held_threads_too(w: World) -> None:
         same(w.store.head(thread).seq, rounds + 1, "the last entry")
 
 
-def posted_letters_outlive_reopening(w: World) -> None:
+def posted_letters_outlive_reopening(w: World, _store: Postable) -> None:
     """A durable store that is opened again has the letters that a commit posted."""
-    store = _posts(w)
-    if store is None or not w.store.durable:
+    if not w.store.durable:
         return
     w.thread("u", status="completed")
     claim = w.held("t")
     w.store.commit(claim, Commit(1, AT, [entry(2)], release=True, posts=[("u", "a", b"x")]))
     again: Any = w.reopen()
     same(_mail(again, "u"), [("a", b"x")], "mail")
-
-
-def _posts(w: World) -> Postable | None:
-    store: Any = w.store
-    found: Postable | None = store if posts(store) else None
-    return found
 
 
 def _mail(store: Postable, thread: str) -> list[tuple[str, Any]]:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from graphrt.stores.schedules import Schedulable, Scheduled, keeps_schedules
+from graphrt.stores.schedules import Schedulable, Scheduled
 from graphrt.testing.conformance._world import AT, World, same
 
 
-def schedules_are_listed_by_name(w: World) -> None:
+def schedules_are_listed_by_name(_w: World, store: Schedulable) -> None:
     """Schedules are listed in the order of their names, filtered by graph and by time."""
-    store = _keeps(w)
-    if store is None:
-        return
     rows = [_row("b", due_at=AT), _row("a", due_at=AT + 1, graph="ü"), _row("c", due_at=AT + 2)]
     same([store.put_schedule(row, replaces=None) for row in rows], [True] * 3, "kept")
     same(store.schedules(), [rows[1], rows[0], rows[2]], "schedules")
@@ -24,11 +21,8 @@ def schedules_are_listed_by_name(w: World) -> None:
     same(store.schedules(graph="g", due_by=AT - 1), [], "schedules before the first is due")
 
 
-def a_schedule_is_replaced_only_as_it_is_known(w: World) -> None:
+def a_schedule_is_replaced_only_as_it_is_known(_w: World, store: Schedulable) -> None:
     """A definition takes the place of the version that its writer knows, and of no other."""
-    store = _keeps(w)
-    if store is None:
-        return
     first, second = _row("a"), _row("a", version="v2", graph="h", due_at=AT + 5, body=b"other")
     same(store.put_schedule(second, replaces="v1"), False, "replacing what is not there")
     same(store.put_schedule(first, replaces=None), True, "the first definition")
@@ -39,11 +33,8 @@ def a_schedule_is_replaced_only_as_it_is_known(w: World) -> None:
     same(store.schedules(), [second], "schedules")
 
 
-def a_schedule_is_moved_once(w: World) -> None:
+def a_schedule_is_moved_once(_w: World, store: Schedulable) -> None:
     """Of several that move a schedule from the same time, one does; who knows another version moves nothing."""
-    store = _keeps(w)
-    if store is None:
-        return
     store.put_schedule(_row("a"), replaces=None)
     same(store.move_schedule("a", "v0", due_at=AT, to=AT + 60), False, "moving another version")
     same(store.move_schedule("b", "v1", due_at=AT, to=AT + 60), False, "moving what is not there")
@@ -54,11 +45,8 @@ def a_schedule_is_moved_once(w: World) -> None:
     same(store.schedules(), [_row("a", due_at=AT + 60)], "schedules")
 
 
-def a_deleted_schedule_is_gone(w: World) -> None:
+def a_deleted_schedule_is_gone(_w: World, store: Schedulable) -> None:
     """A deleted schedule is listed no more, and its name is free."""
-    store = _keeps(w)
-    if store is None:
-        return
     store.put_schedule(_row("a"), replaces=None)
     same([store.delete_schedule("a"), store.delete_schedule("a")], [True, False], "deleted")
     same(store.schedules(), [], "schedules")
@@ -67,11 +55,3 @@ def a_deleted_schedule_is_gone(w: World) -> None:
 
 def _row(name: str, *, graph: str = "g", version: str = "v1", due_at: float = AT, body: bytes = b"\0body") -> Scheduled:
     return Scheduled(name, graph, version, due_at, body)
-
-
-def _keeps(w: World) -> Schedulable | None:
-    """Return the store of *w*; None if it keeps no schedules."""
-    store = w.store
-    if not keeps_schedules(store):
-        return None
-    return store  # type: ignore[return-value]  # `keeps_schedules` looked
