@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -347,6 +348,7 @@ def test_commit_after_the_end_is_handed_to_the_store_at_once(store: Store, mode:
 
 def journal(store: Store, mode: Any) -> Journal:
     made = Journal(clock=lambda: 1.0, run_id="r")
+    made._engine = SimpleNamespace(plan=SimpleNamespace(codec=None))  # type: ignore[assignment]  # no value is encoded
     made._commits = CommitQueue(store, claim(), mode)
     return made
 

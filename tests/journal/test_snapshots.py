@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from graphrt import END, START, GraphBuilder, Limits, Runtime
 from graphrt._journal import writer
-from graphrt._journal.writer import SNAPSHOT_BYTES, SNAPSHOT_ENTRIES
+from graphrt._journal.writer import SNAPSHOT_BYTES
+from graphrt.errors import UpdateError
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
 from graphrt.stores.protocol import Commit
@@ -71,7 +72,7 @@ def nobody(_entry: Any) -> None:
     """A sink."""
 
 
-def run(update: dict[str, Any], rounds: int, *, events: bool = False, runs: int = 1, chain: bool = True) -> Written:
+def run(update: dict[str, Any], rounds: int, *, events: bool = False, runs: int = 1) -> Written:
     """All that is stored of so many supersteps that make the same update."""
     store, commits = MemoryStore(), []
     commit = store.commit
@@ -82,7 +83,7 @@ def run(update: dict[str, Any], rounds: int, *, events: bool = False, runs: int 
 
     store.commit = spy  # type: ignore[method-assign]
     made = graph(itertools.repeat(update), rounds)
-    options: dict[str, Any] = {"seed": 7, "clock": lambda: 1.75e9, "ids": lambda: "run-1", "chain": chain or None}
+    options: dict[str, Any] = {"seed": 7, "clock": lambda: 1.75e9, "ids": lambda: "run-1", "chain": True}
     with Runtime(made, store=store, sinks=[nobody] if events else [], **options) as runtime:
         for _ in range(runs):
             runtime.run({}, thread="t")
@@ -194,18 +195,24 @@ def test_tail_goes_on_over_the_runs_of_a_thread() -> None:
         assert max(SNAPSHOT_BYTES, 2 * size) <= tail <= 1.2 * SNAPSHOT_BYTES
 
 
-@faces
-@pytest.mark.parametrize("update", [{"last": 1}, {"log": [1]}, {"log": [1, 2, 3]}])
-def test_store_of_objects_counts_entries_and_items(update: Any, events: bool) -> None:
-    found = run(update, 3000, events=events, chain=False)
-    before = 0
-    snapshots = [commit.snapshot for commit in found.commits if commit.snapshot is not None]
-    for saved in snapshots:
-        assert saved.seq - before >= max(SNAPSHOT_ENTRIES, 2 * len(saved.body.values["log"]))
-        before = saved.seq
+class Lock(BaseModel):
+    log: Annotated[list[Any], append] = []
+    lock: Annotated[Any, lambda current, incoming: object()] = None
 
-    assert update != {"last": 1} or len(snapshots) >= 8
-    assert update != {"log": [1, 2, 3]} or len(snapshots) <= 2
+
+def test_state_with_a_reducer_result_that_no_store_takes_gets_no_snapshot_fork_or_prune() -> None:
+    """Only entries are needed to continue a thread, and they hold the updates."""
+    numbers = itertools.count(1)
+    g = GraphBuilder(Lock, name="locked")
+    g.add_node("n", lambda _: {"log": [KB], "lock": 1}).add_edge(START, "n")
+    g.add_conditional_edges("n", lambda _: next(numbers) % 100 != 0, {True: "n", False: END})
+    with Runtime(g.compile(limits=Limits(max_visits=None)), store=(store := MemoryStore())) as runtime:
+        assert runtime.run({}, thread="t").status == "completed"
+        assert len(runtime.state("t").values.log) == 100
+        assert store.load("t").snapshot is None
+        for verb in (runtime.fork, runtime.prune):
+            with pytest.raises(UpdateError, match="The graph has a value that cannot be stored at lock"):
+                verb("t")
 
 
 def test_snapshot_is_of_the_last_entry_of_its_commit_and_keeps_what_a_reader_needs() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphrt import Runtime
-from graphrt._journal.in_memory_entries import FastStep
+from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite import _file_system
 from graphrt.stores.sqlite._journal_modes import Pragmas
@@ -71,8 +71,8 @@ def test_run_that_is_traced_and_logged_makes_no_entries_of_its_plain_steps(
     tmp_path: Path, tracing: Any, info_log: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    entries = FastStep.entries
-    monkeypatch.setattr(FastStep, "entries", lambda self, *args: made.append(1) or entries(self, *args))
+    entries = FastStepBytes.entries
+    monkeypatch.setattr(FastStepBytes, "entries", lambda self, *args: made.append(1) or entries(self, *args))
     with Runtime(graphs.talk_graph(20), store=f"sqlite:///{tmp_path}/runs.db", sinks=[tracing]) as runtime:
         runtime.run({"count": 0, "messages": []}, thread="t")
         waiting = [call for call, _ in tracing._delivery._queue]

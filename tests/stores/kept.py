@@ -41,7 +41,7 @@ graph = g.compile()
 
 
 def runtime(store: Store, **options: Any) -> Runtime[Any]:
-    return Runtime(graph, store=store, **{"chain": True, **options})
+    return Runtime(graph, store=store, **options)
 
 
 def fill(store: Store, **options: Any) -> Runtime[Any]:

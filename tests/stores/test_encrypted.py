@@ -254,9 +254,13 @@ def test_keys_are_in_no_text_and_no_pickle(store):
             pickle.dumps(thing)
 
 
-def test_what_keeps_no_bytes_is_not_wrapped():
-    with pytest.raises(InputError):
-        EncryptedStore(MemoryStore(), KEYS)
+def test_a_store_in_memory_can_be_wrapped_and_is_not_durable():
+    store = EncryptedStore(inner := MemoryStore(), KEYS)
+    filled(store)
+
+    assert not store.durable
+    assert [record.body for record in store.records("t")] == [CANARY]
+    assert CANARY not in next(inner.records("t")).body
 
 
 def test_a_missing_package_is_said(plain, monkeypatch):

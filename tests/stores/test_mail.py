@@ -217,11 +217,11 @@ def test_a_store_without_the_methods_says_so(wrap):
 def test_a_flaky_store_fails_where_it_is_told_to():
     store = FlakyStore(made(MemoryStore(), status="running"), [Fault("post", moment="after"), Fault("due")])
     with pytest.raises(StoreError):
-        store.post("t", "a", 1)
+        store.post("t", "a", b"1")
     with pytest.raises(StoreError):
         store.due(now=AT)
 
-    assert not store.post("t", "a", 1)  # it was kept although the call failed
+    assert not store.post("t", "a", b"1")  # it was kept although the call failed
     assert store.mailed(["t"]) == ["t"] == [head.thread for head in store.due(now=AT)]
     assert store.calls["post"] == 2
 

@@ -232,16 +232,6 @@ def test_encrypted_thread_is_exported_in_plain_only_if_that_is_said(tmp_path, fo
         assert b"wrote 0" in (folder / "done.grt").read_bytes()
 
 
-def test_objects_of_a_memory_store_are_not_exported(folder):
-    with MemoryStore() as store:
-        fill(store, chain=False)
-        with pytest.raises(InputError) as caught:
-            store.export_thread("done", folder / "done.grt")
-
-    assert caught.value.code == "not-exportable"
-    assert list(folder.iterdir()) == []
-
-
 def test_missing_large_value_is_told_at_export(sqlite, folder):
     with sqlite._file.lock:
         sqlite._file.connection().execute("DELETE FROM part WHERE kind = 3")

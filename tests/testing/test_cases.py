@@ -211,16 +211,6 @@ def test_pruned_entries(simple, tmp_path):
     assert before
 
 
-def test_store_that_keeps_objects(module, tmp_path):
-    program = PROGRAMS["router"]
-    loaded = module(program.text(program.whole), tmp_path)
-    with Runtime(loaded.graph, store="memory:") as runtime:
-        to_the_end(runtime)
-        with pytest.raises(InputError, match="kept as objects") as caught:
-            case_of(runtime, "order-17", to=tmp_path)
-    assert caught.value.code == "not-exportable"
-
-
 def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):
     program = PROGRAMS["router"]
     loaded = module(program.text(program.whole) + "\n\ndef make():\n    return graph\n", tmp_path)

@@ -146,9 +146,8 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("chain", [None, True], ids=["objects", "bytes"])
 @pytest.mark.parametrize("look", LOOKS)
-def test_who_looks_at_a_thread_and_changes_what_is_shown_changes_no_journal(look, chain):
+def test_who_looks_at_a_thread_and_changes_what_is_shown_changes_no_journal(look):
     def ask(state: Any, ctx: Context) -> dict[str, Any]:
         return {"log": [ctx.interrupt({"q": ["why?"]}, answer_type=dict[str, list[str]])]}
 
@@ -156,7 +155,7 @@ def test_who_looks_at_a_thread_and_changes_what_is_shown_changes_no_journal(look
     g.add_node("a", lambda state: {"log": ["a", {"deep": [1]}], "page": {"lines": ["one"]}})
     g.add_node("ask", ask)
     g.add_edge(START, "a").add_edge("a", "ask").add_edge("ask", END)
-    runtime: Any = Runtime(g.compile(), store="memory:", chain=chain)
+    runtime: Any = Runtime(g.compile(), store="memory:")
     runtime.run(GIVEN, thread="t")
     before = runtime.state("t").values
     entries = [entry.to_dict() for entry in runtime.entries("t")]

@@ -62,7 +62,6 @@ def check_pages(runtime: Any, thread: str) -> None:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot is written with every third commit or so."""
     monkeypatch.setattr(writer, "SNAPSHOT_BYTES", 400)
-    monkeypatch.setattr(writer, "SNAPSHOT_ENTRIES", 5)
 
 
 def test_pages_are_parts_of_the_whole_history(world, often):

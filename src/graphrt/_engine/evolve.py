@@ -12,7 +12,6 @@ returned None when the entries were written is not an error now.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from graphrt import events
@@ -24,7 +23,7 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, fold
 from graphrt._engine.model_calls import ModelEvent
-from graphrt._engine.pending_as_data import Handles, due_again, held_task, present_node, set_joins
+from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
@@ -37,22 +36,14 @@ if TYPE_CHECKING:
 
 Routing: TypeAlias = events.TasksRouted | events.StateSaved | events.SuperstepCommitted | events.ThreadUpdated
 """Events that contain the next tasks."""
-Take = Callable[[Any], Any]
-"""Makes a value of an entry the engine's own: a copy if the store keeps the entry as an object, else the value."""
 
 
-def as_is(value: Any) -> Any:
-    """Return *value* itself, which was just decoded and has no other holder."""
-    return value
-
-
-def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, journalled: bool = True) -> None:
+def evolve_all(engine: Engine, logged: Sequence[Logged], *, journalled: bool = True) -> None:
     """Apply the events in *logged* that have the engine's own path, in order. Loading a thread calls this.
 
     Args:
         logged: Events of this graph and of graphs nested in it. Those of nested graphs are passed over, except for what
             they say of child threads.
-        take: Makes values of events the engine's own.
         journalled: Whether the events come from the journal; false if they were staged.
 
     Raises:
@@ -71,17 +62,17 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], take: Take = as_is, *, 
         if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
             then, commit = logged[at]
             if then == engine.path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
-                _alone(engine, event, commit, take)
+                _alone(engine, event, commit)
                 at += 1
                 continue
-        evolve(engine, event, take, journalled=journalled)
+        evolve(engine, event, journalled=journalled)
 
 
 _NO_FIELD: Final = object()  # instead of a field's kind: the update has a field that the graph lacks
 _NUMBERS: Final = (int, float)
 
 
-def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted, take: Take) -> None:
+def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted) -> None:
     """Apply the superstep of a lone task in place, with the result that `evolve` would have for *done* and *commit*.
 
     All but plain writes of existing fields with built-in reducers is left to `evolve`; so are resets and recordings.
@@ -103,8 +94,8 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
                 quick = False
                 break
     if not quick or update is None:
-        evolve(engine, done, take)  # without `journalled`, which matters only for questions
-        evolve(engine, commit, take)
+        evolve(engine, done)  # without `journalled`, which matters only for questions
+        evolve(engine, commit)
         return
     due = engine.due[0]
     engine.superstep += 1  # counted per thread; `steps` and `visits` count per run, for its limits
@@ -114,49 +105,49 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     for name, value in update.items():
         kind = fields[name].kind
         if kind == APPEND:
-            values[name].extend(take(value))
+            values[name].extend(value)
             sizes[name] = len(values[name])
         elif kind == ADD:
             values[name] += value
         else:
-            values[name] = take(value)
+            values[name] = value
             if name in sizes or fields[name].boxed:  # it was a container, or may be one now
                 engine.take(values, (name,))
     if done.usage is not None:
         engine.usage = done.usage if engine.usage is None else engine.usage + done.usage
     engine.forget_view()
-    engine.due = _due(engine, commit, take)
+    engine.due = _due(engine, commit)
     set_joins(engine, commit.joins)
 
 
-def evolve(engine: Engine, event: events.Event | events.StateSaved, take: Take, *, journalled: bool = True) -> None:
+def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):
         if engine.held:
             raised_after(engine, event, journalled=journalled)
         else:
-            raised(_task(engine, event.task), event, take, journalled=journalled)
+            raised(_task(engine, event.task), event, journalled=journalled)
             _used(_task(engine, event.task), event.usage)
     elif isinstance(event, FATES):
-        fated(engine, event, take, journalled=journalled)
+        fated(engine, event, journalled=journalled)
     else:
         apply = _APPLY.get(event.__class__)
         if apply is not None:
-            apply(engine, event, take)
+            apply(engine, event)
 
 
-def _succeeded(engine: Engine, event: events.TaskSucceeded, take: Take) -> None:
+def _succeeded(engine: Engine, event: events.TaskSucceeded) -> None:
     """Put the outcome of a task on it; the commit that follows folds it."""
     task = _task(engine, event.task)
-    task.updates = tuple(take(dict(update)) for update in event.updates)
-    task.goto = _goto(engine, event, take)
+    task.updates = tuple(dict(update) for update in event.updates)
+    task.goto = _goto(engine, event)
     task.status = DONE
     if event.edited:
         task.more().edited = True
     _used(task, event.usage)
 
 
-def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
+def _failed(engine: Engine, event: events.TaskFailed) -> None:
     """Put the failure of a task on it: it ended the run (FAILED), or an `on_error` node takes over (HANDLED)."""
     task = _task(engine, event.task)
     task.more().failure = event.exception or Recalled(event.error, event.message)  # its class and text, as journalled
@@ -166,14 +157,14 @@ def _failed(engine: Engine, event: events.TaskFailed, _take: Take) -> None:
     task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
-def _abandoned(engine: Engine, event: events.SuperstepAbandoned, _take: Take) -> None:
+def _abandoned(engine: Engine, event: events.SuperstepAbandoned) -> None:
     """Drop the unfinished work that a run with `abandon=True` gave up; its `RunStarted` follows."""
     engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
     engine.close_superstep()
     engine.due = []
 
 
-def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
+def _retried(engine: Engine, event: events.TaskRetried) -> None:
     """Note a failed attempt that the node's retry policy followed by another one."""
     task = _task(engine, event.task)
     task.more().retries.append((event.attempt, event.delay_s, Recalled(event.error, event.message)))
@@ -181,7 +172,7 @@ def _retried(engine: Engine, event: events.TaskRetried, _take: Take) -> None:
     _used(task, event.usage)
 
 
-def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) -> None:
+def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
     """Note a start of a `"once"` effect; without a result, it is unknown whether the effect happened."""
     extra = _task(engine, event.task).more()
     # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
@@ -189,55 +180,55 @@ def _effect_started(engine: Engine, event: events.EffectStarted, _take: Take) ->
     extra.effect_answers[event.key] = event.answers
 
 
-def _effect_recorded(engine: Engine, event: events.EffectRecorded, take: Take) -> None:
+def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
     extra = _task(engine, event.task).more()
-    extra.effects[event.key] = take(event.result)
+    extra.effects[event.key] = event.result
     extra.effect_answers[event.key] = event.answers
     heard(engine, event.key)
 
 
-def _thread_started(engine: Engine, event: events.ThreadStarted, _take: Take) -> None:
+def _thread_started(engine: Engine, event: events.ThreadStarted) -> None:
     """Note that a task started a child thread (`ctx.start`)."""
     started(_task(engine, event.task), event)
 
 
-def _model_event(engine: Engine, event: ModelEvent, take: Take) -> None:
+def _model_event(engine: Engine, event: ModelEvent) -> None:
     """Note what an event says about the model calls of a task: a reply, usage, a reservation or a grant."""
-    _task(engine, event.task).more().model_calls().apply(event, take)
+    _task(engine, event.task).more().model_calls().apply(event)
 
 
-def _started(engine: Engine, event: events.RunStarted, take: Take) -> None:
+def _started(engine: Engine, event: events.RunStarted) -> None:
     """Begin a run, with its input as the whole state of a new thread (`fresh`), or as an update of a finished one."""
-    values = take(dict(event.input))
+    values = dict(event.input)
     start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))  # R16: `reset`
     if event.fresh:
         engine.belong_to(event.parent)
 
 
-def _resumed(engine: Engine, _event: events.RunResumed, _take: Take) -> None:
+def _resumed(engine: Engine, _event: events.RunResumed) -> None:
     """Make failed tasks due again, as `resume` and `retry` both do. Answers are events of their own."""
     engine.retry()
 
 
-def _routed(engine: Engine, event: events.TasksRouted, take: Take) -> None:
+def _routed(engine: Engine, event: events.TasksRouted) -> None:
     """Take the tasks that became due without a commit, for instance from the router of START."""
     if engine.held:  # its questions are answered, and these are its next tasks
         engine.close_superstep()
-    engine.due = _due(engine, event, take)
+    engine.due = _due(engine, event)
     engine.entering = False
     set_joins(engine, event.joins)
 
 
-def _forked(engine: Engine, event: events.ThreadForked, take: Take) -> None:
+def _forked(engine: Engine, event: events.ThreadForked) -> None:
     """Begin with the state that the source of this fork had: the first entry of a fork has all of it."""
-    restore(engine, event.state, take)
+    restore(engine, event.state)
 
 
-def _migrated(engine: Engine, event: events.ThreadMigrated, take: Take) -> None:
+def _migrated(engine: Engine, event: events.ThreadMigrated) -> None:
     """Take the values that a migration to a changed graph made (R14), if it changed them."""
     if event.values is not None:
-        engine.take(with_untracked(engine, take(dict(event.values))), engine.fields)
+        engine.take(with_untracked(engine, dict(event.values)), engine.fields)
         engine.forget_view()
         for task in engine.tasks:  # unfinished tasks of an open superstep get a view of the migrated values
             task.state = None
@@ -251,20 +242,20 @@ def start(engine: Engine, values: Values) -> None:
     engine.forget_view()  # it would be one more owner of the lists, which the fold extends in place (R15)
 
 
-def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
+def restore(engine: Engine, saved: events.StateSaved) -> None:
     """Set the engine to the state in *saved*, a snapshot or the beginning of a fork."""
-    start(engine, take(dict(saved.values)))
+    start(engine, dict(saved.values))
     engine.superstep, engine.steps = saved.superstep, saved.steps
     for name, visits in saved.visits.items():
         node = present_node(engine, name)
         if node is not None:
             engine.visits[node.index] = visits
-    due = _due(engine, saved, take)  # the last `waits` of them: made due by an edit while a superstep was open
+    due = _due(engine, saved)  # the last `waits` of them: made due by an edit while a superstep was open
     opens = max(len(due) - saved.waits, 0)
     engine.due, engine.waiting = due[:opens], due[opens:]
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
-    engine.signals = take(saved.signals)
+    engine.signals = saved.signals
     engine.inherit(saved.children, saved.parent)  # except for those of the thread that this is a copy of
     set_joins(engine, saved.joins)
     if saved.held:
@@ -272,7 +263,7 @@ def restore(engine: Engine, saved: events.StateSaved, take: Take) -> None:
             task = held_task(engine, event.task)
             engine.tasks.append(task)
             apply: Any = _APPLY[event.__class__]
-            apply(engine, event, take)
+            apply(engine, event)
             task.updates = ()  # folded before the snapshot was taken
             if task.extra is not None:
                 task.extra.usage = None  # and counted in `saved.usage`
@@ -293,24 +284,12 @@ def _used(task: Task, usage: events.Usage | None) -> None:
         task.more().usage = usage
 
 
-def _due(engine: Engine, event: Routing, take: Take) -> list[Due]:
+def _due(engine: Engine, event: Routing) -> list[Due]:
     """Return the tasks that *event* made due."""
-    return due_again(engine, event.next or (), _sent(event.sends, take), event.errors, _handled(event.handled, take))
+    return due_again(engine, event.next or (), event.sends, event.errors, event.handled)
 
 
-def _sent(sends: Mapping[int, Any], take: Take) -> Mapping[int, Any]:
-    """Return the arguments of Sends by position, made the engine's own."""
-    return {at: take(arg) for at, arg in sends.items()} if sends else sends
-
-
-def _handled(handled: Handles, take: Take) -> Handles:
-    """Return the handled tasks by position, with arguments made the engine's own."""
-    if not handled:
-        return handled
-    return {at: tuple(replace(one, arg=take(one.arg)) for one in tasks) for at, tasks in handled.items()}
-
-
-def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, take: Take) -> tuple[Any, ...] | None:
+def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated) -> tuple[Any, ...] | None:
     """Return the targets of a Command or edit: NodePlan, END, or a Due for a Send. None if the node's edges apply.
 
     A node that the graph no longer has becomes END, as what it led to is in the next tasks of the commit.
@@ -323,11 +302,11 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated, ta
         if node is None:
             targets.append(END)
         else:
-            targets.append(Due(node, take(event.sends[at]), None, True) if at in event.sends else node)
+            targets.append(Due(node, event.sends[at], None, True) if at in event.sends else node)
     return tuple(targets)
 
 
-def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> None:
+def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
     tasks = engine.tasks or engine.open()  # opened by the first of their outcomes, if the journal has any
     values, ephemeral, record = engine.values, engine.ephemeral, engine.recorder is not None
@@ -351,26 +330,26 @@ def _commit(engine: Engine, event: events.SuperstepCommitted, take: Take) -> Non
         hold(engine, event.after)
         return
     engine.close_superstep()
-    engine.due = _due(engine, event, take)
+    engine.due = _due(engine, event)
     set_joins(engine, event.joins)
 
 
-def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
+def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
     """Apply an edit (`Runtime.update`), which may make a thread (`fresh`), finish tasks, or make tasks due (`next`)."""
     if event.fresh:
-        start(engine, take(dict(event.values)))
-        engine.due = _due(engine, event, take) if event.next is not None else []
+        start(engine, dict(event.values))
+        engine.due = _due(engine, event) if event.next is not None else []
         engine.entering = False
         set_joins(engine, event.joins)
         return
     if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
         engine.open()
-    values = folded_in(engine, take(dict(event.values)), reset=False, past=True)  # ephemeral fields stay
+    values = folded_in(engine, dict(event.values), reset=False, past=True)  # ephemeral fields stay
     # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
     # them it finished none: if one is not done here, its outcome was only staged, and its fold has failed since.
-    edit(engine, values, event.as_node if event.next is None else None, _goto(engine, event, take))
+    edit(engine, values, event.as_node if event.next is None else None, _goto(engine, event))
     if event.next is not None:
-        due = _due(engine, event, take)
+        due = _due(engine, event)
         if engine.tasks:
             engine.waiting = due
         else:
@@ -380,7 +359,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated, take: Take) -> None:
 
 
 # fmt: off
-_APPLY: Final[Mapping[Any, Callable[[Engine, Any, Take], None]]] = {
+_APPLY: Final[Mapping[Any, Callable[[Engine, Any], None]]] = {
     events.BudgetGranted: _model_event, events.BudgetHeld: _model_event, events.BudgetReleased: _model_event,
     events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.UsageRecorded: _model_event,
     events.EffectRecorded: _effect_recorded, events.EffectStarted: _effect_started,

@@ -20,30 +20,27 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._engine.run_state import RunState
 
-Take = Callable[[Any], Any]
-"""Makes a value of an entry the engine's own: a copy if the store keeps the entry as an object, else the value."""
 
-
-def answered(engine: Engine, event: events.InterruptAnswered, take: Take) -> None:
+def answered(engine: Engine, event: events.InterruptAnswered) -> None:
     """Apply the answer to a question.
 
     `nth` numbers the answers that the task was given; by it, a later answer to a question replaces an earlier one. `by`
     says what answered: empty for a person or program, else for instance a timer (`OpenInterrupt.by`).
     """
-    engine.answer({local_id(engine, event.id): take(event.answer)}, nth=event.nth, by=event.by)
+    engine.answer({local_id(engine, event.id): event.answer}, nth=event.nth, by=event.by)
 
 
-def _signal_received(engine: Engine, event: events.SignalReceived, take: Take) -> None:
+def _signal_received(engine: Engine, event: events.SignalReceived) -> None:
     """Let a signal, which another process posted to the thread, wait until a node takes it by `ctx.receive` (R22)."""
-    engine.receive(event.id, event.name, take(event.value))
+    engine.receive(event.id, event.name, event.value)
 
 
-def _signal_taken(engine: Engine, event: events.SignalTaken, _take: Take) -> None:
+def _signal_taken(engine: Engine, event: events.SignalTaken) -> None:
     """Remove a signal that was taken; the answer to the question is an event of its own."""
     engine.take_signal(event.id)
 
 
-SIGNALS: Final[dict[Any, Callable[[Any, Any, Take], None]]] = {
+SIGNALS: Final[dict[Any, Callable[[Any, Any], None]]] = {
     events.SignalReceived: _signal_received,
     events.SignalTaken: _signal_taken,
 }
@@ -57,14 +54,12 @@ FATES: Final = (events.InterruptExpired, events.InterruptWithdrawn, events.Answe
 def fated(
     engine: Engine,
     event: events.InterruptExpired | events.InterruptWithdrawn | events.AnswerUsed | events.AnswerDiscarded,
-    take: Take,
     *,
     journalled: bool,
 ) -> None:
     """Apply the end of a question (expired, withdrawn) or of its answer (used, discarded).
 
     Args:
-        take: Makes the payload of *event* the engine's own.
         journalled: Whether *event* comes from the journal; if so, it is not logged again.
     """
     id_ = local_id(engine, event.id)
@@ -81,7 +76,7 @@ def fated(
                 question.fate = event.reason
             elif isinstance(event, events.AnswerUsed):
                 question.fate, question.reworded = USED, event.reworded
-                question.newest = take(event.payload)  # what the node asked then; None if unchanged
+                question.newest = event.payload  # what the node asked then; None if unchanged
 
 
 def local_id(engine: RunState, id_: str) -> str:
@@ -110,7 +105,7 @@ def raised_after(engine: Engine, event: events.InterruptRaised, *, journalled: b
             question.logged = question.logged or journalled
 
 
-def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled: bool) -> None:
+def raised(task: Task, event: events.InterruptRaised, *, journalled: bool) -> None:
     """Add the question that *task* asked, or update a known one; the task waits if it is open.
 
     Args:
@@ -135,9 +130,9 @@ def raised(task: Task, event: events.InterruptRaised, take: Take, *, journalled:
         extra.interrupts.remove(question)
         extra.interrupts.append(question)
     if not question.answered:  # a keyed question asked with another payload; in graphrt 0.1 also one that expired
-        question.payload, question.closed = take(event.payload), ""
+        question.payload, question.closed = event.payload, ""
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
-    question.default = take(event.default) if event.has_default else UNSET
+    question.default = event.default if event.has_default else UNSET
     question.stale = question.stale or event.stale
     # A nested graph's question has an entry in each enclosing graph, where the nested graph's task asks it. `told` is
     # the set of paths of those graphs; `logged` says only whether the graph that asked has its entry.

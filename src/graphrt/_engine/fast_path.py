@@ -25,7 +25,7 @@ from graphrt._engine.fold import Prefix
 from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
 from graphrt._engine.route import Routed
 from graphrt._engine.spending import count
-from graphrt._engine.storability import kept, stamped
+from graphrt._engine.storability import stamped
 from graphrt._engine.task import DONE, DUE, Due, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.views import HAS_MAPPING
@@ -138,8 +138,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 if field.boxed:
                     boxed = True
             if checked and engine.codec is not None:
-                # Both refuse what cannot be stored. `stamped` encodes for a store of bytes, `kept` copies for another.
-                checked = stamped(engine, call, checked) if engine.stamps else kept(engine, call, checked)
+                checked = stamped(engine, call, checked)  # encodes it, and refuses what cannot be stored
         except Exception:  # noqa: BLE001 - whatever it is, the general path meets it again and reports it
             _leave(engine, call)
             return None
@@ -217,7 +216,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
 def tell(call: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
     """Note a commit in `engine.told`, for a journal that writes it without event objects before the run continues.
 
-    Installed as `Engine.quick` for stores that keep bytes. The run loop then yields the effect `TELL`, and the journal
+    Installed as `Engine.quick`. The run loop then yields the effect `TELL`, and the journal
     writes the bytes that the two events of the superstep would have.
 
     Args:

@@ -126,12 +126,11 @@ class ModelCalls:
         self.failed_attempts += 1
         return True
 
-    def apply(self, event: ModelEvent, take: Any) -> None:
+    def apply(self, event: ModelEvent) -> None:
         """Fold *event* into the values.
 
         Args:
             event: An event of the task, from the journal or as it was stored while the task ran.
-            take: Makes a value of the event the engine's own: a copy, or the value itself.
         """
         match event:
             case events.RepliesDiscarded():
@@ -148,7 +147,7 @@ class ModelCalls:
                 counted[event.nth] = CallUsage(event.usage, event.model)
             case events.ModelReplied():
                 call = ModelCall(event.failed_attempts, event.key)
-                self.replies[call] = Reply(take(event.reply), event.usage, event.model, event.answers)
+                self.replies[call] = Reply(event.reply, event.usage, event.model, event.answers)
 
     # -- what follows from the values ----------------------------------------------------------------------------
 

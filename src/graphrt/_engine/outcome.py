@@ -27,7 +27,7 @@ from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.redacting import redacted_error
 from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
-from graphrt._engine.storability import check_storable, is_simple, stamped
+from graphrt._engine.storability import check_storable, stamped
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -91,9 +91,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         if odd:
             check_reply(engine, task, reply)
         else:
-            # A codec and a redactor need to see the values; small plain ones need no codec.
-            plain = engine.codec is None or (not engine.stamps and is_simple(checked.values()))
-            if plain and engine.redactor is None:
+            if engine.codec is None and engine.redactor is None:  # both need to see the values
                 task.updates = (checked,)
             elif not _stamp(engine, task, (checked,)):
                 return True
@@ -143,7 +141,7 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
 
 
 def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
-    """Stage *updates*, redacted and with their encoded values if the store keeps bytes (`Stamped`).
+    """Stage *updates*, redacted and with their encoded values if there is a store (`Stamped`).
 
     If one cannot be stored, fail the task and return False.
     """

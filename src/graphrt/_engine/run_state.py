@@ -101,7 +101,6 @@ class RunState:
         "sizes",
         "spoilt",
         "staging",
-        "stamps",
         "steps",
         "superstep",
         "tasks",
@@ -156,10 +155,8 @@ class RunState:
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
         """Encodes values, to check that they can be stored; None without a store."""
-        self.stamps: bool = False
-        """Whether validated updates keep their encoded bytes (`storability.Stamped`), because the store keeps bytes."""
         self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
-        """Takes fast-path commits that need no events (`Journal.step`, `fast_path.tell`); None if events are needed."""
+        """Takes fast-path commits that need no events (`fast_path.tell`); None if events are needed."""
         self.told: Any = None
         """(superstep, node, update, target) of the last fast-path commit, for the journal; None before the next call
         returns. See `fast_path.tell`."""
@@ -307,19 +304,18 @@ class RunState:
         self.trail, self.trail_last = [], last
         self._look()
 
-    def listen(self, codec: Codec | None = None, *, staging: bool = False, stamps: bool = False) -> None:
+    def listen(self, codec: Codec | None = None, *, staging: bool = False) -> None:
         """Log events from now on, for a journal or a sink; nested graphs that wait on their tasks do the same.
 
         Args:
             codec: As the attribute.
             staging: Whether outcomes of the open superstep are stored before it commits.
-            stamps: Whether validated updates keep their encoded bytes.
         """
-        self.log, self.codec, self.staging, self.stamps = [], codec, staging, stamps
+        self.log, self.codec, self.staging = [], codec, staging
         self._look()
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
-                task.extra.child.listen(codec, staging=staging, stamps=stamps)
+                task.extra.child.listen(codec, staging=staging)
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:

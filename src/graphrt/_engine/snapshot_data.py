@@ -17,21 +17,17 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
 
 
-def saved(engine: Engine, *, ended: bool = False) -> events.StateSaved:
+def saved(engine: Engine) -> events.StateSaved:
     """Return the engine between two supersteps as plain data; the values are shared, not copied.
 
     An open superstep is left out: the tasks that it was opened with are due in the result, and its superstep and visits
     are not counted. What its tasks did is stored beside the journal (staged). A held superstep, which waits for an
     `interrupt_after`, is folded already, so it is kept with the outcomes of its tasks.
-
-    Args:
-        ended: Whether the journal asks in the middle of a commit of the fast path: the task in `engine.call` has ended,
-            and the next one is not open yet. The next tasks are unknown then.
     """
     open_tasks = engine.tasks if not engine.held else []
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)  # *opened*: supersteps not to count, 0 or 1
     seen = {task.node.index for task in open_tasks}
-    if engine.call is not None and not ended:  # the fast path has opened its next superstep
+    if engine.call is not None:  # the fast path has opened its next superstep
         due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
     names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
     untracked = engine.plan.state.untracked

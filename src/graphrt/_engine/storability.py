@@ -1,23 +1,21 @@
 """Storability at the node's boundary (rule R7): values that cannot be stored exactly are refused before the fold.
 
-Every store refuses the same values (decision 0053). A store that keeps bytes gets updates with their bytes (`Stamped`),
-so that a value is encoded once. A store that keeps objects gets a copy, and small plain values are checked during the
-copy without encoding them. How values become bytes is defined in `_codec`; where the bytes go, in `_journal`.
+Encoding is the check. Updates keep their bytes for the journal (`Stamped`), so that a value is encoded once. How values
+become bytes is defined in `_codec`; where the bytes go, in `_journal`.
 
-`engine.codec` is None in a run without a store, which accepts everything. `engine.stamps` says whether the store keeps
-bytes. *Untracked* fields are never stored and appear in no event or error (R16); all other fields are *tracked*. With
+`engine.codec` is None in a run without a store, which accepts everything. *Untracked* fields are never stored and appear in no event or error (R16); all other fields are *tracked*. With
 `engine.redactor`, texts in values are replaced by rules before anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
 
 from graphrt._codec import BLOB_BYTES, NotStorable
 from graphrt._engine.redacting import redacted_sends, redacted_update, redacted_value
 from graphrt._engine.task import Due, Task
-from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.fields import ABSENT
 from graphrt._plan.state import Values
 from graphrt.errors import UpdateError
 from graphrt.errors._codes.nodes import NOT_STORABLE
@@ -40,7 +38,7 @@ class Stamped(dict[str, Any]):
 
 
 def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *update*, redacted, and as a `Stamped` if the store keeps bytes; unchanged without store and redactor.
+    """Return *update*, redacted, and as a `Stamped` if there is a store; unchanged without store and redactor.
 
     Args:
         task: The task whose node returned it, for errors.
@@ -61,106 +59,14 @@ def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str
 
 
 def storable(engine: RunState, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that the tracked *values* can be stored, and return them, as a `Stamped` if the store keeps bytes.
-
-    A store in memory refuses what a durable one would, so that tests in memory find it (R7).
+    """Return *values* as a `Stamped`, which the tracked ones can be stored as; unchanged in a run without a store.
 
     Raises:
         NotStorable: A value cannot be stored exactly; its path begins with the field.
     """
-    codec, untracked = engine.codec, engine.plan.state.untracked
-    if engine.stamps and codec is not None:
-        return stamp(codec, values, untracked)
-    if codec is not None and not is_simple(values.values()):
-        for name, value in values.items():
-            if name not in untracked:
-                codec.dump(value, name)
+    if engine.codec is not None:
+        return stamp(engine.codec, values, engine.plan.state.untracked)
     return values  # type: ignore[return-value]  # a dict of the caller's own
-
-
-def kept(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str, Any]:
-    """Return a deep copy of *update* for a store that keeps objects, after checking that it could be stored.
-
-    For supersteps of the fast path, whose journal takes the copy without making events.
-
-    Raises:
-        UpdateError: A value cannot be stored exactly.
-    """
-    # Copy and check are one walk: the check made a step on a thread in memory 0.3 % slower at most (decision 0053).
-    # Numbers are handled without a call.
-    made = update.copy()
-    try:
-        for name, value in update.items():
-            kind = value.__class__
-            if kind is int:
-                if _LOW < value < _HIGH:
-                    continue
-            elif kind in _ANYWHERE:
-                continue
-            made[name] = _simple(value, _LEVELS)
-    except ValueError:  # not small and plain: the codec decides
-        return {name: own(value) for name, value in stamped(engine, task, update).items()}
-    return made
-
-
-def is_simple(values: Iterable[Any]) -> bool:
-    """Return whether all *values* are small and plain, and so can be stored; far quicker than the codec.
-
-    False proves nothing: then the codec has to decide.
-    """
-    try:
-        for value in values:
-            _simple(value, _LEVELS)
-    except ValueError:
-        return False
-    return True
-
-
-def _simple(value: Any, most: int) -> Any:
-    """Return a copy of *value* if it is small and plain, so that the codec would certainly accept it.
-
-    Args:
-        most: Levels of containers that *value* may still have; below them the codec decides.
-
-    Raises:
-        ValueError: It may be something else.
-    """
-    kind = value.__class__
-    if kind is str:
-        if not value.isascii():
-            value.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
-        if len(value) < _SHORT:
-            return value
-    elif kind in _ANYWHERE or (kind is int and _LOW < value < _HIGH):
-        return value
-    elif kind is list:
-        if len(value) < _FEW and most:
-            items: list[Any] = []
-            for item in value:
-                items.append(_simple(item, most - 1))  # noqa: PERF401 - in CPython 3.11 it takes less time
-            return items
-    elif kind is dict and len(value) < _FEW and most and "$t" not in value:  # "$t" is the codec's own key, for tags
-        copied = value.copy()
-        for key, item in value.items():
-            if key.__class__ is not str or not key.isascii():
-                raise ValueError
-            if item.__class__ is not str or not item.isascii() or len(item) >= _SHORT:  # short ASCII needs no call
-                copied[key] = _simple(item, most - 1)
-        return copied
-    raise ValueError
-
-
-_ANYWHERE: Final = frozenset({bool, float, type(None)})
-"""Types of which every value can be stored."""
-_LOW: Final = -(2**63)
-_HIGH: Final = 2**63
-"""Integers between these two, both excluded, are accepted here; the codec decides about longer ones."""
-_SHORT: Final = 100_000
-"""Characters from which on a text is left to the codec."""
-_FEW: Final = 20
-"""Items from which on a container is left to the codec."""
-_LEVELS: Final = 8
-"""Levels of containers that are looked at. Within these bounds hardly any real value exceeds `_codec.MAX_BYTES`."""
 
 
 def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = frozenset()) -> Stamped:
@@ -253,7 +159,7 @@ def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
             value = redacted_value(engine, value, f"a value: node {task.node.name!r} {what}")
         except NotStorable as error:
             raise not_storable(engine, task, error, what) from error
-    if codec is not None and not is_simple((value,)):
+    if codec is not None:
         try:
             codec.dump(value)
         except NotStorable as error:
@@ -278,7 +184,7 @@ def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
     if engine.codec is None:
         return due
     for item in due:
-        if item.is_send and not is_simple((item.arg,)):
+        if item.is_send:
             try:
                 engine.codec.dump(item.arg)
             except NotStorable as error:

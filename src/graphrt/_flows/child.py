@@ -167,7 +167,7 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
     if parent.log is not None:  # something reads the events of the run: log them here as the parent does
-        engine.listen(parent.codec, staging=parent.staging, stamps=parent.stamps)
+        engine.listen(parent.codec, staging=parent.staging)
     # The engine collects the updates of its commits for `_output`: its *trail*. A field that takes the last value on
     # both sides needs only its newest write there, so that a long loop keeps no history.
     shared = {

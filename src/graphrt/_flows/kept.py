@@ -17,7 +17,6 @@ from typing import Final
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
-from graphrt._plan.fields import own
 
 KEPT: Final = "#kept"
 """End of the key of what was kept for a task."""
@@ -44,8 +43,8 @@ def take_kept(engine: Engine) -> None:
     for task in engine.tasks:
         logged = engine.kept.pop(task.id, None)  # removed: a task takes it once
         if logged is not None:
-            # Applies copies (`own`). `journalled=False`: the fork's journal does not have the questions among them, so
-            # that they are still to be logged.
-            evolve_all(engine, logged, own, journalled=False)
+            # `journalled=False`: the fork's journal does not have the questions among them, so that they are still to be
+            # logged.
+            evolve_all(engine, logged, journalled=False)
         if task.node.child is not None:
             task.more().kept = engine.kept  # the same dict, so that it is empty once all was taken

@@ -15,7 +15,6 @@ from graphrt._engine.queued import leave
 from graphrt._engine.task import Task
 from graphrt._flows.effects import NOW, Control, Flow
 from graphrt._flows.run_one import one
-from graphrt._plan.copying import own
 
 
 def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
@@ -29,7 +28,7 @@ def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Tas
         if task.node.policy.queue is None:
             here.append(task)
         elif (failure := control.failures.pop(task.id, None)) is not None:
-            evolve(engine, failure.event, own)  # sets the task's status and error, as a replay of the event would
+            evolve(engine, failure.event)  # sets the task's status and error, as a replay of the event would
             task.more().raise_as_is = failure.raise_as_is  # whether the caller gets the error without a NodeError
         else:
             leave(engine, task)  # asks the question for which workers look

@@ -25,7 +25,7 @@ from typing import Any, Final, get_args
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import Take, evolve_all
+from graphrt._engine.evolve import evolve_all
 from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.outcome import MARKERS
@@ -69,7 +69,6 @@ def restore_open(
     withdrawn: Mapping[str, str],
     fates: Collection[str],
     told: Sequence[str],
-    take: Take,
 ) -> None:
     """Restore the open superstep of *engine*, whose journal has been folded; called when a thread is loaded.
 
@@ -80,7 +79,6 @@ def restore_open(
         fates: Ids of questions whose answers were journalled as used or discarded since the last commit.
         told: Paths of the events of nested graphs that were journalled since the last commit, one for each event. These
             events are staged as well, and must not be journalled a second time.
-        take: Makes values of events the engine's own: a copy if the store keeps them as objects, else the value itself.
 
     Raises:
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
@@ -88,7 +86,7 @@ def restore_open(
     if staged:
         kept = kept_in(staged)
         # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
-        _restore(engine, staged, kept, told, take)
+        _restore(engine, staged, kept, told)
         for id_, event in answers.items():
             # `nth`: its number among the answers of the task. `by`: empty for a person, else for instance a timer.
             engine.answer({id_: event.answer}, nth=event.nth, by=event.by)
@@ -101,16 +99,13 @@ def restore_open(
                 question.fate_told = question.fate_told or question.id in fates
 
 
-def _restore(
-    engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
-) -> None:
+def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
     """Restore the open superstep of *engine*, which may be that of a nested graph.
 
     Args:
         staged: All staged events of the thread; those of other graphs are passed over by their keys.
         kept: What a fork kept for tasks of nested graphs, by task id.
         told: As for `restore_open`.
-        take: As for `restore_open`.
     """
     if engine.held:  # folded, and waiting for the answer to an `interrupt_after`
         return  # its outcomes are in the journal, and what was staged of them is out of date
@@ -125,24 +120,24 @@ def _restore(
         if mine in staged:  # all that is known of the task
             _forget(task)
             row = _up_to_date(task, staged[mine])
-            evolve_all(engine, row, take, journalled=False)
+            evolve_all(engine, row, journalled=False)
             _keep_outcome(task, row)
             _check_updates(engine, task)
         rows = [key for key in staged if key.startswith(effects)]
         for key in rows:  # effects that were stored while the task was still running, and what a fork kept
-            evolve_all(engine, staged[key], take, journalled=False)
+            evolve_all(engine, staged[key], journalled=False)
         # If both have a result, that of the task's own row counts: records of the journal contain a digest of this row,
         # so it cannot be changed unnoticed. They contain none of the others.
         if rows:
-            evolve_all(engine, _results(engine, staged.get(mine, ())), take, journalled=False)
+            evolve_all(engine, _results(engine, staged.get(mine, ())), journalled=False)
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
             # With an outcome, its nested graph has ended. `ended`: in graphrt 0.1 such a task could still wait.
             if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
-                _settle_child(task, staged, kept, told, take)
+                _settle_child(task, staged, kept, told)
             else:
-                _restore_child(task, staged, kept, told, take)
+                _restore_child(task, staged, kept, told)
 
 
 def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
@@ -221,9 +216,7 @@ def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
             task.status = DONE
 
 
-def _restore_child(
-    task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
-) -> None:
+def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
     """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged.
 
     The parameters are those of `_restore`.
@@ -231,7 +224,7 @@ def _restore_child(
     path = f"{task.id}/"
     if not any(key.startswith(path) and not key.endswith(KEPT) for key in staged):
         return
-    child = _child_as_staged(task, staged, kept, take)
+    child = _child_as_staged(task, staged, kept)
     _drop_journalled(child, told)
     extra = task.more()
     extra.child = child
@@ -255,7 +248,7 @@ def _restore_child(
         task.status = DUE if has_failed and not any(one.open for one in left_with(task)) else PAUSED
 
 
-def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], take: Take) -> Engine:
+def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) -> Engine:
     """Return the engine of the nested graph of *task*, with all that is staged of it; parameters as for `_restore`.
 
     Raises:
@@ -265,16 +258,14 @@ def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged
     # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
     # As journalled ones: for a graph without a journal its batches stand for it. `batches` counts them, from 0.
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
-        evolve_all(child, logged, take)
+        evolve_all(child, logged)
         child.settled += logged
         child.batches += 1
-    _restore(child, staged, kept, _journalled_since_commit(child), take)
+    _restore(child, staged, kept, _journalled_since_commit(child))
     return child
 
 
-def _settle_child(
-    task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str], take: Take
-) -> None:
+def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
     """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its *task*.
 
     The parameters are those of `_restore`.
@@ -290,18 +281,18 @@ def _settle_child(
     child.settled += [(path, event) for path, event in staged.get(task.id, ()) if path != task.engine.path]
     _drop_journalled(child, told)
     if task.extra is not None and task.extra.edited:
-        child.settled += _left_inside(task, staged, kept, take)
+        child.settled += _left_inside(task, staged, kept)
     if child.settled:  # else nothing is left to journal, and the task needs no engine
         task.more().child = child
 
 
-def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], take: Take) -> Sequence[Logged]:
+def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) -> Sequence[Logged]:
     """Return what the open tasks of a nested graph had recorded when an edit took its *task* as finished.
 
     Their effects have happened, and their model calls are paid, although nothing of their outcomes is used.
     """
     try:
-        child = _child_as_staged(task, staged, kept, take)
+        child = _child_as_staged(task, staged, kept)
     except GraphrtError:
         # Perhaps for the values of the edit. A person has ended this task, so it must not stop the thread: what was
         # recorded is told as it was staged, which may be twice.

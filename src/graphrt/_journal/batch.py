@@ -1,7 +1,6 @@
 """The events of one commit, as values: before they are encoded, and after they are decoded.
 
-`Batch` is the general form. `Line` is the compact form of a fast-path superstep in a store that keeps objects: the fast
-path is the engine's shortcut for supersteps of one plain task. Encoding is in `batch_format`, writing in `writer`.
+Encoding is in `batch_format`, writing in `writer`.
 
 An entry is an event with its number in the thread (`seq`, from 1), its time, its run and its cause. A `Logged` is a
 pair of path and event. The path names the nested graph in which the event happened, such as `2.0:sub/`: the id of the
@@ -10,8 +9,7 @@ task that runs this graph, and a slash. It is empty for the graph at the top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from graphrt._engine.emit_events import Logged
@@ -48,8 +46,6 @@ The writer and the reader both rely on this set (decision 0044).
 """
 LATEST_S: Final = 9.2e12
 """Largest distance from the epoch in seconds, 290,000 years: microseconds are stored in 64 bits with a sign."""
-_TUPLE: Final[Any] = tuple
-"""`tuple` without its static type, by which `tuple.__new__` could not make a `Line`."""
 _CAUSES: Final = (RunStarted, RunResumed, SuperstepCommitted)
 """Events that cause the entries after them, up to the next of these."""
 
@@ -78,31 +74,6 @@ class Batch(NamedTuple):
             yield Entry(
                 seq=seq, at=self.at, run=self.run, cause=cause, event=event, path=path.rstrip("/"), thread=thread
             )
-
-
-class Line(NamedTuple):
-    """A fast-path commit in a store that keeps objects. `FastStep` makes its two entries when they are read.
-
-    Run and cause are not here: `FastStep` gets them when the journal writes the lines that it has collected.
-    """
-
-    at: float
-    """Seconds since the epoch."""
-    superstep: int
-    """Number of the superstep."""
-    node: str
-    """Name of the node of its only task."""
-    update: Mapping[str, Any] | None
-    """What the node returned, untracked fields included; None if it wrote nothing."""
-    next: tuple[str, ...]
-    """Name of the node that is due next; empty at the end."""
-
-
-new_line: Final[Callable[[tuple[Any, ...]], Line]] = partial(_TUPLE.__new__, Line)
-"""Builds a `Line` from a tuple of its fields.
-
-It runs once per superstep, so it skips the `__new__` that NamedTuple generates in Python.
-"""
 
 
 def no_time(at: object) -> InputError:

@@ -113,15 +113,15 @@ def _closing(text: bytes, binding: bytes) -> bytes:
     return sha256(binding + text).hexdigest().encode()
 
 
-def blob_names(payload: Any) -> set[str]:
+def blob_names(payload: bytes) -> set[str]:
     """Return the names of the large values (blobs) that *payload* refers to.
 
     Pruning, erasure and verification need them, to tell which blobs are still in use.
 
     Args:
-        payload: A record's body, a snapshot or a staged body. An object of a store in memory refers to none.
+        payload: A record's body, a snapshot or a staged body.
     """
-    return {name.decode() for name in _REFERENCE.findall(payload)} if payload.__class__ is bytes else set()
+    return {name.decode() for name in _REFERENCE.findall(payload)}
 
 
 def encode_state(body: Body, state: events.StateSaved) -> bytes:

@@ -54,7 +54,7 @@ class Watcher(Protocol):
         Args:
             seq: Number of the thread's last entry after it.
             count: Number of its entries.
-            size: Bytes of its bodies and large values; 0 where the store keeps objects.
+            size: Bytes of its bodies and large values.
             seconds: How long the store took.
         """
         ...
@@ -130,7 +130,7 @@ class CommitQueue:
         if engine is None:
             return commit
         # The last argument is the number of the commit's last entry.
-        posts = family_letters(engine, self._store, self._claim.thread, logged, commit.expected + len(logged))
+        posts = family_letters(engine, self._claim.thread, logged, commit.expected + len(logged))
         return commit._replace(posts=posts) if posts else commit
 
     def settle(self, seq: int, taken: Sequence[int]) -> None:
@@ -203,8 +203,7 @@ class CommitQueue:
             size = sum(map(len, commit.blobs.values())) if commit.blobs else 0
             for record in commit.records:  # usually one; a plain loop is cheapest, and every traced step pays for it
                 count += record.count
-                if record.body.__class__ is bytes:
-                    size += len(record.body)
+                size += len(record.body)
             self.watcher.committed(commit.expected + count, count, size, seconds)
 
     @staticmethod

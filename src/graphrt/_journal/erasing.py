@@ -13,13 +13,12 @@ were erased, and vouches for what is staged now. `_runs.erasing` chooses the lin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from pydantic_core import from_json
 
 from graphrt._journal.batch import Batch, last_cause
-from graphrt._journal.batch_format import blob_names, closed, digest, encode, encode_state
+from graphrt._journal.batch_format import blob_names, closed, digest, encode
 from graphrt._journal.body import ERASED_LINE, Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader, check_end, check_own, check_unsealed, lacking
@@ -29,11 +28,10 @@ from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.value_lines import Place, places
 from graphrt._journal.verifying import PLAIN
-from graphrt.events import StateSaved, ValuesErased
+from graphrt.events import ValuesErased
 from graphrt.stores.protocol import Commit, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
-    from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
     from graphrt._journal.log_keys import KeyRing
 
@@ -114,21 +112,18 @@ class ThreadErasure:
     Args:
         store: Where the thread is.
         loaded: The thread as it is now.
-        codec: Encodes and decodes the objects of a store in memory.
         keys: Keys of the log; None verifies no MACs and makes none.
         choose: Chooses the lines to erase.
         text: The text by which values are chosen; None if by other means. It is reported if it stands elsewhere too.
 
     Raises:
         StoreError: The thread is damaged.
-        NotStorable: *codec* does not know a value of a store in memory.
     """
 
     def __init__(
         self,
         store: Store,
         loaded: Loaded,
-        codec: Codec,
         keys: KeyRing | None,
         choose: Choose,
         *,
@@ -136,7 +131,6 @@ class ThreadErasure:
     ) -> None:
         head = loaded.head
         self._store: Final = store
-        self._codec: Final = codec
         self._choose: Final = choose
         self.loaded: Final = loaded
         self._meta: Final = read_meta(loaded.meta, head.thread)
@@ -160,7 +154,7 @@ class ThreadErasure:
         """Whether the first record repeats digests of staged outcomes, as that of a fork does."""
         self._text: Final = text
         self._look(head.thread, head.graph, *(key for key, _ in loaded.staged))
-        self._look_in(loaded.meta if isinstance(loaded.meta, bytes) else b"")
+        self._look_in(loaded.meta or b"")
         self._read_base(keys)
         self._read_records()
         self._read_staged()
@@ -183,7 +177,7 @@ class ThreadErasure:
         if self.base is not None:
             state = self.reader.saved(self.base.body, self.base.seq)
             self._run, self._cause, digests = state.run, state.cause, state.digests
-            lines, names = self._lines(self.base.body, partial(encode_state, state=state))
+            lines, names = self._lines(self.base.body)
             self._base_part = part_of(lines, names, self.base.seq, self._choose)
         if self._meta.get("chained"):
             self.chain = chain_of(str(self._meta["chained"]), digests, keys)
@@ -195,23 +189,15 @@ class ThreadErasure:
         for record in self._store.records(head.thread, after=seq, upto=head.seq):
             if record.seq - record.count != seq:
                 raise lacking(head.thread, seq + 1)
-            batch: Any
-            lines: Sequence[bytes]
-            names: Sequence[str]
-            if record.body.__class__ is bytes:
-                batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
-                lines, names = body.lines, reader.names.known
-                if self.chain is not None:
-                    self.chain.check(record.seq, record.count, batch.at, lines, body.written, record.seal)
-                else:
-                    check_unsealed(record.seq, record.seal)
-                reader.check_vouched(record, batch, body)
-                self._blobs |= blob_names(record.body)
+            batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+            lines = body.lines
+            if self.chain is not None:
+                self.chain.check(record.seq, record.count, batch.at, lines, body.written, record.seal)
             else:
-                batch = reader.kept(record.body)
-                whole = Batch(batch.at, batch.run, batch.cause, batch.logged)  # it may be a `FastStep`
-                lines, names = self._lines(record.body, partial(encode, batch=whole))
-            part = part_of(lines, names, seq + 1, self._choose)
+                check_unsealed(record.seq, record.seal)
+            reader.check_vouched(record, batch, body)
+            self._blobs |= blob_names(record.body)
+            part = part_of(lines, reader.names.known, seq + 1, self._choose)
             self._look_in(lines[0])
             self.digest_stays = self.digest_stays or any(
                 place.kind == "vouch" and b'"staged":' in lines[place.line] and b'"names":' in lines[place.line]
@@ -230,29 +216,14 @@ class ThreadErasure:
         reader, seq = self.reader, self.loaded.head.seq
         reader.check_beside(self.loaded.staged, seq)  # against the digests by which records vouch for them
         for key, payload in self.loaded.staged:
-            logged = reader.staged(key, payload)
-            lines: Sequence[bytes]
-            names: Sequence[str]
-            if payload.__class__ is bytes:
-                own = Names()
-                lines = reader.body(payload, own, key=key)[1].lines
-                names = own.known
-                self._blobs |= blob_names(payload)
-            else:
-                whole = Batch(0.0, "", 0, logged)  # no time, run or cause yet
-                lines, names = self._lines(payload, partial(encode, batch=whole))
+            lines, names = self._lines(payload, key=key)
+            self._blobs |= blob_names(payload)
             self._staged[key] = part_of(lines, names, seq + 1, self._choose)
 
-    def _lines(self, payload: Any, encoded: Callable[[Body], bytes]) -> tuple[Sequence[bytes], Sequence[str]]:
-        """Return the lines of a body with names of its own, and these names; *encoded* first encodes an object."""
+    def _lines(self, payload: bytes, *, key: str | None = None) -> tuple[Sequence[bytes], Sequence[str]]:
+        """Return the lines of a snapshot, or of what is staged under *key*, and the names that the body brings."""
         names = Names()
-        if payload.__class__ is bytes:
-            return self.reader.body(payload, names)[1].lines, names.known
-        body = Body(self._codec, names)
-        encoded(body)
-        # Encoding put references in place of large values. No blobs are stored beside objects, so put the values back.
-        large = {b'{"$t":"blob","v":"%b"}' % name.encode(): data for name, data in body.blobs.items()}
-        return [large.get(line, line) for line in body.lines], names.known
+        return self.reader.body(payload, names, key=key)[1].lines, names.known
 
     def parts(self) -> Iterator[Part]:
         """Yield the bodies of which a line is chosen: of records, of what is staged, and of the first snapshot."""
@@ -301,8 +272,6 @@ class ThreadErasure:
     def _record(self, record: Record, part: Part, more: set[int]) -> Record:
         """Return *record* without the chosen lines and the lines *more*, with a seal that still fits its header."""
         body = closed(part.without(more))
-        if record.body.__class__ is not bytes:
-            return record._replace(body=self._decoded(body)[0])
         seal = record.seal
         if seal:
             from graphrt._journal.seal import erased  # loads OpenSSL, for chained threads only
@@ -310,21 +279,15 @@ class ThreadErasure:
             seal = erased(seal, part.lines, {*part.chosen, *more})
         return record._replace(body=body, seal=seal)
 
-    def _decoded(self, body: bytes) -> tuple[Batch, Any]:
-        """Return the batch that the rewritten *body* holds, for a store in memory, which keeps objects."""
-        return Reader(self._store, self.reader.thread, self._codec).body(body, Names())
-
-    def staged(self) -> list[tuple[str, Any]]:
+    def staged(self) -> list[tuple[str, bytes]]:
         """Return what is staged, with the chosen values erased, in the order of staging."""
         return [(key, self._restaged(key, payload)) for key, payload in self.loaded.staged]
 
-    def _restaged(self, key: str, payload: Any) -> Any:
+    def _restaged(self, key: str, payload: bytes) -> bytes:
         """Return what is staged under *key* without the chosen values, bound to its key again if it was bound."""
         part = self._staged[key]
         if not part.chosen:
             return payload
-        if payload.__class__ is not bytes:
-            return list(self._decoded(closed(part.without()))[0].logged)
         # graphrt 0.1 staged with a line of 8 digits at the end, a CRC-32, which binds nothing; a SHA-256 has 64.
         bound = len(payload) - payload.rfind(b"\n") > 9
         return closed(part.without(), binding(str(self._meta.get("chained") or ""), key) if bound else b"")
@@ -333,12 +296,7 @@ class ThreadErasure:
         """Return the snapshot that a pruned thread begins with, if values of it are erased; else None."""
         if self._base_part is None or not self._base_part.chosen or self.base is None:
             return None
-        body: Any = closed(self._base_part.without())
-        if self.base.body.__class__ is not bytes:
-            state: Any = self._decoded(body)[0].logged[0][1]  # its only event
-            assert isinstance(state, StateSaved)  # noqa: S101 - it was encoded from one
-            body = state
-        return Saved(self.base.seq, body)
+        return Saved(self.base.seq, closed(self._base_part.without()))
 
     def commit(self, event: ValuesErased, at: float, *, seed: int | None) -> Commit:
         """Return the commit with *event*, to be written in one transaction with `rewritten`.
@@ -350,17 +308,14 @@ class ThreadErasure:
         """
         seq, staged, base = self.loaded.head.seq + 1, self.staged(), self.new_base()
         batch = Batch(at, self._run, self._cause, [("", event)])
-        payload: Any = batch
-        seal = b""
-        if self._store.durable or self.chain is not None:  # a store in memory keeps bytes of chained threads only
-            body = Body(PLAIN, self.reader.names)
-            # An *end* is the hash that a staged body ends with, in part. Vouch for the keys that the last record did
-            # (`beside`, all checked to be staged); where its end is empty, it vouched only that there is a body.
-            ends = outcomes(staged)
-            beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
-            payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
-            if self.chain is not None:
-                seal = self.chain.seal(seq, 1, at, body.lines, body.written, seed)  # 1 entry
+        body = Body(PLAIN, self.reader.names)
+        # An *end* is the hash that a staged body ends with, in part. Vouch for the keys that the last record did
+        # (`beside`, all checked to be staged); where its end is empty, it vouched only that there is a body.
+        ends = outcomes(staged)
+        beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
+        payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
+        chain = self.chain
+        seal = chain.seal(seq, 1, at, body.lines, body.written, seed) if chain is not None else b""  # 1 entry
         changed = [one for one in staged if self._staged[one[0]].chosen]
         return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
 
@@ -384,7 +339,7 @@ class ThreadErasure:
     def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
         """Return the names of the large values that stay, and of those that nothing refers to after the erasure."""
         head = self.loaded.head
-        kept = blob_names(self.loaded.meta)  # an object or None refers to none
+        kept = blob_names(self.loaded.meta or b"")
         for _, payload in self.staged():
             kept |= blob_names(payload)
         for record in self._store.records(head.thread, after=head.first - 1, upto=head.seq):

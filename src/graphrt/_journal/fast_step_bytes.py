@@ -11,18 +11,18 @@ decided or stored here; `writer` does both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from zlib import crc32
 
 from pydantic_core import to_json
 
 from graphrt import events
-from graphrt._journal.batch import new_line, no_time
+from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import VERSION
 from graphrt._journal.event_schema import CODES
-from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.name_table import Names
+from graphrt.events import Entry
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
@@ -59,7 +59,7 @@ class FastStepBytes:
         seed: Makes the salts of the chain's hashes the same in every run; None draws them at random.
     """
 
-    __slots__ = ("_chain", "_names", "_order", "_run", "_seed", "_shapes", "_untracked")
+    __slots__ = ("_chain", "_names", "_order", "_run", "_run_id", "_seed", "_shapes", "_untracked")
 
     def __init__(self, names: Names, state: StateSchema, run_id: str, chain: Chain | None, seed: int | None) -> None:
         self._names = names
@@ -68,6 +68,7 @@ class FastStepBytes:
         self._untracked = state.untracked
         self._chain = chain
         self._seed = seed
+        self._run_id = run_id
         self._run: bytes = to_json(run_id)
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         """Shapes by node, next node, and fields in the order of the update."""
@@ -111,14 +112,23 @@ class FastStepBytes:
         return b"%b\n%08x" % (text, crc32(text)), seal
 
     def logged(self, fresh: Fresh) -> Sequence[Logged]:
-        """Return the superstep as events, for a commit that `make` cannot encode."""
-        return self.step(fresh, "", 0.0, 0).logged  # events have no run, time or cause
-
-    def step(self, fresh: Fresh, run: str, at: float, cause: int) -> FastStep:
-        """Return the superstep as a batch, which makes its events when it is read, to show it to sinks."""
+        """Return the superstep as events, for sinks, and for a commit that `make` cannot encode."""
         superstep, node, update, target = fresh
-        line = new_line((at, superstep, node.name, update or None, (target.name,) if target is not None else ()))
-        return FastStep(run, cause, line, self._order, self._untracked)
+        # `Fresh` has the whole update, but values of untracked fields must be in no entry; `wrote` still names them.
+        kept = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
+        done = events.TaskSucceeded(
+            task=f"{superstep}.0:{node.name}", node=node.name, updates=(kept,) if update else ()
+        )
+        commit = events.SuperstepCommitted(
+            superstep=superstep,
+            wrote=tuple(name for name in self._order if update and name in update),
+            next=() if target is None else (target.name,),
+        )
+        return [("", done), ("", commit)]
+
+    def entries(self, fresh: Fresh, first: int, at: float, cause: int, thread: str | None) -> Iterator[Entry]:
+        """Yield the two entries of the superstep, numbered from *first*; the other arguments are those of `make`."""
+        return Batch(at, self._run_id, cause, self.logged(fresh)).entries(first, thread)
 
     def _shape(self, fresh: Fresh) -> Shape | None:
         """Build the shape of the superstep; None if one of its names has no number yet."""

@@ -10,7 +10,7 @@ takes it. Its body is a mapping: `what`, the kind of the letter, and the data of
     ended     id of a child thread whose run has ended
     task      what a worker of a queue reports of a task; see `task_letters`
 
-A store in memory keeps the mapping as an object. Who posts and who takes letters is decided in `_runs.mail`.
+Who posts and who takes letters is decided in `_runs.mail`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.mail import Letter, What
-from graphrt._plan.fields import own
-from graphrt.stores.protocol import Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -34,11 +32,10 @@ def signal_id(id: str) -> str:
     return f"{_BEFORE}{id}"
 
 
-def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any:
+def written(codec: Codec, what: What, told: dict[str, Any]) -> bytes:
     """Return the body of a letter.
 
     Args:
-        store: Where it will be posted. Only a durable store needs bytes.
         codec: Encodes the values.
         what: The kind of the letter.
         told: The data of that kind, by name; see the list above.
@@ -46,17 +43,16 @@ def written(store: Store, codec: Codec, what: What, told: dict[str, Any]) -> Any
     Raises:
         NotStorable: A value in it cannot be stored.
     """
-    encoded = codec.dump({"what": what, **told})  # in any case: every store refuses what a durable one would refuse
-    return encoded if store.durable else own({"what": what, **told})
+    return codec.dump({"what": what, **told})
 
 
 def read(codec: Codec, stored: Stored) -> Letter:
-    """Return a letter, decoded; an object of a store in memory is copied. Its id is the one that its sender chose.
+    """Return a letter, decoded. Its id is the one that its sender chose.
 
     Its `place` is its number in the store, by which a commit deletes it.
 
     Raises:
         StoreError: Its body is damaged, or has a class that *codec* does not know.
     """
-    told: dict[str, Any] = codec.load(stored.body) if stored.body.__class__ is bytes else own(stored.body)
+    told: dict[str, Any] = codec.load(stored.body)
     return Letter(stored.place, stored.id.removeprefix(_BEFORE), told["what"], told)

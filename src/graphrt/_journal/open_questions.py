@@ -20,7 +20,7 @@ from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
 from graphrt._engine.questions import all_questions
-from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Commit, Labels, Question
@@ -59,7 +59,6 @@ def listed(
     status: str,
     *,
     asked_at: float | Callable[[str], float],
-    codec: Codec | None,
 ) -> list[Question]:
     """Return the open questions of a thread as the store lists them.
 
@@ -67,7 +66,6 @@ def listed(
         engine: The thread, folded.
         status: Its status.
         asked_at: When they were asked, in seconds since the epoch: one time for all, or a function of a question's id.
-        codec: Encodes what is shown; None if the store keeps objects.
     """
     found: list[Question] = []
     for question in open_questions(engine, status):
@@ -82,7 +80,7 @@ def listed(
                 asked_at=at,
                 expires_at=question.expires_at,
                 stale=question.stale,
-                body=_body(question, codec),
+                body=_body(question, engine.plan.codec),
             )
         )
     return found
@@ -94,14 +92,12 @@ class Listing:
 
     Args:
         engine: The thread, which changes while it is driven.
-        codec: Encodes what is shown; None if the store keeps objects.
     """
 
-    __slots__ = ("_asks", "_codec", "_engine")
+    __slots__ = ("_asks", "_engine")
 
-    def __init__(self, engine: Engine, codec: Codec | None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._codec = codec
         # Only tasks of an open superstep ask. A worker's report closes the question of a task when it is loaded, while
         # the store still lists it; `all_questions` has closed ones, too.
         self._asks = bool(engine.tasks) and (
@@ -122,18 +118,18 @@ class Listing:
         if not asks and not self._asks:
             return commit
         self._asks = asks
-        return commit._replace(questions=listed(self._engine, commit.status, asked_at=commit.at, codec=self._codec))
+        return commit._replace(questions=listed(self._engine, commit.status, asked_at=commit.at))
 
 
-def _body(question: OpenInterrupt, codec: Codec | None) -> Any:
+def _body(question: OpenInterrupt, codec: Codec) -> bytes:
     """Return what the index keeps to show of a question: payload, type of the answer, and the default, if it has one.
 
-    It is encoded by *codec*, or a copy if that is None. `asked` reads it.
+    `asked` reads it.
     """
     shown = {"payload": question.payload, "answer_type": question.answer_type}
     if question.default is not UNSET:
         shown["default"] = question.default
-    return own(shown) if codec is None else codec.dump(shown)
+    return codec.dump(shown)
 
 
 def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
@@ -142,14 +138,13 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
     Values of classes that *codec* does not know, since another graph asked, come as the plain data that they are stored
     as.
     """
-    shown: Any = question.body
-    if shown.__class__ is bytes:
-        try:
-            shown = codec.load(shown)
-        except StoreError as error:
-            if error.code != "unknown-type":
-                raise
-            shown = from_json(question.body)
+    shown: Any
+    try:
+        shown = codec.load(question.body)
+    except StoreError as error:
+        if error.code != "unknown-type":
+            raise
+        shown = from_json(question.body)
     parts: Mapping[Any, Any] = shown if is_mapping(shown) else {}
     key = question.place.partition("#")[2]  # the place is `task#key`
     found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)

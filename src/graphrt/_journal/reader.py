@@ -2,8 +2,8 @@
 
 A store holds of a thread: records (the entries of one commit each, with a seal if the thread is chained), snapshots,
 staged bodies (what is known of the tasks of an open superstep, by key), large values (blobs), and the meta. A body is
-the stored form of a record, a snapshot or a staged body: bytes, or an object in a store that keeps objects. Blobs are
-stored beside bodies, under a hash of their bytes as name.
+the stored form of a record, a snapshot or a staged body. Blobs are stored beside bodies, under a hash of their bytes as
+name.
 
 Records vouch for the rest: some hold digests of staged bodies, of a snapshot, or of the names in the meta. The reader
 notes these digests and compares them. A record that does so is covered by the hash chain.
@@ -24,7 +24,6 @@ from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import decode, digest
 from graphrt._journal.body import Body
-from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import read_meta
@@ -35,7 +34,6 @@ from graphrt.errors._codes.journal import (
     MISSING_ENTRIES,
     MISSING_ENTRY,
     NOT_AS_WRITTEN,
-    NOT_BYTES,
     SEAL_OF_UNCHAINED,
     SNAPSHOT_OF_WRONG_CLASS,
     STAGED_OUTCOMES_CHANGED,
@@ -99,8 +97,7 @@ class Reader:
         self._saved: dict[int, bytes] = {}
         """Bodies of snapshots that were read, by entry. A later record vouches for every one."""
         self.erased: bool = False
-        """Whether something that was read may hold an erased value. Objects in memory are not looked through, and so
-        may."""
+        """Whether something that was read holds an erased value."""
         self.beside: Mapping[str, str] = {}
         """Staged bodies that must exist after the records read so far: key to the end of the body, which is empty if
         only its existence is vouched for."""
@@ -178,21 +175,17 @@ class Reader:
             error.where = f"{here}: {said}" if said else here
         return error
 
-    def batch(self, record: Record) -> Batch | FastStep:
+    def batch(self, record: Record) -> Batch:
         """Return the batch of *record*, the events of its commit. Its seal is not checked."""
-        payload = record.body
-        if payload.__class__ is bytes:
-            # Entries are numbered from 1 without gaps, so the first record ends with its own count.
-            return self.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)[0]
-        batch: Batch | FastStep = self.kept(payload)
-        return batch
+        # Entries are numbered from 1 without gaps, so the first record ends with its own count.
+        return self.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)[0]
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         """Yield the entries of *records*, in order."""
         for record in records:
             yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
-    def checked(self, record: Record, links: Links | None) -> Batch | FastStep:
+    def checked(self, record: Record, links: Links | None) -> Batch:
         """Return the batch of *record*, verified against its seal and the record before, for listings of entries.
 
         The hash of the state in the seal is not verified, since that needs all that was ever written; see `Links`.
@@ -204,12 +197,8 @@ class Reader:
             StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
                 says.
         """
-        payload, place = record.body, f"entry {record.seq}"
-        # Objects are kept for threads that are not chained, in the memory of this process: nothing of them is verified.
-        if payload.__class__ is not bytes:
-            kept: Batch | FastStep = self.kept(payload)
-            return kept
-        batch, body = self.body(payload, place=place, first=record.seq == record.count)
+        place = f"entry {record.seq}"
+        batch, body = self.body(record.body, place=place, first=record.seq == record.count)
         if len(batch.logged) != record.count:
             raise self.miscounted(record, len(batch.logged))
         try:
@@ -251,7 +240,7 @@ class Reader:
                 raise self._forged("The meta", record, known)
             self.names.told = max(count, self.names.told or 0)  # from here on, new names must follow in order
 
-    def check_beside(self, staged: Iterable[tuple[str, Any]], seq: int) -> None:
+    def check_beside(self, staged: Iterable[tuple[str, bytes]], seq: int) -> None:
         """Check that what is *staged* is what the records vouch for. Call it after all records were read.
 
         Args:
@@ -285,35 +274,16 @@ class Reader:
         """Return the error for a record that holds another number of entries than it says."""
         return MISCOUNTED(seq=record.seq, thread=self.thread, found=found, count=record.count)
 
-    def staged(self, key: str, payload: Any) -> Sequence[Logged]:
+    def staged(self, key: str, payload: bytes) -> Sequence[Logged]:
         """Return the events that are staged under *key*, with their paths. A staged body brings its own names."""
-        logged: Sequence[Logged] = (
-            self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
-            if payload.__class__ is bytes
-            else self.kept(payload)
-        )
-        return logged
+        return self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
 
-    def kept(self, payload: Any) -> Any:
-        """Return an object that a store in memory kept as it is.
-
-        Raises:
-            StoreError: The store is durable, so it must hold bytes.
-        """
-        if self.store.durable:
-            raise NOT_BYTES(thread=self.thread, payload=payload)
-        self.erased = True  # it may, as objects are not looked through
-        return payload
-
-    def saved(self, payload: Any, seq: int) -> events.StateSaved:
+    def saved(self, payload: bytes, seq: int) -> events.StateSaved:
         """Return the snapshot of entry *seq*.
 
         Raises:
             StoreError: It is damaged, or not a snapshot.
         """
-        if payload.__class__ is not bytes:
-            state: events.StateSaved = self.kept(payload)
-            return state
         logged = self.body(payload, Names(), place="its snapshot")[0].logged
         event: Any = logged[0][1] if logged else None  # a batch with one event
         if not isinstance(event, events.StateSaved):

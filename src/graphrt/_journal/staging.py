@@ -56,8 +56,8 @@ def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequenc
     return encode(body, Batch(0.0, "", 0, logged), binding=bound)  # staged events have no time, run or cause yet
 
 
-def outcomes(staged: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return key and end of the staged bodies of tasks of the top graph; an empty end for an object in memory.
+def outcomes(staged: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """Return key and end of the staged bodies of tasks of the top graph.
 
     Their keys have neither `/` nor `#`. Which bodies nested graphs and running effects leave depends on timing, on
     which the journal must not depend (R13: the same replies in any order give the same bytes).
@@ -86,8 +86,6 @@ def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> 
     return {key: beside[key] if key in done else "" for key in sorted(beside)}
 
 
-def _end(payload: Any) -> str:
-    """Return the first digits of the hash on a staged body's last line; empty for an object in memory."""
-    return (
-        payload[payload.rfind(b"\n") + 1 :][:_DIGITS].decode("ascii", "replace") if payload.__class__ is bytes else ""
-    )
+def _end(payload: bytes) -> str:
+    """Return the first digits of the hash on a staged body's last line."""
+    return payload[payload.rfind(b"\n") + 1 :][:_DIGITS].decode("ascii", "replace")

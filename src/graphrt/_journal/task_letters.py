@@ -24,7 +24,6 @@ from graphrt._journal.letters import read, written
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import encode_staged
 from graphrt.stores.mail import Letter as Stored
-from graphrt.stores.protocol import Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -85,7 +84,6 @@ def letter_id(task: str, version: int, number: int) -> str:
 
 
 def packed(
-    store: Store,
     engine: RunState,
     meta: Mapping[str, Any],
     about: tuple[str, int, int],
@@ -96,7 +94,6 @@ def packed(
     """Return the body of a letter; called by the worker that runs the task.
 
     Args:
-        store: Where the letter will be posted.
         engine: The engine of the thread, not of a nested graph.
         meta: Meta of the thread: staged bodies are bound to its hash chain.
         about: Id of the task, version and number, as in `Report`.
@@ -126,7 +123,7 @@ def packed(
         "raise_as_is": failed is not None and failed[1],
         "blobs": blobs,
     }
-    return written(store, codec, "task", content)
+    return written(codec, "task", content)
 
 
 def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:

@@ -11,19 +11,16 @@ from what is staged beside the journal, is decided in `_runs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
 from graphrt._engine.edit import status_after
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import Take, as_is, evolve_all
+from graphrt._engine.evolve import evolve_all
 from graphrt._engine.evolve_questions import local_id
 from graphrt._journal.batch import STATUS, Batch, last_cause
-from graphrt._journal.in_memory_entries import FastStep
 from graphrt._journal.reader import Reader, check_unsealed, lacking
-from graphrt._plan.fields import own
 from graphrt._plan.tables import Plan
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT, NAMES_OF_OTHER_SNAPSHOT
@@ -120,7 +117,7 @@ class Fold:
         """Path of each nested entry since the last commit: what the journal has of the open superstep already, so that
         it is not journalled again when that is restored."""
         self.tail: int = 0
-        """Size of the records since the snapshot: bytes, or entries where objects are kept."""
+        """Bytes of the records since the snapshot."""
         self.steps_at: int = 0
         """Number of the last entry that changed the state; listings of snapshots read the values there."""
         self.staged: Mapping[str, str] = {}
@@ -133,24 +130,22 @@ class Fold:
         self.migrated: events.ThreadMigrated | None = None
         """Event that the next run journals because the graph has changed; None if it has not."""
 
-    def begin(self, saved: events.StateSaved, seq: int, take: Take) -> None:
+    def begin(self, saved: events.StateSaved, seq: int) -> None:
         """Start from a snapshot.
 
         Args:
             saved: The snapshot, decoded.
             seq: Entry that the snapshot is of.
-            take: Makes the snapshot's values the engine's own: copies them if a store in memory shares them.
 
         Raises:
             StoreError: Its names are not those of the thread's meta.
         """
         names = self.reader.names
-        if saved.names:  # empty where objects are kept
-            if list(saved.names) != names.known[: len(saved.names)]:
-                raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
-            # From here on, new names must continue this list, which `Names.add` checks.
-            names.told = len(saved.names)
-        evolve_all(self.engine, [("", saved)], take)  # type: ignore[list-item]  # not an Event, but folded like one
+        if list(saved.names) != names.known[: len(saved.names)]:
+            raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
+        # From here on, new names must continue this list, which `Names.add` checks.
+        names.told = len(saved.names)
+        evolve_all(self.engine, [("", saved)])  # type: ignore[list-item]  # not an Event, but folded like one
         self._stand(saved, seq)
         if self.chain is not None:
             # A snapshot keeps the chain's digests, so records after it can be verified without those before.
@@ -170,17 +165,14 @@ class Fold:
             StoreError: The record is damaged.
             ReplayDivergedError: A reducer raises that did not raise when the entries were written.
         """
-        batch, take = self.read(record)
+        batch = self.read(record)
         first, logged = record.seq - record.count + 1, batch.logged
         if upto is not None and upto < record.seq:
             logged = logged[: upto - first + 1]
-        self.fold(logged, first, batch.run, take)
+        self.fold(logged, first, batch.run)
 
-    def read(self, record: Record) -> tuple[Batch | FastStep, Take]:
+    def read(self, record: Record) -> Batch:
         """Decode the next record, and verify it against its seal.
-
-        Returns:
-            The batch, and what makes its values the engine's own: objects in memory are copied, decoded values are not.
 
         Raises:
             StoreError: The record is damaged, or is not the next one.
@@ -188,37 +180,28 @@ class Fold:
         first = record.seq - record.count + 1
         if first != self.seq + 1:  # entries are numbered without gaps
             raise lacking(self.reader.thread, self.seq + 1)
-        payload = record.body
-        take: Take = own
-        batch: Batch | FastStep
-        if payload.__class__ is bytes:
-            place = f"entry {record.seq}"
-            batch, body = self.reader.body(payload, place=place, first=first == 1)
-            take = as_is
-            try:
-                if self.chain is not None:
-                    self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-                else:
-                    check_unsealed(record.seq, record.seal)
-            except StoreError as error:
-                raise self.reader.placed(error, place) from error.__cause__
-            self.reader.check_vouched(record, batch, body)
-            self.tail += len(payload) + len(record.seal)
-        else:
-            batch = self.reader.kept(payload)
-            self.tail += record.count
+        place = f"entry {record.seq}"
+        batch, body = self.reader.body(record.body, place=place, first=first == 1)
+        try:
+            if self.chain is not None:
+                self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+            else:
+                check_unsealed(record.seq, record.seal)
+        except StoreError as error:
+            raise self.reader.placed(error, place) from error.__cause__
+        self.reader.check_vouched(record, batch, body)
+        self.tail += len(record.body) + len(record.seal)
         if len(batch.logged) != record.count:
             raise self.reader.miscounted(record, len(batch.logged))
-        return batch, take
+        return batch
 
-    def fold(self, logged: Sequence[Logged], first: int, run: str, take: Take) -> None:
+    def fold(self, logged: Sequence[Logged], first: int, run: str) -> None:
         """Fold events that are numbered from *first*.
 
         Args:
             logged: Pairs of path and event.
             first: Number of the first.
             run: Id of the run that wrote them; empty leaves the run as it is.
-            take: Makes values of events the engine's own; see `read`.
 
         Raises:
             StoreError: They do not fit the graph (`journal-misfit`).
@@ -228,10 +211,10 @@ class Fold:
         # are folded in one call, which costs less.
         if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:
             for seq, one in enumerate(logged, first):
-                self.fold([one], seq, run, take)
+                self.fold([one], seq, run)
             return
         try:
-            evolve_all(self.engine, logged, take)
+            evolve_all(self.engine, logged)
         # What folding raises for entries that name nodes or fields which the graph lacks, or values that do not fit.
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise JOURNAL_MISFIT(
@@ -251,14 +234,14 @@ class Fold:
             if path:  # its effect on the state comes with the outcome of the task that runs the nested graph
                 self.nested.append(path)
             else:
-                self._note(event, seq, take)
+                self._note(event, seq)
             seq += 1
         if logged:
             self.left = logged[-1][1].__class__ is events.RunHandedOver and not logged[-1][0]
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 
-    def _note(self, event: Any, seq: int, take: Take) -> None:
+    def _note(self, event: Any, seq: int) -> None:
         """Set what an entry of the top graph says about status, run, questions and answers."""
         kind = event.__class__
         status = STATUS.get(kind)
@@ -275,14 +258,14 @@ class Fold:
             self.seed, self.fingerprint = event.seed, event.fingerprint
         elif kind is events.InterruptAnswered:
             id_ = local_id(self.engine, event.id)
-            self.answers[id_] = replace(event, answer=take(event.answer))
+            self.answers[id_] = event
             self.fates.discard(id_)  # it may replace an answer that was used
         elif kind is events.AnswerUsed or kind is events.AnswerDiscarded:
             self.fates.add(local_id(self.engine, event.id))
         elif kind is events.InterruptWithdrawn:
             self.withdrawn[local_id(self.engine, event.id)] = event.reason
         elif kind is events.InterruptRaised:
-            self.asked[local_id(self.engine, event.id)] = replace(event, payload=take(event.payload))
+            self.asked[local_id(self.engine, event.id)] = event
         elif kind is events.ThreadForked:
             saved = event.state
             self._stand(saved, seq)

@@ -53,7 +53,7 @@ def renewed(
     return new
 
 
-def read_meta(meta: Any, thread: str) -> dict[str, Any]:
+def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
     """Decode the meta of *thread*; empty if there is none.
 
     Raises:
@@ -62,7 +62,7 @@ def read_meta(meta: Any, thread: str) -> dict[str, Any]:
     if meta is None:
         return {}
     try:
-        data = from_json(meta) if meta.__class__ is bytes else dict(meta)
+        data = from_json(meta)
         wrong = _wrong(data)
     except (ValueError, TypeError) as error:
         from graphrt.stores._sealing import refuse_sealed  # imported here: only stores with keys need it

@@ -28,7 +28,6 @@ from graphrt.events import RunStarted
 from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 if TYPE_CHECKING:
-    from graphrt._journal.batch import Batch
     from graphrt._journal.chain import Chain
     from graphrt.events import StateSaved
 
@@ -192,18 +191,14 @@ class Check:
         Raises:
             StoreError: The record is damaged.
         """
-        payload = record.body
-        if payload.__class__ is not bytes:
-            batch: Batch = reader.kept(payload)
-        else:
-            batch, body = reader.body(payload, place=f"entry {record.seq}", first=record.seq == record.count)
-            if len(batch.logged) != record.count:
-                raise reader.miscounted(record, len(batch.logged))
-            if chain is not None:
-                chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-            elif not sealed:
-                check_unsealed(record.seq, record.seal)
-            reader.check_vouched(record, batch, body)
+        batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+        if len(batch.logged) != record.count:
+            raise reader.miscounted(record, len(batch.logged))
+        if chain is not None:
+            chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+        elif not sealed:
+            check_unsealed(record.seq, record.seal)
+        reader.check_vouched(record, batch, body)
         self._at = batch.at
         for path, event in batch.logged:
             if isinstance(event, RunStarted) and not path:

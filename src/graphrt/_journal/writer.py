@@ -1,8 +1,8 @@
 """The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
 
 It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
-store in `commit_queue`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell` (bytes)
-or `step` (objects, for threads in memory without a hash chain), all else by `write`, also for edits of a thread.
+store in `commit_queue`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell`, all else
+by `write`, also for edits of a thread.
 
 An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
 `Logged` is a pair of path and event; the path is empty for the graph at the top. What is known of tasks of an open
@@ -14,45 +14,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from pydantic_core import to_json
 
 from graphrt import events
+from graphrt._codec import NotStorable
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.snapshot_data import saved
-from graphrt._engine.task import Task
-from graphrt._journal.batch import STATUS, UNSTAGES, Batch, Line, fingerprint_after, last_cause, new_line
+from graphrt._journal.batch import STATUS, UNSTAGES, Batch, fingerprint_after, last_cause
 from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.fast_step_bytes import FastStepBytes
-from graphrt._journal.in_memory_entries import FastStep, handed, owned_all, owned_state, show_step
 from graphrt._journal.name_table import Names
 from graphrt._journal.open_questions import Listing
+from graphrt._journal.sink_entries import handed, show_later
 from graphrt._journal.staging import encode_staged, outcomes, settled
 from graphrt._journal.thread_meta import preload, renewed
-from graphrt._plan.tables import NodePlan
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.stores.protocol import Commit, Record, Saved, Status
 
 if TYPE_CHECKING:
-    from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
 
 Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
 """What to stage: pairs of key and events; `staging` explains the keys."""
 SNAPSHOT_BYTES: Final = 32_768
 """Least number of bytes written between two snapshots."""
-SNAPSHOT_ENTRIES: Final = 512
-"""Least number of entries between two snapshots, in a store that keeps objects."""
-FLUSH_STEPS: Final = 256
-"""Most fast-path supersteps that wait in memory, for a store that keeps objects."""
-FLUSH_S: Final = 0.05
-"""Seconds after which the next superstep writes those that wait."""
 
 
 @final
@@ -69,9 +62,8 @@ class Journal:
 
     # fmt: off
     __slots__ = (
-        "_at", "_briefs", "_chain", "_clock", "_codec", "_commits", "_copies", "_engine", "_flushed_at", "_listing",
-        "_lock", "_measured", "_meta", "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_steps", "_tail",
-        "_untracked", "_watched", "cause", "fingerprint", "given_at", "saved", "seed", "seq", "status",
+        "_at", "_briefs", "_chain", "_clock", "_commits", "_copies", "_engine", "_listing", "_lock", "_measured", "_meta",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at", "saved", "seed", "seq", "status",
     )
     # fmt: on
 
@@ -88,7 +80,6 @@ class Journal:
         self._copies = copies
         self._lock = RLock()
         self._commits: CommitQueue | None = None
-        self._codec: Codec | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
         self._briefs: FastStepBytes | None = None  # encodes fast-path supersteps
@@ -96,11 +87,10 @@ class Journal:
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
-        self._steps: list[Line] = []  # fast-path supersteps that were noted and not written yet
         self._staged: dict[str, str] = {}  # staged now: key to the end of the body, for records to vouch for
-        self._at = self._flushed_at = 0.0  # times of the last commit, and of the last flush of `_steps`
-        self._tail = 0  # bytes since the last snapshot; entries where objects are kept
-        self._measured = 0  # size of the state when it was last measured, in the same unit
+        self._at = 0.0  # time of the last commit
+        self._tail = 0  # bytes since the last snapshot
+        self._measured = 0  # bytes of the state when it was last measured
         self.given_at: float | None = None
         """Time of the first commit, if the caller has read the clock for it; else None."""
         self.saved: tuple[int, str] | None = None
@@ -117,7 +107,6 @@ class Journal:
         commits: CommitQueue,
         engine: Engine,
         *,
-        codec: Codec | None,
         chain: Chain | None,
         names: Names,
         meta: dict[str, Any],
@@ -128,26 +117,20 @@ class Journal:
         """Store what is written from now on. Without this call, entries are numbered and shown only.
 
         Args:
-            codec: Encodes values; None if the store keeps objects.
             chain: The end of the thread's hash chain; None if it is not chained.
             names: Names of nodes and fields by number, for the stored form.
             meta: The thread's meta, decoded.
-            tail: Size of what the store has since the last snapshot.
+            tail: Bytes of what the store has since the last snapshot.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
-        if codec is not None and not names.known:  # a new thread has no names yet; threads of 0.1 stay unbound
+        if not names.known:  # a new thread has no names yet; threads of 0.1 stay unbound
             meta = {**meta, "bound": 1}  # its staged bodies are bound to their keys
-        self._commits, self._engine, self._codec, self._chain = commits, engine, codec, chain
+        self._commits, self._engine, self._chain = commits, engine, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
         self._briefs = FastStepBytes(names, engine.plan.state, self._run_id, chain, salts_seed)
-        self._listing = Listing(engine, codec)
-
-    @property
-    def codec(self) -> Codec | None:
-        """The codec; None if objects are kept, or nothing is stored."""
-        return self._codec
+        self._listing = Listing(engine)
 
     def write(
         self,
@@ -174,8 +157,6 @@ class Journal:
             StoreError: The commit could not be stored; nothing of it was.
         """
         with self._lock:
-            if self._steps:
-                self._flush_steps()  # they came before
             at = self._at = self.given_at if self.given_at is not None else self._clock()
             self.given_at = None
             batch = Batch(at, self._run_id, self.cause, logged)
@@ -202,9 +183,8 @@ class Journal:
         with self._lock:
             if self._commits is None:
                 return
-            self._flush_steps()
             blobs: dict[str, bytes] = {}
-            bodies = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
+            bodies = self._encoded(staged, blobs)
             # The time of the last commit. The clock is read for entries only, whose order is always the same (R13).
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
@@ -215,33 +195,29 @@ class Journal:
         self, batch: Batch, staged: Beside, taken: Sequence[int], *, release: bool, status: Status | None
     ) -> None:
         """Make the commit of *batch* and put it into the queue."""
-        assert self._commits is not None  # noqa: S101 - the caller checked
+        engine, commits = self._engine, self._commits
+        assert engine is not None and commits is not None  # noqa: PT018, S101 - `keep` was called
         seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
         blobs: dict[str, bytes] = {}
         seal = b""
         kinds = [event.__class__ for path, event in batch.logged if not path]
         unstage = not UNSTAGES.isdisjoint(kinds)
-        stage = [(key, self._payload(key, logged, blobs)) for key, logged in staged]
+        stage = self._encoded(staged, blobs)
         beside = ({} if unstage else self._staged) | outcomes(stage)
-        if self._codec is None:
-            payload: Any = Batch(batch.at, batch.run, batch.cause, owned_all(batch.logged))
-            self._tail += count
-        else:
-            body = Body(self._codec, self._names, self._untracked)
-            if known == 0 and self._engine is not None:  # a new thread
-                preload(self._names, self._engine.plan)
-            payload = encode(
-                body, batch, first=known == 0, staged=settled(self._engine, beside, last=release), snapshot=self.saved
-            )
-            blobs |= body.blobs
-            if self._chain is not None:
-                try:
-                    seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
-                except InputError:
-                    self._names.forget(known)  # as in `encode`: this body is never stored
-                    raise
-            self._tail += len(payload) + len(seal)
-            self.saved = None
+        body = Body(engine.plan.codec, self._names, self._untracked)
+        if known == 0:  # a new thread
+            preload(self._names, engine.plan)
+        vouched = settled(engine, beside, last=release)
+        payload = encode(body, batch, first=known == 0, staged=vouched, snapshot=self.saved)
+        blobs |= body.blobs
+        if self._chain is not None:
+            try:
+                seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
+            except InputError:
+                self._names.forget(known)  # as in `encode`: this body is never stored
+                raise
+        self._tail += len(payload) + len(seal)
+        self.saved = None
         status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
         self.status = status or self.status
         self.fingerprint = fingerprint_after(batch.logged) or self.fingerprint
@@ -255,32 +231,33 @@ class Journal:
             blobs=blobs,
             meta=self._new_meta(known),
             status=status,
-            graph=self._engine.plan.name if self.seq == 0 and self._engine is not None else None,  # in the first one
+            graph=engine.plan.name if self.seq == 0 else None,  # in the first one
             release=release,
             taken=tuple(taken),
         )
         if status is not None or events.ThreadLabelled in kinds:
-            commit = self._commits.addressed(self._listing.completed(commit, batch.logged), self._engine, batch.logged)
-        self._commits.put(commit)
+            commit = commits.addressed(self._listing.completed(commit, batch.logged), engine, batch.logged)
+        commits.put(commit)
         self._staged = beside
 
-    def _payload(self, key: str, logged: list[Logged], blobs: dict[str, bytes]) -> Any:
-        """Encode what is staged under *key*, with names of its own; its large values join *blobs*."""
-        if self._codec is None:
-            return owned_all(logged)
-        body = Body(self._codec, Names(), self._untracked)
-        payload = encode_staged(body, self._meta, key, logged)
-        blobs.update(body.blobs)
-        return payload
+    def _encoded(self, staged: Beside, blobs: dict[str, bytes]) -> list[tuple[str, bytes]]:
+        """Encode what is *staged*, each body with names of its own; their large values join *blobs*."""
+        assert self._engine is not None  # noqa: S101 - `keep` was called
+        bodies: list[tuple[str, bytes]] = []
+        for key, logged in staged:
+            body = Body(self._engine.plan.codec, Names(), self._untracked)
+            bodies.append((key, encode_staged(body, self._meta, key, logged)))
+            blobs |= body.blobs
+        return bodies
 
-    def _new_meta(self, known: int) -> Any:
+    def _new_meta(self, known: int) -> bytes | None:
         """Return the thread's meta if it changed; *known* is the number of names before."""
         plan = self._engine.plan if self._engine is not None else None
         changed = renewed(self._meta, self._names, known, self.fingerprint, plan)
         if changed is None:
             return None
         self._meta = changed
-        return changed if self._codec is None else to_json(changed, fallback=repr)
+        return to_json(changed, fallback=repr)
 
     def _snapshot(self, seq: int, blobs: dict[str, bytes]) -> Saved | None:
         """Return a snapshot of the state after *seq* if the tail is at least twice as large; else None (decision 0018).
@@ -289,19 +266,14 @@ class Journal:
         in all. Large values of the snapshot join *blobs*.
         """
         engine = self._engine
-        least = SNAPSHOT_ENTRIES if self._codec is None else SNAPSHOT_BYTES
-        if engine is None or engine.tasks or self._tail < max(least, 2 * self._measured):
+        if engine is None or engine.tasks or self._tail < max(SNAPSHOT_BYTES, 2 * self._measured):
             return None  # a snapshot cannot hold an open superstep
-        if self._codec is None:
-            self._measured = sum(engine.sizes.values())  # items in the containers of the state
-            if self._tail < 2 * self._measured:
-                return None
-            state = owned_state(self.state(seq))
-            self._tail = 0
-            return Saved(seq, state)
-        state = self.state(seq)
-        body = Body(self._codec, Names())
-        payload = encode_state(body, state)
+        body = Body(engine.plan.codec, Names())
+        try:
+            payload = encode_state(body, self.state(seq))
+        except NotStorable:  # results of reducers are not checked (R7), and only a snapshot would contain them
+            self._measured = self._tail
+            return None
         self._measured = len(payload) + sum(map(len, body.blobs.values()))
         if self._tail < 2 * self._measured:
             # At least the tail, so that the next measurement waits until the tail has doubled.
@@ -311,11 +283,11 @@ class Journal:
         self._tail, self.saved = 0, (seq, digest(payload))
         return Saved(seq, payload)
 
-    def state(self, seq: int, *, ended: bool = False) -> events.StateSaved:
-        """Return what all entries, up to *seq*, fold to, between supersteps; *ended*: the fast path's task is over."""
+    def state(self, seq: int) -> events.StateSaved:
+        """Return what all entries, up to *seq*, fold to, between supersteps."""
         assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
-            saved(self._engine, ended=ended),
+            saved(self._engine),
             status=self.status,
             run=self._run_id,
             seed=self.seed,
@@ -324,18 +296,6 @@ class Journal:
             names=tuple(self._names.known),
             digests=self._chain.saved() if self._chain is not None else {},
         )
-
-    def step(self, task: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-        """Note a fast-path superstep, to write with others; *update* is the journal's, *target* is due."""
-        at = self._clock()
-        # The fast path reuses a plain task, whose number may be the next superstep's; the engine's is right.
-        engine, steps = task.engine, self._steps
-        due = () if target is None else (target.name,)
-        steps.append(new_line((at, engine.superstep, task.node.name, update or None, due)))
-        if at - self._flushed_at >= FLUSH_S or len(steps) >= FLUSH_STEPS:
-            with self._lock:
-                self._flush_steps(fresh=True)
-                self._flushed_at = at
 
     def tell(self) -> None:
         """Store the superstep that the fast path noted, with the bytes that `write` would make of its events."""
@@ -358,43 +318,16 @@ class Journal:
             self._staged.clear()
             before, self.seq, self.cause = self.cause, seq, seq
             if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
-                show_step(self._sinks, briefs.step(told, self._run_id, at, before), seq - 1, engine.thread)
-
-    def _flush_steps(self, *, fresh: bool = False) -> None:
-        """Write the noted supersteps, one record each; *fresh*: the engine is right after the last of them."""
-        steps, engine = self._steps[:], self._engine
-        del self._steps[: len(steps)]  # not a new list: the driver's `step` adds to this one without the lock
-        if self._commits is None or engine is None or not steps:
-            return
-        expected, cause = self.seq, self.cause
-        run, order, untracked = self._run_id, tuple(engine.fields), self._untracked
-        records: list[Record] = []
-        for line in steps:
-            seq = self.seq = self.seq + 2
-            records.append(Record(seq, 2, FastStep(run, cause, line, order, untracked)))
-            cause = seq  # each commit causes the next superstep
-        self.cause = seq = cause
-        self._tail += 2 * len(steps)
-        snapshot = None
-        if fresh and self._tail >= max(SNAPSHOT_ENTRIES, 2 * sum(engine.sizes.values())):
-            # The next call is not made ready yet, so the last step says what is due.
-            state = replace(self.state(seq, ended=True), next=steps[-1].next, sends={}, errors={}, entering=False)
-            snapshot = Saved(seq, owned_state(state))
-            self._tail = 0
-        self._commits.put(Commit(expected=expected, at=steps[-1].at, records=records, unstage=True, snapshot=snapshot))
+                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, before, engine.thread))
 
     def flush(self) -> None:
         """Store everything that was written before this returns. If that fails, the store holds an earlier commit."""
         with self._lock:
-            self._flush_steps()
             if self._commits is not None:
                 self._commits.flush()
 
     def close(self) -> None:
         """Store what is left, and release the thread, at the end of a run."""
         with self._lock:
-            try:
-                self._flush_steps()
-            finally:
-                if self._commits is not None:
-                    self._commits.close()
+            if self._commits is not None:
+                self._commits.close()

@@ -144,11 +144,8 @@ class ActiveRun:
             begins = shared_id(store, claim.thread)
             meta = fold.meta if fold is not None else {"chained": begins if config.chains(store) else None}
             chained = bool(meta.get("chained"))
-            # A store in memory keeps events as objects, unless the chain needs their bytes.
-            codec = engine.plan.codec if store.durable or chained else None
-            # The engine gets the codec in any case: every store refuses what a durable one would refuse (R7). `staging`
-            # keeps outcomes of the open superstep until they are stored beside the journal; `stamps` keeps their bytes.
-            engine.listen(engine.plan.codec, staging=True, stamps=codec is not None)
+            # `staging` keeps outcomes of the open superstep until they are stored beside the journal.
+            engine.listen(engine.plan.codec, staging=True)
             chain: Chain | None = None
             if chained:
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
@@ -160,11 +157,10 @@ class ActiveRun:
             journal.keep(
                 commits,
                 engine,
-                codec=codec,
                 chain=chain,
                 names=fold.reader.names if fold is not None else name_table.Names(),  # numbers for nodes and fields
                 meta=meta,
-                tail=fold.tail if fold is not None else 0,  # size of what was stored since the last snapshot
+                tail=fold.tail if fold is not None else 0,  # bytes of what was stored since the last snapshot
                 staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
                 salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
             )
@@ -173,13 +169,11 @@ class ActiveRun:
             services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
-            services.eager = store.durable and config.durability != "exit"
-            # Steps of the fast path are written without event objects if only the store needs them. `tell` writes
-            # bytes, and can also show steps to sinks that only read; `step`, for a store in memory, cannot. Neither
-            # notes a step for the engine's `recorder`, which makes the items of `steps()`: so not with a recorder.
-            quick = not self._sinks or (codec is not None and not copies)
-            if quick and not listen and engine.recorder is None:
-                engine.write_steps_with(journal.step if codec is None else tell)
+            services.eager = config.durability != "exit"
+            # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
+            # them. The engine's `recorder`, which makes the items of `steps()`, would get no step.
+            if (not self._sinks or not copies) and not listen and engine.recorder is None:
+                engine.write_steps_with(tell)
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)

@@ -114,7 +114,7 @@ class ThreadsOfRun:
             # entry. Its letter, which cancels the child, found no thread, so it is posted once more.
             engine = Engine(config.plan, config.limits, thread=thread)  # only its codec is used, to encode the letter
             # "start" gives the letter another id than the one that was posted too early: a repeated id is dropped.
-            postable(store).post(*cancel_letter(engine, store, self._thread, bare_id(thread), "start"))
+            postable(store).post(*cancel_letter(engine, self._thread, bare_id(thread), "start"))
 
     def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
         """Store the first commit of the child's run, and release its thread in the same commit: it is due, for workers.

@@ -4,17 +4,14 @@ A store keeps the entries of one commit as a *record*. If the journal is hash-ch
 that links it to the record before. The hash of a header is its *leaf*.
 
 Everything that needs no earlier values is checked: no entry is missing, and each record is what was sealed and follows
-the one before it. A prune removes the oldest entries; `head.first` is the number of the oldest one that is left. A
-store in memory keeps events as objects, any other one as bytes.
+the one before it. A prune removes the oldest entries; `head.first` is the number of the oldest one that is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from graphrt._journal.in_memory_entries import handed
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.arguments import check_number
@@ -70,9 +67,8 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
         seq = record.seq
         for entry in batch.entries(first, thread):
             if entry.seq > after:
-                # A store in memory gives the objects of the journal itself: hand out a copy (decision 0042).
-                yield entry if record.body.__class__ is bytes else replace(entry, event=handed(entry.event))
-        if upto is not None and record.body.__class__ is bytes:  # objects in memory cost a page nothing
+                yield entry
+        if upto is not None:
             size += len(record.body)
             if size + reader.held_bytes > _PAGE_BYTES:  # `held_bytes`: large values, stored apart
                 return

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt import events
-from graphrt._codec import NotStorable
 from graphrt._engine.erased_work import erased_fields, erased_work
 from graphrt._journal.erasing import Choose, ThreadErasure
 from graphrt._journal.leases import give_back, release_now, take
@@ -223,8 +222,6 @@ class _Erasing:
             self._one(thread)
         except ConflictError as error:
             self._refused(error, thread, "running", asked=asked)
-        except NotStorable as error:  # only a store in memory keeps such objects; reported in any case
-            self._left.append(Left(thread, "unreadable", f"Its objects cannot be looked through: {error}"))
         except StoreError as error:
             if error.code in WORLD:
                 raise
@@ -276,7 +273,7 @@ class _Erasing:
         store, config = self._store, self._config
         loaded = store.load(thread)
         choose = self._choice.chooser(thread, loaded.head.graph, lambda name: store.blobs(thread, [name]).get(name))
-        return ThreadErasure(store, loaded, config.plan.codec, config.keys, choose, text=self._choice.text)
+        return ThreadErasure(store, loaded, config.keys, choose, text=self._choice.text)
 
     def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
         """Return what the store is to write: commit, records to replace by `seq`, blobs to keep. Count it too.

@@ -24,7 +24,6 @@ class Left(NamedTuple):
     | `key` | the thread's log has a key that the runtime lacks |
     | `running` | another process drives the thread |
     | `damaged` | the thread cannot be read |
-    | `unreadable` | a store in memory keeps objects that cannot be searched |
     | `text` | a text that was searched for is in an id, a name, a key or a reason, which are not values |
     | `digest` | a record has a digest of them without a salt, so that a guess can be confirmed |
     | `log-file` | the file of the audit log may still have them |

@@ -139,8 +139,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         fold = folded(config, store.load(thread))
         journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))  # stores each commit at once
         engine = fold.engine
-        # `stamps`: values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
-        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        engine.listen(engine.plan.codec)
         adopted(engine, fold)  # if the graph has changed, the journal has to say so before any other entry
         emit_events.note(engine, labelled(config, new))
         journal.write(emit_events.take(engine), release=True)
@@ -206,13 +205,10 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
             labels = labels_after([(entry.path, entry.event)]) or labels
             if isinstance(entry.event, events.InterruptRaised):
                 times[local_id(engine, entry.event.id)] = entry.at
-        # A store in memory keeps objects, unless a hash chain over the thread's records needs their bytes.
-        bytes_ = store.durable or bool(fold.meta.get("chained"))
         questions = listed(
             engine,
             head.status,
             asked_at=lambda id_: times.get(id_, head.updated_at),  # an entry may have been pruned
-            codec=engine.plan.codec if bytes_ else None,
         )
         new = labels or Labels()
         if new == labels_of_head(head) and _alike(questions, finding.questions(thread)):

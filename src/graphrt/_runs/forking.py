@@ -19,10 +19,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from graphrt import events
+from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.open_interrupt import THREAD
 from graphrt._engine.snapshot_data import saved
+from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, FAILED, HANDLED
 from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.compatibility import Verdict
@@ -54,12 +56,9 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)  # an audit log: its file and anchors
-    # A store in memory keeps events as objects, and needs no codec, unless the thread has a hash chain over bytes.
-    bytes_ = store.durable or bool(fold.meta.get("chained"))
     journal.keep(
         commits,
         fold.engine,
-        codec=fold.engine.plan.codec if bytes_ else None,
         chain=fold.chain,
         names=fold.reader.names,
         meta=fold.meta,
@@ -160,7 +159,6 @@ def _begin_fork(
     journal.keep(
         commits,
         engine,
-        codec=engine.plan.codec if store.durable or chained else None,
         chain=chain,
         names=Names(),
         meta=meta,
@@ -192,7 +190,10 @@ def _begin_fork(
     first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the graph at the top
     if tags:  # a title names one thread, and a fork is another one (decision 0150)
         first.append(("", labelled(config, Labels(None, tags))))
-    journal.write([*first, *_questions(fold)], list(staged.items()), status=status, release=True)
+    try:
+        journal.write([*first, *_questions(fold)], list(staged.items()), status=status, release=True)
+    except NotStorable as error:  # results of reducers are not checked (R7), and the first entry of a fork has them
+        raise not_storable(engine, None, error, "has a value") from error
 
 
 def _questions(fold: Fold) -> list[emit_events.Logged]:

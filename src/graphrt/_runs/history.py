@@ -151,8 +151,7 @@ class _Stretch:
         fold, before = self._fold, self._before
         for record in records:
             first = record.seq - record.count + 1
-            # *take* makes decoded values the engine's own; those of a store in memory have to be copied.
-            batch, take = fold.read(record)
+            batch = fold.read(record)
             for entry, one in zip(batch.entries(first), batch.logged, strict=True):
                 completed = (
                     entry.event.__class__ is events.RunCompleted and not entry.path and self.changed is not False
@@ -161,7 +160,7 @@ class _Stretch:
                     if entry.seq == before and completed:
                         self._share()
                     break
-                fold.fold([one], entry.seq, batch.run, take)
+                fold.fold([one], entry.seq, batch.run)
                 if not entry.path:  # entries of nested graphs have a path, and no snapshots
                     self._note(entry, completed=completed)
         # *before* itself was looked at, and not folded.

@@ -115,14 +115,14 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     # migration that the next run will write: all entries are older.
     older = _last_of_older_graph(config, thread) if present.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
-        batch, take = fold.read(record)  # `take` makes decoded values the engine's own
+        batch = fold.read(record)
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
             # Routers are not called with values that were erased: what they chose then stands in the entry.
             if first + at <= older or (fold.reader.erased and (_meets_erased(event) or holds_erased(fold.engine))):
-                fold.fold([(path, event)], first + at, batch.run, take)
+                fold.fold([(path, event)], first + at, batch.run)
             elif not path:  # entries of a nested graph change nothing at the top
-                _again(fold, event, first + at, take, batch.run)
+                _again(fold, event, first + at, batch.run)
         fold.seq = record.seq
     now, then = fold.engine.values, present.engine.values
     # With `migrated`, only `present` was migrated: the two cannot be compared.
@@ -148,11 +148,10 @@ def _last_of_older_graph(config: RunConfig, thread: str) -> int:
     return max(went_over, default=0)
 
 
-def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
+def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
     """Compute the entry *seq* anew where it was decided by a router or reducer, and compare; fold any other event.
 
     Args:
-        take: Makes a value of the event the engine's own: a copy, unless it was decoded from bytes.
         run: Id of the run that wrote the entry.
 
     Raises:
@@ -170,20 +169,20 @@ def _again(fold: Fold, event: Any, seq: int, take: Any, run: str) -> None:
             _compare(fold, event, seq)
             # Without events, only `fold.run` and `fold.seq` are set; the engine has done the rest. Below, `run` is not
             # set: it is for reports on a fold, and replay reports on `present`.
-            fold.fold([], seq + 1, run, take)
+            fold.fold([], seq + 1, run)
             fold.seq = seq
             return
         # An `interrupt_after` holds a superstep after its commit; its routers are called when the pause is answered.
         if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
             engine.route()
             _compare(fold, event, seq)
-            fold.fold([], seq + 1, run, take)  # as above
+            fold.fold([], seq + 1, run)  # as above
             fold.seq = seq
             return
         if isinstance(event, events.TasksRouted) and event.reason == "entry":  # the router of START
             engine.enter()
             _compare(fold, event, seq)
-        evolve(engine, event, take)  # applies the event; after "entry" it sets once more what is due
+        evolve(engine, event)  # applies the event; after "entry" it sets once more what is due
         if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):
             _compare_folded(fold, event.folded, seq)  # checksums of values, by field
         fold.seq = seq

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.evolve import Take, as_is
 from graphrt._flows.restore import restore_open
 from graphrt._journal import compatibility_check, migrate_thread
 from graphrt._journal.compatibility import Verdict
@@ -23,7 +22,6 @@ from graphrt._journal.reader import Reader, check_end, check_own
 from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
-from graphrt._plan.fields import own
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY, UNKNOWN_THREAD
@@ -139,9 +137,7 @@ def from_the_first(config: RunConfig, thread: str) -> Fold:
 
 def start_from(fold: Fold, snapshot: Saved) -> None:
     """Start *fold*, which has folded nothing yet, at a stored snapshot."""
-    # Decoded values belong to the fold alone. A store in memory gives its own objects, which have to be copied (R15).
-    take: Take = as_is if snapshot.body.__class__ is bytes else own
-    fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq, take)
+    fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq)
 
 
 def folded(
@@ -206,8 +202,6 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
     """
     if not staged and not letters:
         return
-    # As in `start_from`: decoded values need no copy. What letters bring is decoded in any case.
-    take: Take = as_is if not staged or staged[0][1].__class__ is bytes else own
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
         if letters:
@@ -216,7 +210,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
             fold.reported = merged(fold, known, letters)  # adds what they report to *known*
         # The fold has what the journal says of the superstep since the last commit: answers by question, reasons of
         # withdrawn questions, ids of questions whose answers were used, and paths of events of nested graphs.
-        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested, take)
+        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested)
     # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise STAGED_MISFIT(

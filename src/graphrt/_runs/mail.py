@@ -179,4 +179,4 @@ def _post(config: RunConfig, store: Store, thread: str, id: str, what: What, tol
     Raises:
         NotStorable: A value in *told* cannot be stored.
     """
-    return postable(store).post(thread, id, written(store, config.plan.codec, what, told))
+    return postable(store).post(thread, id, written(config.plan.codec, what, told))

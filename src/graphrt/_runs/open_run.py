@@ -243,7 +243,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
             kept = storable(engine, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
-        if not engine.stamps:  # the event keeps objects and not bytes, and must share none with the state (R15)
+        if engine.codec is None:  # nothing encodes the event now, and it must share no container with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(
             engine,

@@ -6,7 +6,7 @@ in the way that a resume reads it, and gave the same state. A thread that was lo
 
 A record holds the entries of one commit. The entries of a *chained* thread are sealed by a hash chain, and a record may
 *vouch* for a snapshot by a digest of its bytes (decision 0044). A large value is stored once, as a blob, and named
-where it is used. A store in memory keeps objects in place of bytes, unless the thread is chained.
+where it is used.
 
 `begun` returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a
 snapshot. The path of an event is empty for the graph at the top, and names a nested graph otherwise.
@@ -22,8 +22,10 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
+from graphrt._codec import NotStorable
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.snapshot_data import saved
+from graphrt._engine.storability import not_storable
 from graphrt._journal.batch_format import blob_names, digest, encode_state
 from graphrt._journal.body import Body
 from graphrt._journal.commit_queue import CommitQueue
@@ -79,7 +81,7 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
         if older.snapshot is not None and older.snapshot.seq == upto:
             snapshot = older.snapshot.body
         else:
-            snapshot, blobs = _snapshot(store, kept)
+            snapshot, blobs = _snapshot(kept)
             _check_written(config, loaded, kept, snapshot, blobs)
             store.commit(
                 claim, Commit(expected=loaded.head.seq, at=config.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
@@ -96,7 +98,7 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
         if news:
             journal = journal_of(config, store, present, CommitQueue(store, claim, "sync"))
             # The record that is written next vouches for the snapshot that the thread then begins with.
-            journal.saved = (upto, digest(snapshot)) if snapshot.__class__ is bytes else None
+            journal.saved = (upto, digest(snapshot))
             journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))
     finally:
@@ -127,13 +129,17 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
     return found, found in announced
 
 
-def _snapshot(store: Store, fold: Fold) -> tuple[Any, dict[str, bytes]]:
-    """Return the snapshot of *fold* (bytes, or an object for a store in memory) and the large values it refers to."""
-    state = _everything(fold)
-    if not (store.durable or fold.meta.get("chained")):
-        return state, {}
+def _snapshot(fold: Fold) -> tuple[bytes, dict[str, bytes]]:
+    """Return the snapshot of *fold*, encoded, and the large values it refers to.
+
+    Raises:
+        UpdateError: A result of a reducer, which is not checked when it is made (R7), cannot be stored.
+    """
     body = Body(fold.engine.plan.codec, Names())
-    return encode_state(body, state), body.blobs
+    try:
+        return encode_state(body, _everything(fold)), body.blobs
+    except NotStorable as error:
+        raise not_storable(fold.engine, None, error, "has a value") from error
 
 
 def _everything(fold: Fold) -> events.StateSaved:
@@ -154,7 +160,7 @@ def _everything(fold: Fold) -> events.StateSaved:
 # -- nothing is removed before it was read back ------------------------------------------------------------------------
 
 
-def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: Any, blobs: dict[str, bytes]) -> None:
+def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: bytes, blobs: dict[str, bytes]) -> None:
     """Check before the snapshot is stored that it decodes to *kept*, with its own *blobs* alone.
 
     Blobs of the thread do not count, since those of the removed entries are deleted.
@@ -162,8 +168,6 @@ def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: Any,
     Raises:
         StoreError: It does not.
     """
-    if snapshot.__class__ is not bytes:
-        return  # a store in memory keeps the object itself
     fold, _ = begun(config, loaded)
     fold.reader.only(blobs)  # it takes large values from these, and not from the store
     try:
@@ -183,8 +187,6 @@ def _read_back(config: RunConfig, store: Store, kept: Fold, present: Fold) -> No
     loaded = store.load(thread, upto=upto)
     if loaded.snapshot is None or loaded.snapshot.seq != upto:
         raise _not_kept(kept, "the snapshot is not there")
-    if loaded.snapshot.body.__class__ is not bytes:
-        return  # a store in memory returns the object itself
     try:
         again = folded(config, loaded, upto=upto, adopt=False)
         now = folded(config, store.load(thread))
@@ -266,7 +268,7 @@ def _needed(store: Store, thread: str, upto: int) -> set[str]:
     caller holds the claim, so no reference is added meanwhile (R12).
     """
     loaded = store.load(thread)
-    found = blob_names(loaded.meta)
+    found = blob_names(loaded.meta or b"")
     for _, body in loaded.staged:
         found |= blob_names(body)
     for record in store.records(thread, after=upto):

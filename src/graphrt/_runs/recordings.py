@@ -139,7 +139,7 @@ class Recordings:
         # that is applied twice counts once. Keys with `graph/` are of a graph as the harness, whose run failed.
         for usage in log.usages:
             if usage.failed_attempts == models.failed_attempts and not usage.key.startswith("graph/"):
-                models.apply(usage, own)
+                models.apply(usage)
         return own(known.result)
 
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:

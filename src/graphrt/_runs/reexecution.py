@@ -69,9 +69,7 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
     log = list(entries(config, thread))
     store = the_store(config)
     begun = _taken_over(store, thread, log)
-    # Copied records must be in the form that the store in memory keeps: objects, or bytes.
-    objects = begun and any(one.body.__class__ is not bytes for one in store.records(thread, upto=begun))
-    with MemoryStore() if objects else _Bytes() as memory:
+    with MemoryStore() as memory:
         if begun:
             _copy(store, memory, thread, begun, status=_status(log, begun))
         rest = [entry for entry in log if entry.seq > begun]
@@ -91,13 +89,6 @@ def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
     # Only whole records can be copied.
     ends = [record.seq for record in store.records(thread) if record.seq >= begun]
     return min(ends, default=begun) if begun else 0
-
-
-@final
-class _Bytes(MemoryStore):  # type: ignore[misc]  # final: but only its promise to keep objects differs here
-    """A store in memory that is given bytes, as a durable one is, so that values are compared as they are stored."""
-
-    durable = True
 
 
 def _status(log: Sequence[Entry], upto: int) -> Any:

@@ -49,12 +49,9 @@ def relisted(
             engine = folded(config, found.loaded_after(records, commit)).engine
             # *place* is the id of a question without the thread and the `/` after it, which no thread's id has.
             times = {one.place: one.asked_at for one in asked}
-            # As for the journal: a store in memory keeps objects, unless the hash chain needs bytes.
-            as_bytes = store.durable or found.chain is not None
             questions = listed(
                 engine,
                 head.status,
                 asked_at=lambda id_: times.get(id_.partition("/")[2], head.updated_at),
-                codec=engine.plan.codec if as_bytes else None,
             )
     return commit._replace(questions=questions)

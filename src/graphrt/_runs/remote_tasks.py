@@ -178,10 +178,9 @@ def _run(
     services._run_id = fold.run  # of the run that left the task: no run of its own begins here
     services.children = ThreadsOfRun(config, fold.reader.thread, begin)
     # What a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as it is known.
-    services.stage, services.blocking, services.eager = reporter, store.blocking, store.durable
+    services.stage, services.blocking, services.eager = reporter, store.blocking, True
     engine.identify(fold.run)
-    # `staging` and `stamps`: the engine keeps events to stage, and the encoded bytes of values if the store needs them.
-    engine.listen(engine.plan.codec, staging=True, stamps=store.durable or bool(fold.meta.get("chained")))
+    engine.listen(engine.plan.codec, staging=True)  # `staging`: the engine keeps events to stage
     driver = SyncDriver(services, config.limits)
     graph: Any = owner
     try:
@@ -275,7 +274,7 @@ class Reporter:
             if self.lost:
                 raise TASK_TAKEN_OVER(task=task, thread=thread, where=self._engine.where())
             number = self._number + 1
-            body = packed(store, self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
+            body = packed(self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
             try:
                 kept = postable(store).post(thread, letter_id(task, version, number), body)
             except BaseException:  # the letter may be stored or not, so its number cannot be used again

@@ -9,8 +9,8 @@ the ids of the tasks. An edit of a thread with an open superstep changes the sta
 committed and only waits for answers to `interrupt_after` before its routers are called.
 
 `take` claims a thread, which is the right to write it. `give_back` releases the claim, if a commit has not done so. A
-`CommitQueue` of the kind "sync" stores each commit at once. `stamps`: values keep their encoded bytes for the journal,
-whose codec is None if the store keeps objects. A task that is HANDLED has failed, and its `on_error` node takes over.
+`CommitQueue` of the kind "sync" stores each commit at once. A task that is HANDLED has failed, and its `on_error` node
+takes over.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
-        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        engine.listen(engine.plan.codec)
         adopted(engine, fold)  # if the graph has changed, the journal has to say so before the edit
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
             event = _event_of(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
             event = replace(event, user=config.user, redaction=config.redaction)
-            evolve(engine, event, own)  # applies the event, with copies of its values
+            # The engine gets a copy of the values, because a later edit may extend one of its lists in place.
+            evolve(engine, replace(event, values=own({**event.values})))
             config.secrets.remember(engine, event.values)  # no store has them, so the runtime keeps them
             emit_events.note(engine, event)
             if engine.plan.queues:  # tasks that workers run elsewhere must not report on the old state
@@ -292,7 +293,7 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
         fold = folded(config, store.load(claim.thread))
         journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
         engine = fold.engine
-        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        engine.listen(engine.plan.codec)
         adopted(engine, fold)
         log(engine)
         journal.write(emit_events.take(engine), release=True)

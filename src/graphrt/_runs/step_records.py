@@ -32,9 +32,9 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
     fold = from_the_first(config, thread)
     fold.engine.watch(recorder=True, run_id=lambda: fold.run)
     for record in store.records(thread, after=fold.seq):
-        batch, take = fold.read(record)  # `take` makes decoded values the engine's own
+        batch = fold.read(record)
         for entry, one in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
-            fold.fold([one], entry.seq, batch.run, take)
+            fold.fold([one], entry.seq, batch.run)
             if not entry.path:  # entries of a nested graph are part of the step of its task
                 yield from _records(fold, entry)
 

@@ -176,8 +176,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         commits = CommitQueue(store, claim, "sync")  # stores each commit at once
         journal = journal_of(config, store, fold, commits)
         engine = fold.engine
-        # Values keep their encoded bytes for the journal, whose codec is None if the store keeps objects.
-        engine.listen(engine.plan.codec, stamps=journal.codec is not None)
+        engine.listen(engine.plan.codec)
         open_run.adopted(engine, fold)  # if the graph has changed, the journal has to say so first
         places = work(engine, letters, status)
         if not places:

@@ -104,7 +104,7 @@ def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None 
     return tree
 
 
-def meta_in(meta: Any) -> dict[str, Any]:
+def meta_in(meta: bytes) -> dict[str, Any]:
     """Return a thread's meta, as a commit writes it, as data."""
-    found: dict[str, Any] = from_json(meta) if meta.__class__ is bytes else dict(meta)
+    found: dict[str, Any] = from_json(meta)
     return found

@@ -5,7 +5,7 @@ The methods of a thread are called under the lock. Claims and refusals are in `m
 A *record* has the journal entries of one commit; `seq` is the number of its last entry, `count` their number. A
 *snapshot* is the state after the entry `seq`. *Staged* bodies are outcomes of tasks whose superstep is not committed
 yet. *Blobs* are large values under names derived from their content. *Letters* are mail of other processes, which wait
-until a commit takes them. The bodies may be any objects.
+until a commit takes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import count
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Final, final
+from typing import Final, final
 
 from graphrt._forks import watch_forks
 from graphrt.stores._mailbox import Mailbox
@@ -67,9 +67,9 @@ class KeptThread:
         """The claim that holds the thread, or None."""
         self.records: list[Record] = []
         self.snapshots: list[Saved] = []
-        self.staged: dict[str, Any] = {}
+        self.staged: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
-        self.meta: Any = None
+        self.meta: bytes | None = None
         self.labels: Labels | None = None
         self.mailbox: Mailbox | None = None
         self.number: int = next(_NUMBERS)
@@ -107,7 +107,7 @@ class KeptThread:
             end += 1
         return self.records[begin:end]
 
-    def post(self, id: str, body: Any) -> bool:
+    def post(self, id: str, body: bytes) -> bool:
         """Keep a letter with the id *id*, whose text was checked. Returns False if there was one with this id."""
         if self.mailbox is None:  # made at first need: most threads never get mail
             self.mailbox = Mailbox()
@@ -132,7 +132,9 @@ class KeptThread:
             seq: Number of the thread's last entry after it.
         """
         # These are read before anything changes: one that raises must not leave half of the commit behind.
-        records, stage, blobs = tuple(commit.records), [(key, body) for key, body in commit.stage], {**commit.blobs}
+        records = tuple(commit.records)
+        stage = [(key, body) for key, body in commit.stage] if commit.stage else ()
+        blobs = {**commit.blobs} if commit.blobs else {}
         if commit.taken and self.mailbox is not None:
             self.mailbox.take(commit.taken)
         self.records += records

@@ -14,7 +14,7 @@ from typing import final
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import REMEMBERED, WAITING, Letter
-from graphrt.stores.protocol import Head, Payload, Question
+from graphrt.stores.protocol import Head, Question
 
 
 @final
@@ -31,7 +31,7 @@ class Mailbox:
         self._last = 0
         """Place of the newest letter; places give the order of letters."""
 
-    def post(self, id: str, body: Payload) -> bool:
+    def post(self, id: str, body: bytes) -> bool:
         """Keep a letter with this *id*. Returns False if there was one before, so that a sender may repeat the call."""
         if id in self.letters or id in self._taken:
             return False

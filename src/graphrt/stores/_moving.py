@@ -13,13 +13,13 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from graphrt.errors._codes.stores import EXPORT_DECRYPTED, LARGE_VALUE_MISSING, NOT_EXPORTABLE
+from graphrt.errors._codes.stores import EXPORT_DECRYPTED, LARGE_VALUE_MISSING
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, write_thread
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Loaded, Question, Record, Store
+from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 Source = str | PathLike[str] | IO[bytes]
 """The path of a file, or a binary file that is open for reading."""
@@ -38,7 +38,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
 
     Raises:
         InputError: There is no such thread, *to* exists or cannot be written, the store encrypts
-            (`export-decrypted`), or it keeps the thread as objects and not as bytes (`not-exportable`).
+            (`export-decrypted`).
         ConflictError: The thread was pruned or deleted meanwhile.
         StoreError: The store failed, or a large value is missing.
     """
@@ -66,22 +66,18 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
 
     thread = loaded.head.thread
     writer = archive.Writer(file)
-    writer.head(loaded.head, _questions(store, thread))
+    writer.head(loaded.head, listed(store, thread))
     named: set[str] = set()  # names of the blobs (large values) that the bodies refer to
 
-    def plain(body: Any) -> bytes:
-        """Return *body* after checking that a file can hold it, and collect the names of blobs in it.
+    def plain(body: bytes) -> bytes:
+        """Return *body* after checking that it is not encrypted, and collect the names of blobs in it.
 
         Raises:
-            InputError: The store keeps objects and not bytes (`not-exportable`).
-            StoreError: The body is encrypted, and the store was opened without its keys (`missing-key`).
+            StoreError: It is, and the store was opened without its keys (`missing-key`).
         """
-        if body.__class__ is not bytes:
-            raise NOT_EXPORTABLE(thread=thread)
         refuse_sealed(body, thread)  # the names of blobs are encrypted with it: the file would lack the blobs
         named.update(blob_names(body))
-        kept: bytes = body
-        return kept
+        return body
 
     if loaded.meta is not None:
         writer.frame(Frame(archive.META, body=plain(loaded.meta)))
@@ -94,19 +90,11 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
         writer.record(record)
     # Blobs come last, because only the bodies name them; one at a time, because they are large.
     for name in sorted(named):
-        body = store.blobs(thread, [name]).get(name)
-        if body is None:
+        blob = store.blobs(thread, [name]).get(name)
+        if blob is None:
             raise LARGE_VALUE_MISSING(thread=thread, name=name)
-        writer.frame(Frame(archive.BLOB, name=name.encode(), body=body))
+        writer.frame(Frame(archive.BLOB, name=name.encode(), body=blob))
     writer.end()
-
-
-def _questions(store: Store, thread: str) -> list[Question]:
-    """Return the open questions of *thread* whose body is `bytes`; a store that is not durable may keep objects.
-
-    The others are left out here, because a file cannot hold them: `_write` raises when it comes to the first body.
-    """
-    return [one for one in listed(store, thread) if one.body.__class__ is bytes]
 
 
 def import_thread(store: Store, source: Source, *, thread: str | None) -> str:

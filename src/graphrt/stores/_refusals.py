@@ -92,14 +92,14 @@ def last_seq(commit: Commit, thread: str) -> int:
     return seq
 
 
-def replaced(records: Iterable[Record], thread: str, *, durable: bool) -> dict[int, Record]:
+def replaced(records: Iterable[Record], thread: str) -> dict[int, Record]:
     """Return the records that an erasure of values writes in place of others, by their `seq`, after checking them.
 
     Raises:
-        InputError: A durable store got a body or seal that is not `bytes` (`bad-commit`).
+        InputError: A body or seal is not `bytes` (`bad-commit`).
     """
     found = {record.seq: record for record in records}
-    for record in found.values() if durable else ():
+    for record in found.values():
         if type(record.body) is not bytes or type(record.seal) is not bytes:
             raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
     return found
@@ -111,12 +111,12 @@ def no_record(thread: str, record: Record) -> InputError:
 
 
 def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
-    """Check that all payloads of *commit* are `bytes`, as a durable store needs them.
+    """Check that all bodies of *commit* are `bytes`.
 
-    Subclasses of `bytes` are refused too: the store would return plain bytes in their place.
+    Subclasses of `bytes` are refused too: a database would return plain bytes in their place.
 
     Raises:
-        InputError: A payload is not `bytes`, or a key or name cannot be encoded as UTF-8 (`bad-commit`).
+        InputError: A body is not `bytes`, or a key or name cannot be encoded as UTF-8 (`bad-commit`).
     """
     for record in commit.records:
         if type(record.body) is not bytes or type(record.seal) is not bytes:
@@ -141,7 +141,7 @@ def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check f
     if commit.graph is not None and not encodes(commit.graph):
         raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
     if commit.posts:
-        check_posts(commit, thread, durable=True)
+        check_posts(commit, thread)
 
 
 def _searchable(commit: Commit, thread: str) -> None:
@@ -159,10 +159,10 @@ def _searchable(commit: Commit, thread: str) -> None:
         raise _bad(thread, "its title or one of its tags is not text that can be stored")
 
 
-def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
+def check_letter(thread: str, id: Any, body: Any) -> None:
     """Check that a letter to *thread* can be kept: mail that another process posts without owning the thread.
 
-    Whether *thread* is a valid id is not checked here. A store that is not *durable* keeps a body of any type.
+    Whether *thread* is a valid id is not checked here.
 
     Raises:
         InputError: It cannot (`bad-letter`).
@@ -170,18 +170,18 @@ def check_letter(thread: str, id: Any, body: Any, *, durable: bool) -> None:
     if not (type(id) is str and 1 <= len(id) <= 200 and "\0" not in id and encodes(id)):
         why = f"its id is {ascii(id)[:80]}" if isinstance(id, str) else f"its id is {type(id).__name__}, not str"
         raise BAD_LETTER(thread=thread, why=why)
-    if durable and type(body) is not bytes:
+    if type(body) is not bytes:
         raise BAD_LETTER(thread=thread, why=f"its body is {type(body).__name__}, not bytes")
 
 
-def check_posts(commit: Commit, thread: str, *, durable: bool) -> None:
+def check_posts(commit: Commit, thread: str) -> None:
     """Check that the letters of *commit*, which is one of *thread*, can be kept.
 
     Raises:
         InputError: One cannot (`bad-letter`, `bad-thread`), or is to the thread itself (`bad-commit`).
     """
     for to, id_, body in commit.posts:
-        check_letter(check_id(to), id_, body, durable=durable)
+        check_letter(check_id(to), id_, body)
         if to == thread:
             raise _bad(thread, f"its letter {id_!r} is to the thread itself, whose commits need no letters")
 

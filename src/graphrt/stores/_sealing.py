@@ -165,13 +165,13 @@ class Keyring:
         return [hmac.digest(naming, said, "sha256").hex() for naming in self._naming]
 
 
-def refuse_sealed(body: Any, thread: str) -> None:
+def refuse_sealed(body: bytes, thread: str) -> None:
     """Check that *body*, which was read without keys, is not encrypted. An export would lack the blobs of the thread.
 
     Raises:
         StoreError: It is encrypted (`missing-key`).
     """
-    if body.__class__ is bytes and body.startswith(_MAGIC):
+    if body.startswith(_MAGIC):
         raise OPENED_WITHOUT_KEYS(thread=thread)
 
 

@@ -1,4 +1,4 @@
-"""EncryptedStore: a wrapper around a durable store that encrypts all bodies.
+"""EncryptedStore: a wrapper around a store that encrypts all bodies.
 
 This module knows which bodies a store has and to which place each is bound. The cipher is in `_sealing`. Whatever a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NoReturn, final
 
 from graphrt._forks import Emptied, FreshLock
-from graphrt.errors._codes.stores import NOT_DURABLE
 from graphrt.stores import _refusals
 from graphrt.stores._blob_names import BlobNames
 from graphrt.stores._copying import copy_thread
@@ -38,7 +37,6 @@ from graphrt.stores.protocol import (
     Commit,
     Head,
     Loaded,
-    Payload,
     Question,
     Record,
     Saved,
@@ -65,23 +63,21 @@ class EncryptedStore(StoreVerbs):
     own id. It becomes visible in one transaction, and is removed again if it cannot be completed.
 
     Args:
-        store: A durable store. It is closed together with this one.
+        store: Any store. It is closed together with this one.
         keys: 32 random bytes each, by an id that is stored with every body. To rotate, add a key and make it current.
             Keep the other keys as long as anything that they sealed. A copy is written with the current key alone.
         current: Id of the key for new bodies, and for the names of new blobs. None: the first of *keys*.
 
     Raises:
-        InputError: A key is not acceptable (`bad-key`), or *store* is not durable.
+        InputError: A key is not acceptable (`bad-key`).
         MissingExtraError: cryptography is not installed.
     """
 
-    durable: bool = True
     encrypted: bool = True
     """Exports contain plain text, so `export_thread` needs `decrypted=True`."""
 
     def __init__(self, store: Store, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
-        if not store.durable:
-            raise NOT_DURABLE(store=store)
+        self.durable: bool = store.durable
         self.blocking: bool = store.blocking
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)
@@ -235,9 +231,9 @@ class EncryptedStore(StoreVerbs):
         """Return the stored *question* of *thread* with its body, which says what it asks, decrypted."""
         return question._replace(body=self._keys.open(question.body, thread, "question", question.place))
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
-        _refusals.check_letter(thread, id, body, durable=True)  # sealing needs bytes
+        _refusals.check_letter(thread, id, body)
         return postable(self._store).post(thread, id, self._keys.seal(body, thread, "mail", id))
 
     def mail(self, thread: str) -> list[Letter]:
@@ -333,7 +329,7 @@ class EncryptedStore(StoreVerbs):
         thread = claim.thread
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
-        wanted = _refusals.replaced(records, thread, durable=True)
+        wanted = _refusals.replaced(records, thread)
         sealed = self._sealed(commit, thread)
         names = self._names(claim)
         names.read(self._store)  # sets `known`

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from graphrt.errors._codes.labels import STORE_TAKES_NO_MAIL
 from graphrt.events.status import Status
-from graphrt.stores.protocol import Head, Payload
+from graphrt.stores.protocol import Head
 
 __all__ = ["REMEMBERED", "Letter", "Postable"]
 
@@ -32,7 +32,7 @@ class Letter(NamedTuple):
     """Grows with each letter of the thread; gives their order."""
     id: str
     """Unique among the letters of the thread."""
-    body: Payload
+    body: bytes
     """What it says, in the form that the sender chose."""
 
 
@@ -42,7 +42,7 @@ class Postable(Protocol):
     They are not part of `Store`: a store without them keeps threads that only their owner can change.
     """
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it. The sender needs no claim, and another's does not matter.
 
         A second letter with the same *id* is not kept, whatever it says. Ids of letters that were taken are remembered
@@ -51,7 +51,7 @@ class Postable(Protocol):
         Args:
             thread: The thread's id.
             id: 1 to 200 characters, without NUL.
-            body: `bytes` if the store is durable.
+            body: What it says.
 
         Returns:
             Whether the letter is kept; False if there was one with this id before.

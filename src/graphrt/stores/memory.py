@@ -1,4 +1,4 @@
-"""MemoryStore: threads in this process, for as long as the store is open. Payloads are kept as the objects they are.
+"""MemoryStore: threads in this process, for as long as the store is open.
 
 Leases do not run out here: an owner in the same process cannot die alone. A claim holds until it is released or the
 store is closed. Nothing in this module reads a clock or a file.
@@ -29,7 +29,7 @@ from graphrt.stores._schedule_table import ScheduleTable, Scheduling
 from graphrt.stores._searching import Searching
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import Letter
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status
 from graphrt.stores.verbs import StoreVerbs
 
 __all__ = ["MemoryStore"]
@@ -41,8 +41,7 @@ _SEQ: Final = attrgetter("seq")
 class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
-    It is not durable. Payloads may be any objects: they are kept by reference and returned as they are, so the caller
-    of `commit` must not change them afterwards.
+    It keeps the same bytes as any other store, and loses them with the process.
     """
 
     durable: bool = False
@@ -92,6 +91,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         with self._guard.lock:
             self._open()
             seq = _refusals.last_seq(commit, claim.thread)
+            _refusals.bytes_only(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)
@@ -222,7 +222,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         Stored records are replaced by *records* of the same numbers, without the values. Snapshots of entries after
         *snapshots_after*, and all blobs but *keep_blobs*, are deleted.
         """
-        wanted = _refusals.replaced(records, claim.thread, durable=False)
+        wanted = _refusals.replaced(records, claim.thread)
         keep = set(keep_blobs)
         with self._guard.lock:
             self._open()
@@ -254,8 +254,6 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             commit: What is written.
             seq: Number of the thread's last entry after it.
         """
-        if commit.posts:
-            _refusals.check_posts(commit, kept.id, durable=False)
         posts = tuple(commit.posts)  # read before anything changes
         kept.write(commit, seq)
         for thread, id_, body in posts:
@@ -283,9 +281,9 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             kept = self._get(thread)
             return kept.head(), tuple(kept.questions.values())
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
-        _refusals.check_letter(check_id(thread), id, body, durable=False)
+        _refusals.check_letter(check_id(thread), id, body)
         with self._guard.lock:
             kept = self._get(thread)
             if not kept.seq:

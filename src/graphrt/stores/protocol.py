@@ -14,17 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import typing_extensions as te
 
 from graphrt.events.status import Status
 
 __all__ = ["Claim", "Commit", "Erasable", "Head", "Labels", "Loaded", "Question", "Record", "Saved", "Status", "Store"]
-
-Payload: TypeAlias = Any
-"""`bytes` if the store is durable. A store that is not durable accepts any object, keeps a reference to it, and returns
-it as it is."""
 
 
 class Record(NamedTuple):
@@ -34,7 +30,7 @@ class Record(NamedTuple):
     """Number of its last entry. The entries of a thread are numbered from 1, without gaps."""
     count: int  # type: ignore[assignment]  # tuple.count is of no use here
     """Number of its entries, 1 or more. `seq - count + 1` is the number of the first."""
-    body: Payload
+    body: bytes
     """The entries, in the form that the journal chose."""
     seal: bytes = b""
     """Hash of the previous seal, by which changes are found, and salts; empty if the journal is not chained."""
@@ -45,7 +41,7 @@ class Saved(NamedTuple):
 
     seq: int
     """Number of the last entry that the state contains."""
-    body: Payload
+    body: bytes
 
 
 class Head(NamedTuple):
@@ -99,7 +95,7 @@ class Question(NamedTuple):
     """Seconds since the epoch after which no answer is accepted; None if it does not expire."""
     stale: bool
     """Whether the state was edited after it was asked."""
-    body: Payload
+    body: bytes
     """What is shown to the person who answers, and the type of the answer, in the form that the journal chose."""
 
 
@@ -128,13 +124,13 @@ class Commit(NamedTuple):
     """0..n records to append, in order, without a gap after `expected`."""
     unstage: bool = False
     """Delete all bodies that were staged before."""
-    stage: Sequence[tuple[str, Payload]] = ()
+    stage: Sequence[tuple[str, bytes]] = ()
     """0..n pairs (key, body) to keep until the next `unstage`. A body staged earlier under the same key is replaced."""
     snapshot: Saved | None = None
     """A snapshot to keep, of the last entry or an older one. It replaces one of the same entry."""
     blobs: Mapping[str, bytes] = {}
     """Large values, by a name derived from their content. A blob that exists is kept as it is."""
-    meta: Payload | None = None
+    meta: bytes | None = None
     """New meta of the thread. None leaves it unchanged."""
     status: Status | None = None
     """New status. None leaves it unchanged."""
@@ -149,7 +145,7 @@ class Commit(NamedTuple):
     listed already, `asked_at` stays as it is."""
     taken: Sequence[int] = ()
     """Places of letters to delete, of a store that is `Postable`. Places without a letter are ignored."""
-    posts: Sequence[tuple[str, str, Payload]] = ()
+    posts: Sequence[tuple[str, str, bytes]] = ()
     """0..n letters to other threads, as (thread, id, body), of a store that is `Postable`; see its `post`. Letters to
     threads that do not exist, or have no entries, are dropped."""
 
@@ -159,13 +155,13 @@ class Loaded(NamedTuple):
 
     head: Head
     """The head as it is now, even if an older state was requested; so is `meta`."""
-    meta: Payload | None
+    meta: bytes | None
     """None if no commit ever set it."""
     snapshot: Saved | None
     """The newest snapshot that is not after the requested entry, or None."""
     records: Sequence[Record]
     """All records with entries after the snapshot, in order. The last one may go beyond the requested entry."""
-    staged: Sequence[tuple[str, Payload]]
+    staged: Sequence[tuple[str, bytes]]
     """(key, body), in the order in which the keys were first staged. Empty if an older state was requested."""
 
 
@@ -188,7 +184,7 @@ class Store(Protocol):
     """
 
     durable: bool
-    """Whether commits outlive the process. If so, every payload is `bytes`."""
+    """Whether commits outlive the process."""
     blocking: bool
     """Whether calls may wait for a disk or a network. If so, asyncio runs make them on worker threads."""
 
@@ -225,8 +221,7 @@ class Store(Protocol):
 
         Raises:
             ConflictError: The claim is void (`lost-lease`), or the last entry is not `commit.expected` (`conflict`).
-            InputError: The parts of *commit* do not fit together, or a durable store got a payload that is not `bytes`
-                (`bad-commit`). Nothing was written after either error.
+            InputError: The parts of *commit* do not fit together, or a body is not `bytes` (`bad-commit`). Nothing was written after either error.
         """
         ...
 

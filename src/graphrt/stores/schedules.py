@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from graphrt.errors._codes.labels import STORE_KEEPS_NO_SCHEDULES
-from graphrt.stores.protocol import SCHEDULING, Payload
+from graphrt.stores.protocol import SCHEDULING
 
 __all__ = ["Schedulable", "Scheduled"]
 
@@ -29,8 +29,8 @@ class Scheduled(NamedTuple):
     """Made anew with each definition, so that a worker that knows an older definition cannot move the schedule."""
     due_at: float
     """When it is due next, in seconds since the epoch."""
-    body: Payload
-    """Its definition, in the form that the runtime chose; `bytes` if the store is durable."""
+    body: bytes
+    """Its definition, in the form that the runtime chose."""
 
 
 class Schedulable(Protocol):

@@ -30,7 +30,7 @@ from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Payload, Question, Record, Status, Store, erasable
+from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status, Store, erasable
 from graphrt.stores.schedules import Scheduled, schedulable
 from graphrt.stores.verbs import StoreVerbs, delete_many, scrub
 
@@ -270,7 +270,7 @@ class TenantStore(StoreVerbs):
         shared = self.shared_id(thread)
         return self._mapped(lambda: store.questions(shared))
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         store, shared = postable(self._store), self.shared_id(thread)
         return self._mapped(lambda: store.post(shared, id, body))

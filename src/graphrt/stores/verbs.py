@@ -130,8 +130,8 @@ class StoreVerbs:
             decrypted: Must be True if the store encrypts, because the file holds the thread in plain text.
 
         Raises:
-            InputError: There is no such thread, *to* exists (`path-exists`) or cannot be written (`bad-path`), the
-                store encrypts (`export-decrypted`), or it keeps the thread as objects (`not-exportable`).
+            InputError: There is no such thread, *to* exists (`path-exists`) or cannot be written (`bad-path`), or
+                the store encrypts (`export-decrypted`).
             ConflictError: The thread was pruned or deleted meanwhile.
             StoreError: The store failed, or a blob is missing.
         """

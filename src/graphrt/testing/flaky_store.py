@@ -20,7 +20,7 @@ from graphrt.errors._codes.testing_doubles import (
     UNKNOWN_STORE_OPERATION,
 )
 from graphrt.stores.mail import Letter
-from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Payload, Record, Status, Store
+from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Record, Status, Store
 from graphrt.stores.schedules import Scheduled
 
 _MOMENTS: Final = ("before", "after")
@@ -193,7 +193,7 @@ class FlakyStore:
         words: dict[str, Any] = {"snapshots_after": snapshots_after, "keep_blobs": keep_blobs}
         self._do("erase", claim, commit, records=records, **words)
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         kept: bool = self._do("post", thread, id, body)
         return kept
 

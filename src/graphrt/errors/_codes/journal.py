@@ -138,11 +138,6 @@ MISCOUNTED = STORE_DAMAGED.variant(
     fix="Restore the database from a backup.",
     where="thread {thread!r}",
 )
-NOT_BYTES = STORE_DAMAGED.variant(
-    "Thread {thread!r} holds {payload:type} where bytes were written.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
 SNAPSHOT_OF_WRONG_CLASS = STORE_DAMAGED.variant(
     "The body of a snapshot is not a snapshot.", fix="Restore the database from a backup."
 )

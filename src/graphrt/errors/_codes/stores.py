@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}", fix="Restore the database from a backup.")
@@ -123,21 +122,13 @@ EXPORT_DECRYPTED = ErrorCode(
     where="thread {thread!r}",
 )
 
-NOT_EXPORTABLE = ErrorCode(
-    "not-exportable",
-    InputError,
-    "Thread {thread!r} is kept as objects of this process, which cannot be exported.",
-    fix="Keep it in a durable store, or chain it: Runtime(graph, store=..., chain=True).",
-    where="thread {thread!r}",
-)
-
 STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
 
 BAD_COMMIT = ErrorCode(
     "bad-commit",
     InputError,
     "The commit on thread {thread!r} is not complete: {why}. Nothing of it was stored.",
-    fix="Number the records from the last entry on, without gaps; a durable store takes bytes only.",
+    fix="Number the records from the last entry on, without gaps; a store takes bytes only.",
     where="thread {thread!r}",
 )
 
@@ -145,7 +136,7 @@ BAD_LETTER = ErrorCode(
     "bad-letter",
     InputError,
     "The letter to thread {thread!r} cannot be kept: {why}.",
-    known="the id of a letter is a str of 1 to 200 characters without NUL; a durable store takes bytes only",
+    known="the id of a letter is a str of 1 to 200 characters without NUL; a body is bytes",
     fix="Shorten the id, or encode the body.",
     where="thread {thread!r}",
 )
@@ -173,10 +164,6 @@ NOT_ENCRYPTED = ErrorCode(
     "A body that should be encrypted is not.",
     fix="Find out what wrote it. A store of plain threads has to be copied into an encrypted one.",
     carries=("thread",),
-)
-
-NOT_DURABLE = INVALID_ARGUMENT.variant(
-    "{store!r} is not durable: it keeps objects, so there are no stored bytes to encrypt.", fix="Wrap a durable store."
 )
 
 BAD_THREAD_ID = ErrorCode(

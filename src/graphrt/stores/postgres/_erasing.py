@@ -64,7 +64,7 @@ class Erasing:
         self._calls: Final = calls
         self._claim: Final = claim
         self._writing: Final = writing
-        self._records: Final = _refusals.replaced(records, claim.thread, durable=True)
+        self._records: Final = _refusals.replaced(records, claim.thread)
         keep: list[Any] = [to_bytes(name) for name in keep_blobs]
         self._values: Final = {"no": claim.no, "after": snapshots_after, "keep": keep}
 

@@ -21,7 +21,7 @@ from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import Head, Payload
+from graphrt.stores.protocol import Head
 
 # The lock keeps the thread from being deleted until the letter is stored, and lets its owner go on with commits.
 _POST: Final = (
@@ -83,13 +83,13 @@ class Posting(ABC):
         """
         ...
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before.
 
         Also returns False if the letter was kept, the connection was then lost, and a commit took the letter before the
         repetition: a letter that was taken has no body any more, by which it could be recognised.
         """
-        _refusals.check_letter(check_id(thread), id, body, durable=True)
+        _refusals.check_letter(check_id(thread), id, body)
         name = to_bytes(id)
 
         def work(connection: Connection, again: bool) -> bool | None:  # noqa: FBT001 - Calls.call says so

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import WAITING, Letter
-from graphrt.stores.protocol import Head, Payload
+from graphrt.stores.protocol import Head
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._ownership import Holding
@@ -93,13 +93,13 @@ class Posting(Holding):
     `InputError`; `_lives` says whether a living owner holds the thread of a row.
     """
 
-    def post(self, thread: str, id: str, body: Payload) -> bool:
+    def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it. Returns False if there was one with this *id* before.
 
         Raises:
             InputError: There is no such thread, or it has no entries, or the letter cannot be kept.
         """
-        _refusals.check_letter(check_id(thread), id, body, durable=True)  # a durable store takes bytes only
+        _refusals.check_letter(check_id(thread), id, body)
 
         def work(db: Connection) -> tuple[bool, int]:
             """Return whether the letter is new, and the number of the thread, which is 0 if there is none."""

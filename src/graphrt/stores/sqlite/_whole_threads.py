@@ -169,7 +169,7 @@ class WholeThreads(Holding, StoreVerbs):
         thread, keep = claim.thread, set(keep_blobs)
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
-        wanted = _refusals.replaced(records, thread, durable=True)
+        wanted = _refusals.replaced(records, thread)
         if not self._gave(claim):
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 

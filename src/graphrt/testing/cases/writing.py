@@ -67,8 +67,8 @@ def case_of(
 
     Raises:
         InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists,
-            or the store keeps objects of this process (`not-exportable`), or encrypted values (`export-decrypted`);
-            or a node that ran is gone from the graph (`graph-changed`).
+            or the store keeps encrypted values (`export-decrypted`); or a node that ran is gone from the graph
+            (`graph-changed`).
     """
     given: Any = runtime
     if not isinstance(given, Runtime):

@@ -60,8 +60,7 @@ def a_refused_commit_posts_nothing(w: World, store: Postable) -> None:
     refused(ConflictError, lambda: w.store.commit(claim, Commit(7, AT, posts=[one])), "another entry")
     bad: list[tuple[Any, str]] = [(("u", "", b"x"), "bad-letter"), (("u/", "b", b"x"), "bad-thread")]
     bad.append((("t", "b", b"x"), "bad-commit"))  # to the thread itself
-    if w.store.durable:
-        bad.append((("u", "b", "text"), "bad-letter"))
+    bad.append((("u", "b", "text"), "bad-letter"))
     for letter, code in bad:
         commit = Commit(1, AT, [entry(2)], posts=[one, letter])
         refused(InputError, partial(w.store.commit, claim, commit), f"the letter {letter!a}", code=code)
