@@ -6,14 +6,13 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.stores.support import AT, claimed, entry, pragma
+from tests.stores.support import AT, claimed, entry
 from tests.threads.support import ask, line, note
 
 from graphrt import Runtime
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import Commit, EncryptedStore, Labels, MemoryStore, Question, QuestionFilter, ThreadFilter
 from graphrt.stores.sqlite import SqliteStore, _finding
-from graphrt.stores.sqlite import _schema as schema
 
 from . import postgres_server
 from .postgres_support import sql
@@ -152,48 +151,7 @@ def test_the_server_reads_pages_from_an_index(request):
     postgres_server.drop(url)
 
 
-# -- files and schemas of version 1 ------------------------------------------------------------------------------------
-
-
-def older(path, monkeypatch):
-    """A file of schema version 1, with a thread."""
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-        db = sqlite3.connect(path)
-        schema.migrate(db, str(path))
-        db.execute("INSERT INTO thread VALUES (1, 't', 1, 1, 3, 0, 'completed', 'g', ?, ?, NULL, NULL)", (AT, AT))
-        db.execute("INSERT INTO record VALUES (?, 1, x'31', x'')", (schema.SPAN + 1,))
-        db.commit()
-        db.close()
-    assert pragma(path, "user_version") == 1
-
-
-def test_a_file_of_version_1_gets_the_tables_and_keeps_its_threads(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    older(path, monkeypatch)
-    with SqliteStore(path) as store:
-        (head,) = store.find(ThreadFilter())
-        assert (head.thread, head.epoch, head.tenant, head.title, head.tags) == ("t", 3, None, None, frozenset())
-        assert store.inbox(QuestionFilter()) == store.questions("t") == []
-        claim = store.claim("t", create=False, lease_s=60, at=AT)
-        store.commit(claim, Commit(1, AT, [entry(2)], labels=Labels("A title", frozenset({"x"}))))
-        assert store.find(ThreadFilter(tags=frozenset({"x"})))[0].title == "A title"
-    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
-
-
-def test_a_migration_that_fails_leaves_version_1(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    older(path, monkeypatch)
-    db = sqlite3.connect(path)
-    db.execute("CREATE TABLE question(theirs)")  # the last table that the migration makes
-    db.commit()
-    db.close()
-    before = tables(path)
-
-    with pytest.raises(StoreError):
-        SqliteStore(path)
-    assert tables(path) == before
-    assert pragma(path, "user_version") == 1
+# -- rows ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_plain_thread_has_no_row_besides_its_own(tmp_path):

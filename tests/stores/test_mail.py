@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from contextlib import closing
 
 import pytest
-from tests.stores.support import AT, claimed, entry, pragma
-from tests.stores.test_finding import Plain, older, plan, tables
+from tests.stores.support import AT, claimed, entry
+from tests.stores.test_finding import Plain, plan
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, TenantStore
 from graphrt.stores.mail import REMEMBERED, postable, posts
 from graphrt.stores.sqlite import SqliteStore, _mail
-from graphrt.stores.sqlite import _schema as schema
 from graphrt.testing.flaky_store import Fault, FlakyStore
 
 from . import postgres_server
@@ -224,73 +221,6 @@ def test_a_flaky_store_fails_where_it_is_told_to():
     assert not store.post("t", "a", b"1")  # it was kept although the call failed
     assert store.mailed(["t"]) == ["t"] == [head.thread for head in store.due(now=AT)]
     assert store.calls["post"] == 2
-
-
-# -- files and schemas of older versions -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_older_file_gets_mail_and_keeps_its_threads(tmp_path, monkeypatch, version):
-    path = tmp_path / "runs.db"
-    older(path, monkeypatch)
-    if version == 2:
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-            SqliteStore(path).close()
-        assert pragma(path, "user_version") == 2
-    with SqliteStore(path) as store:
-        assert store.post("t", "a", b"x")
-        assert [head.thread for head in store.due(now=AT)] == ["t"]
-    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
-
-
-def test_a_newer_file_is_refused_by_a_program_without_mail(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    SqliteStore(path).close()
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-    with pytest.raises(StoreError) as caught:
-        SqliteStore(path)
-    assert caught.value.code == "store-newer"
-
-
-def test_a_migration_that_fails_leaves_version_2(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    older(path, monkeypatch)
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-        SqliteStore(path).close()
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("CREATE INDEX question_expires ON thread(seq)")  # the last index that the migration makes
-    before = tables(path)
-    with pytest.raises(StoreError):
-        SqliteStore(path)
-    assert tables(path) == before
-
-
-@pytest.mark.needs("psycopg")
-def test_an_older_schema_gets_mail_and_keeps_its_threads(request, monkeypatch):
-    from graphrt.stores import PostgresStore
-    from graphrt.stores.postgres import _schema
-
-    url = postgres_server.fresh_url(request.config)
-    third = _schema.MIGRATIONS[:2]
-    with monkeypatch.context() as patch:
-        # `prepare` has its default from the time of its definition.
-        patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
-        with PostgresStore(url) as store, store._link.lend():
-            pass  # the first connection makes the tables
-    sql(
-        url,
-        "INSERT INTO {s}.thread (seq, first, epoch, token, generation, created_at, updated_at, lease_until, held_since,"
-        " fence, id, status, graph, holder) VALUES (1, 1, 1, 1, 0, 0, 0, 'epoch', 'epoch', 0, 't', 'completed', 'g', '')",
-    )
-    assert sql(url, "SELECT version FROM {s}.schema_version") == [(2,)]
-    with PostgresStore(url) as store:
-        made(store, "u", status="completed")
-        assert store.post("u", "a", b"x")
-        assert [head.thread for head in store.due(now=AT)] == ["u"]
-        assert [(head.thread, head.priority) for head in store.heads()] == [("t", 0), ("u", 0)]
-    postgres_server.drop(url)
 
 
 # -- several senders ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from tests.stores import postgres_support
 from tests.stores.kept import KEYS, LARGE, THREADS, fill, opened, runtime
 
-from graphrt.errors import InputError, StoreError
+from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, PostgresStore, SqliteStore
 
 KINDS = [
@@ -259,12 +259,15 @@ def test_every_byte_of_a_file_counts(sqlite):
         assert store.verify().ok
 
 
-def test_newer_version_is_told(sqlite):
+@pytest.mark.parametrize(("version", "code"), [(b"\x01", "store-older"), (b"\x03", "bad-archive")])
+def test_export_of_another_version_is_refused(sqlite, version, code):
     file = io.BytesIO()
     sqlite.export_thread("done", file)
 
-    with MemoryStore() as store, pytest.raises(InputError, match="newer graphrt"):
-        store.import_thread(io.BytesIO(file.getvalue()[:7] + b"\x02" + file.getvalue()[8:]))
+    with MemoryStore() as store, pytest.raises(GraphrtError) as caught:
+        store.import_thread(io.BytesIO(file.getvalue()[:7] + version + file.getvalue()[8:]))
+
+    assert caught.value.code == code
 
 
 def test_import_that_fails_leaves_nothing(sqlite, monkeypatch):

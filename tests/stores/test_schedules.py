@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.stores.support import AT, pragma
-from tests.stores.test_finding import Plain, older
+from tests.stores.support import AT
+from tests.stores.test_finding import Plain
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, Scheduled, TenantStore
 from graphrt.stores.schedules import keeps_schedules, schedulable
 from graphrt.stores.sqlite import SqliteStore
-from graphrt.stores.sqlite import _schema as schema
 from graphrt.testing.flaky_store import Fault, FlakyStore
-
-from . import postgres_server
-from .postgres_support import sql
 
 ROW = Scheduled("daily", "g", "v1", AT, b"an input")
 
@@ -57,38 +53,3 @@ def test_a_flaky_store_fails_where_it_is_told_to():
     assert store.schedules() == [ROW]  # it was kept although the call failed
     assert store.move_schedule("daily", "v1", due_at=AT, to=AT + 1)
     assert store.delete_schedule("daily")
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_an_older_file_gets_schedules_and_keeps_its_threads(tmp_path, monkeypatch, version):
-    path = tmp_path / "runs.db"
-    older(path, monkeypatch)
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
-        SqliteStore(path).close()
-    assert pragma(path, "user_version") == version
-    with SqliteStore(path) as store:
-        assert store.put_schedule(ROW, replaces=None)
-        assert store.head("t").seq == 1
-    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
-    with SqliteStore(path) as store:
-        assert store.schedules() == [ROW]
-
-
-@pytest.mark.needs("psycopg")
-def test_an_older_schema_gets_schedules(request, monkeypatch):
-    from graphrt.stores import PostgresStore
-    from graphrt.stores.postgres import _schema
-
-    url = postgres_server.fresh_url(request.config)
-    third = _schema.MIGRATIONS[:3]
-    with monkeypatch.context() as patch:
-        # `prepare` has its default from the time of its definition.
-        patch.setitem(_schema.prepare.__kwdefaults__, "migrations", third)
-        with PostgresStore(url) as store, store._link.lend():
-            pass  # the first connection makes the tables
-    assert sql(url, "SELECT version FROM {s}.schema_version") == [(3,)]
-    with PostgresStore(url) as store:
-        assert store.put_schedule(ROW, replaces=None)
-        assert store.schedules() == [ROW]
-    postgres_server.drop(url)

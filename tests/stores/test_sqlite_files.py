@@ -64,20 +64,6 @@ def test_database_with_another_application_id_is_refused(tmp_path):
     assert "application id 0x4d" in refused(path).known
 
 
-def test_database_of_a_newer_version_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "runs.db"
-    SqliteStore(path).close()
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
-    before = path.read_bytes()
-
-    error = refused(path)
-    assert error.code == "store-newer"
-    assert "schema version 99" in error.known
-    assert path.read_bytes() == before
-
-
 def test_truncated_database_is_damaged(tmp_path):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:

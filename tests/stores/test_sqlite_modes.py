@@ -257,7 +257,7 @@ def test_state_of_a_file_is_of_one_moment(tmp_path, mode):
     def meanwhile(statement):
         if "user_version" in statement:
             with contextlib.suppress(sqlite3.OperationalError):  # without a log the reader keeps the writer out
-                schema.migrate(other, str(path))
+                schema.create(other, str(path))
 
     db.set_trace_callback(meanwhile)
     found = schema.state(db)

@@ -1,78 +1,38 @@
-"""Files of older and newer versions of the schema, and two programs that open one file at once."""
+"""Files of other versions of the schema, and two programs that open one file at once."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
-from tests.stores.support import bodies, claimed, end, line, other_process, pragma, refused
+from tests.stores.support import claimed, end, line, other_process, pragma, refused
 
 from graphrt.errors import StoreError
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _schema as schema
 
 
-def _second(db):
-    db.execute("ALTER TABLE thread ADD COLUMN note TEXT")
-    db.execute("UPDATE thread SET note = 'from version 1'")
-
-
-def test_file_of_an_older_version_is_migrated_with_what_is_in_it(tmp_path, monkeypatch):
-    path = tmp_path / "runs.db"
-    with SqliteStore(path) as store:
-        store.release(claimed(store, entries=3))
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _second))
-    with SqliteStore(path) as store:
-        assert bodies(store) == [b"1", b"2", b"3"]
-        notes = store._file.connection().execute("SELECT note FROM thread").fetchall()
-
-    assert notes == [("from version 1",)]
-    assert pragma(path, "user_version") == len(schema.MIGRATIONS)
-
-
-def test_new_file_goes_through_all_migrations(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _second))
-    with SqliteStore(tmp_path / "runs.db") as store:
-        claimed(store)
-    assert pragma(tmp_path / "runs.db", "user_version") == len(schema.MIGRATIONS)
-
-
-def test_migration_that_fails_leaves_the_older_version(tmp_path, monkeypatch):
+@pytest.mark.parametrize("version", [schema.VERSION - 1, schema.VERSION + 1])
+def test_file_of_another_version_is_refused_and_unchanged(tmp_path, version):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:
         store.release(claimed(store))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"PRAGMA user_version = {version}")
     before = path.read_bytes()
 
-    def broken(db):
-        _second(db)
-        db.execute("INSERT INTO nothing VALUES (1)")
+    error = refused(path)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
-        refused(path)
+    assert error.code == ("store-older" if version < schema.VERSION else "store-newer")
     assert path.read_bytes() == before
-    with SqliteStore(path) as store:
-        assert bodies(store) == [b"1"]
-
-
-def test_older_version_with_an_older_program_open_is_migrated_once(tmp_path, monkeypatch):
-    """Two stores that open at the same time both find the file migrated."""
-    path = tmp_path / "runs.db"
-    SqliteStore(path).close()
-    ran = []
-
-    def counted(db):
-        ran.append(1)
-        _second(db)
-
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, counted))
-    with SqliteStore(path), SqliteStore(path):
-        assert ran == [1]
 
 
 def test_file_says_whose_it_is(tmp_path):
     SqliteStore(tmp_path / "runs.db").close()
 
     assert pragma(tmp_path / "runs.db", "application_id") == schema.APPLICATION
-    assert pragma(tmp_path / "runs.db", "user_version") == len(schema.MIGRATIONS)
+    assert pragma(tmp_path / "runs.db", "user_version") == schema.VERSION
     assert pragma(tmp_path / "runs.db", "integrity_check") == "ok"
 
 

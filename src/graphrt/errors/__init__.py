@@ -285,13 +285,13 @@ class RunFailedError(GraphrtError):
 
 
 class QuestionExpiredError(GraphrtError):
-    """Nobody answered a question in time, and it has no default. Raised in the node that asked. Added in 0.2."""
+    """Nobody answered a question in time, and it has no default. Raised in the node that asked."""
 
     default_code = "question-expired"
 
 
 class ChildThreadError(GraphrtError):
-    """A child thread did not complete: `thread` is its id, `status` how it ended. Raised in the node. Added in 0.2."""
+    """A child thread did not complete: `thread` is its id, `status` how it ended. Raised in the node."""
 
     default_code = "child-ended"
 

@@ -1,6 +1,6 @@
 """The file format of an exported thread: writing it, and reading it without trusting its content.
 
-A file of version 1 has 8 bytes of magic, whose last byte is the version, and then frames. Integers are big-endian.
+A file has 8 bytes of magic, whose last byte is the version, and then frames. Integers are big-endian.
 
     kind u8 | first u64 | second u64 | length of name u64 | length of body u64 | name | body
 
@@ -51,10 +51,12 @@ from graphrt.errors._codes.stores import (
     NOT_A_PATH,
     PATH_EXISTS,
     PATH_OF_A_STORE,
+    STORE_OLDER,
 )
 from graphrt.stores.protocol import Head, Question, Record, Status
 
-MAGIC: Final = b"grt-thr\x01"
+MAGIC: Final = b"grt-thr\x02"
+"""How a file begins. Unreleased builds wrote version 1 (decision 0168)."""
 _FRAME: Final = Struct(">BQQQQ")
 HEAD, META, BLOB, SNAPSHOT, STAGED, RECORD, END = range(7)
 _STATUSES: Final = frozenset(get_args(Status))
@@ -128,10 +130,13 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
 
     Raises:
         InputError: *file* is not an exported thread, is of a newer version, truncated, or changed (`bad-archive`).
+        StoreError: An unreleased version of graphrt wrote it (`store-older`).
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
         raise bad("It is not an exported thread.", "Give what export_thread() wrote.")
+    if magic < MAGIC and len(magic) == len(MAGIC):
+        raise STORE_OLDER(part="The exported thread", version=magic[-1], form=MAGIC[-1])
     if magic != MAGIC:
         raise bad(f"It is of version {magic[-1:].hex() or '?'}, which a newer graphrt wrote.")
     digest = sha256(magic)

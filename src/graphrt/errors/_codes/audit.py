@@ -48,8 +48,8 @@ NOT_CHAINED = ErrorCode(
 )
 NO_HEAD = NOT_CHAINED.variant(
     "The log of thread {thread!r} has no head.",
-    known="it is empty, or 0.1 wrote the snapshot that it begins with after a prune, which kept no Merkle tree",
-    fix="Drive the thread once; a log that lost its beginning in 0.1 has records and MACs, and no heads.",
+    known="it is empty",
+    fix="Drive the thread once.",
     where="",
 )
 NOT_PROVABLE = ErrorCode(

@@ -20,9 +20,16 @@ ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
 JOURNAL_NEWER = ErrorCode(
     "store-newer",
     StoreError,
-    "A part of the journal has the form {version}, which this version of graphrt does not read.",
-    known="forms 1 to {newest}",
+    "A part of the journal has the form {version}, which a newer version of graphrt wrote.",
+    known="form {form}",
     fix="Upgrade graphrt where the journal is read.",
+)
+STORE_OLDER = ErrorCode(
+    "store-older",
+    StoreError,
+    "{part} has the form {version}, which an unreleased version of graphrt wrote.",
+    known="form {form}; nothing that was written before graphrt 0.2.0 can be read",
+    fix="Finish the work with the version that wrote it, or move it away and start with a new one.",
 )
 
 KEY_NOT_GIVEN = ErrorCode(

@@ -191,7 +191,7 @@ class Link:
             raise POSTGRES_TOO_OLD(version=connection.info.server_version // 10000, where=self.address.place)
 
     def _prepare(self, connection: Connection) -> None:
-        """Create or migrate the tables, with the first connection that is lent.
+        """Create the tables, with the first connection that is lent.
 
         Raises:
             StoreError: That failed, or the tables are not those of a store or newer.

@@ -1,17 +1,15 @@
-"""The tables of a PostgreSQL store, their versions and migrations.
+"""The tables of a PostgreSQL store, and their version.
 
-    thread     one row for each thread: its head, and its newest claim
+    thread     one row for each thread: its head, and its newest claim; `rank` is minus its priority
     record     one row for each commit with entries
     staged     staged bodies; those of older generations than their thread's are no longer valid
     snapshot, blob, meta
-    label      one row for each thread with a tenant, title or tags; since version 2, as is the next one
+    label      one row for each thread with a tenant, title or tags
     question   one row for each open question
-    mail       one row for each letter, and for each that was taken, without a body; since version 3
-    schedule   one row for each schedule; since version 4
-    live_follower, live_batch   live items on their way between processes (`_live`); since version 5
-    thread     since version 6 with its rank: minus its priority, so that what is to be driven first has the lowest
+    mail       one row for each letter, and for each that was taken, without a body
+    schedule   one row for each schedule
+    live_follower, live_batch   live items on their way between processes (`_live`)
 
-Versions: a schema has the version of the newest migration that ran, and version n needs all migrations up to the n-th.
 `named` puts the quoted name of the schema in place of `{s}` in a statement.
 
 A *record* has the journal entries of one commit. *Staged* bodies are outcomes of tasks whose superstep is not committed
@@ -27,15 +25,16 @@ The statements that use the tables are in `_statements`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Final
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import FOREIGN_TABLE, SCHEMA_NEWER
+from graphrt.errors._codes.stores import STORE_OLDER
 from graphrt.stores.postgres._driver import Connection
 
-Migration: TypeAlias = Callable[[Connection, Callable[[str], bytes]], None]
-"""Called with a connection inside a transaction, and with `Link.named`."""
+VERSION: Final = 8
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 7 (decision 0168)."""
 
 _TABLES: Final = """
 CREATE TABLE {s}.thread (
@@ -55,8 +54,10 @@ CREATE TABLE {s}.thread (
     id text COLLATE "C" NOT NULL UNIQUE,
     status text COLLATE "C" NOT NULL,
     graph bytea NOT NULL,
-    holder text NOT NULL
+    holder text NOT NULL,
+    rank integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
+CREATE INDEX thread_running ON {s}.thread (rank, no) WHERE status = 'running';
 CREATE TABLE {s}.record (
     no bigint NOT NULL,
     seq bigint NOT NULL,
@@ -76,20 +77,6 @@ CREATE TABLE {s}.staged (
 CREATE TABLE {s}.snapshot (no bigint NOT NULL, seq bigint NOT NULL, body bytea NOT NULL, PRIMARY KEY (no, seq));
 CREATE TABLE {s}.blob (no bigint NOT NULL, name bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (no, name));
 CREATE TABLE {s}.meta (no bigint PRIMARY KEY, body bytea NOT NULL);
-"""
-# Every commit updates its thread's row. Half of each page is left free (fillfactor), so that the new version of the row
-# fits into the same page and no index has to change. This is a HOT update; it needs that no column changed by commits
-# is indexed.
-# There are no foreign keys: checking the key of a record would cost more than writing the record. They are not needed,
-# because rows of the other tables are written only by statements that hold the lock on the thread's row.
-
-
-def _first(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 1, the tables of threads."""
-    connection.execute(named(_TABLES))
-
-
-_LABELS: Final = """
 CREATE TABLE {s}.label (
     no bigint PRIMARY KEY,
     tenant text COLLATE "C",
@@ -114,16 +101,8 @@ CREATE TABLE {s}.question (
 );
 CREATE INDEX question_asked ON {s}.question (asked_at, no, place, kind, graph, node);
 CREATE INDEX question_tenant ON {s}.question (tenant, asked_at, no, place, kind, graph, node) WHERE tenant IS NOT NULL;
-"""
-# Tables of their own, and no columns of `thread`: a thread without labels costs nothing, and so does a plain commit.
-
-
-def _second(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 2, with labels and open questions. Those of older threads are written with their next commit."""
-    connection.execute(named(_LABELS))
-
-
-_MAIL: Final = """
+CREATE INDEX question_kind ON {s}.question (kind, graph, asked_at, no, place);
+CREATE INDEX question_expires ON {s}.question (expires_at, no) WHERE expires_at IS NOT NULL;
 CREATE TABLE {s}.mail (
     no bigint NOT NULL,
     place bigint GENERATED ALWAYS AS IDENTITY,
@@ -132,19 +111,6 @@ CREATE TABLE {s}.mail (
     PRIMARY KEY (no, id)
 );
 CREATE INDEX mail_waiting ON {s}.mail (no, place) WHERE body IS NOT NULL;
-CREATE INDEX thread_running ON {s}.thread (no) WHERE status = 'running';
-CREATE INDEX question_expires ON {s}.question (expires_at, no) WHERE expires_at IS NOT NULL;
-"""
-# Partial indexes: a thread that is not due is in none of them. A commit that does not change the status is still a HOT
-# update, because PostgreSQL compares the values of indexed columns and of those in conditions of indexes.
-
-
-def _third(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 3, with mail, and indexes for the threads that a worker may drive."""
-    connection.execute(named(_MAIL))
-
-
-_SCHEDULES: Final = """
 CREATE TABLE {s}.schedule (
     name text COLLATE "C" PRIMARY KEY,
     graph bytea NOT NULL,
@@ -152,15 +118,6 @@ CREATE TABLE {s}.schedule (
     due_at float8 NOT NULL,
     body bytea NOT NULL
 );
-"""
-
-
-def _fourth(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 4, with schedules."""
-    connection.execute(named(_SCHEDULES))
-
-
-_LIVE: Final = """
 CREATE UNLOGGED TABLE {s}.live_follower (thread text COLLATE "C" PRIMARY KEY, until timestamptz NOT NULL);
 CREATE UNLOGGED TABLE {s}.live_batch (
     place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -171,84 +128,54 @@ CREATE UNLOGGED TABLE {s}.live_batch (
 );
 CREATE INDEX live_batch_thread ON {s}.live_batch (thread, place);
 CREATE INDEX live_batch_at ON {s}.live_batch (at);
+CREATE TABLE {s}.schema_version (version integer NOT NULL, application text NOT NULL);
 """
+# Every commit updates its thread's row. Half of each page is left free (fillfactor), so that the new version of the row
+# fits into the same page and no index has to change. This is a HOT update; it needs that no column changed by commits
+# is indexed. PostgreSQL compares the values of indexed columns and of those in conditions of indexes, so a commit that
+# does not change the status is a HOT update, too.
+#
+# There are no foreign keys: checking the key of a record would cost more than writing the record. They are not needed,
+# because rows of the other tables are written only by statements that hold the lock on the thread's row.
+#
+# Labels and questions have tables of their own, and no columns of `thread`: a thread without labels costs nothing, and
+# so does a plain commit. The indexes with a condition are for threads that a worker may drive: a thread that is not due
+# is in none of them. The tables of live items are unlogged: their content is lost in a crash of the server.
 
 
-def _fifth(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 5, with live items. The tables are unlogged: their content is lost in a crash of the server."""
-    connection.execute(named(_LIVE))
+def prepare(connection: Connection, schema: str, named: Callable[[str], bytes]) -> None:
+    """Create the tables in one transaction, if there are none. Several processes may call this at once.
 
-
-_RANKS: Final = """
-ALTER TABLE {s}.thread ADD COLUMN rank integer NOT NULL DEFAULT 0;
-DROP INDEX {s}.thread_running;
-CREATE INDEX thread_running ON {s}.thread (rank, no) WHERE status = 'running';
-"""
-
-
-def _sixth(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 6, with the rank of threads; running threads are now indexed in the order of it."""
-    connection.execute(named(_RANKS))
-
-
-_KINDS: Final = """
-CREATE INDEX question_kind ON {s}.question (kind, graph, asked_at, no, place);
-"""
-
-
-def _seventh(connection: Connection, named: Callable[[str], bytes]) -> None:
-    """Make version 7, with an index for listings of questions of one kind and graph, such as the tasks of a queue."""
-    connection.execute(named(_KINDS))
-
-
-MIGRATIONS: Final[Sequence[Migration]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
-"""The n-th migration, counted from 0, makes version n + 1 of version n. Version 0 is an empty schema."""
-
-
-def prepare(
-    connection: Connection,
-    schema: str,
-    named: Callable[[str], bytes],
-    *,
-    migrations: Sequence[Migration] = MIGRATIONS,
-) -> None:
-    """Create the tables or migrate them, in one transaction. Several processes may call this at once.
-
-    A role without the right to create tables can use a schema that is up to date.
+    A role without the right to create tables can use a schema that has them.
 
     Args:
         connection: A connection in autocommit mode.
         schema: Name of the schema.
         named: `Link.named`.
-        migrations: All migrations, in order.
 
     Raises:
-        StoreError: A newer graphrt created the tables (`store-newer`), or they are not a store's (`store-damaged`).
+        StoreError: Another version of graphrt created the tables (`store-older`, `store-newer`), or they are not a
+            store's (`store-damaged`).
     """
-    if _version(connection, schema, named, len(migrations)) == len(migrations):
+    if _exists(connection, schema, named):
         return
     with connection.transaction():
         # A lock of the transaction, not of the session: behind a pooler, a session outlives the process that uses it.
         connection.execute(b"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"graphrt {schema}"])
-        version = _version(connection, schema, named, len(migrations))  # again: another process may have been faster
-        if version is None:
-            _refuse_foreign(connection, schema)
-            if not connection.execute(b"SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
-                connection.execute(named("CREATE SCHEMA {s}"))
-            connection.execute(
-                named("CREATE TABLE {s}.schema_version (version integer NOT NULL, application text NOT NULL)")
-            )
-            connection.execute(named("INSERT INTO {s}.schema_version VALUES (0, 'graphrt')"))
-        for migrate in migrations[version or 0 :]:
-            migrate(connection, named)
-        connection.execute(named("UPDATE {s}.schema_version SET version = %s"), [len(migrations)])
+        if _exists(connection, schema, named):  # another process was faster
+            return
+        _refuse_foreign(connection, schema)
+        if not connection.execute(b"SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
+            connection.execute(named("CREATE SCHEMA {s}"))
+        connection.execute(named(_TABLES))
+        connection.execute(named("INSERT INTO {s}.schema_version VALUES (%s, 'graphrt')"), [VERSION])
 
 
-def _version(connection: Connection, schema: str, named: Callable[[str], bytes], newest: int) -> int | None:
-    """Return the version of the tables in *schema*, or None if there are none; *newest* is the one that is known.
+def _exists(connection: Connection, schema: str, named: Callable[[str], bytes]) -> bool:
+    """Return whether *schema* has the tables.
 
     Raises:
-        StoreError: The version is newer than *newest*, or the table `schema_version` is not graphrt's.
+        StoreError: They are of another version, or the table `schema_version` is not graphrt's.
     """
     found = connection.execute(
         b"SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -256,7 +183,7 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
         [schema],
     ).fetchone()
     if not found or not found[0]:
-        return None
+        return False
     # Another application may have a table of that name: its columns are checked before it is read.
     shape = {
         name
@@ -274,9 +201,11 @@ def _version(connection: Connection, schema: str, named: Callable[[str], bytes],
     if len(rows) != 1 or rows[0][1] != "graphrt":
         raise _foreign(schema, "schema_version")
     version: int = rows[0][0]
-    if version > newest:
-        raise SCHEMA_NEWER(schema=schema, value=version, newest=newest)
-    return version
+    if version < VERSION:
+        raise STORE_OLDER(part=f"The schema {schema!r}", version=version, form=VERSION)
+    if version > VERSION:
+        raise SCHEMA_NEWER(schema=schema, value=version, newest=VERSION)
+    return True
 
 
 def _refuse_foreign(connection: Connection, schema: str) -> None:

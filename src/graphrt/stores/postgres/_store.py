@@ -40,7 +40,7 @@ __all__ = ["PostgresStore"]
 class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
-    The first call connects, and creates or migrates the tables. A commit is one round trip and one transaction, and is
+    The first call connects, and creates the tables if there are none. A commit is one round trip and one transaction, and is
     durable when it returns. A server whose settings may lose confirmed commits is refused (`store-unsafe`). If the
     connection is lost during a commit, the store checks whether the commit was stored, and repeats it if it was not.
 

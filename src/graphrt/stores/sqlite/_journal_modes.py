@@ -109,7 +109,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
     if not isinstance(granted, int) or granted < _LEVELS[level]:
         raise unsafe(path, f"synchronous={level} was asked for and not granted")
     if not current:
-        schema.migrate(db, path)
+        schema.create(db, path)
     else:
         _try_to_write(db)
     return logged
@@ -217,7 +217,7 @@ def _try_to_write(db: Connection) -> None:
     """
     db.execute("BEGIN IMMEDIATE")  # takes the lock only; the write below opens the journal
     try:
-        db.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
+        db.execute(f"PRAGMA user_version = {schema.VERSION}")
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")

@@ -1,12 +1,10 @@
-"""The tables of a SQLite store, their versions and migrations, and the check that a file is a store's.
+"""The tables of a SQLite store, their version, and the check that a file is a store's.
 
-    thread   one row for each thread: its head, lease and owner
+    thread   one row for each thread: its head, lease and owner; `rank` is minus its priority
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
-    part     meta, snapshots, staged bodies and blobs, by thread, kind and name; some are ordered by `place`
-    label, tag, question   what threads are found by (`_labels`); since version 2
-    part     since version 3 also letters (`_mail`)
-    schedule one row for each schedule (`_schedules`); since version 4
-    thread   since version 5 with its rank: minus its priority, so that what is to be driven first has the lowest
+    part     meta, snapshots, staged bodies, blobs and letters (`_mail`), by thread, kind and name; some are ordered by `place`
+    label, tag, question   what threads are found by (`_labels`)
+    schedule one row for each schedule (`_schedules`)
 
 An *entry* is one line of a thread's journal. *Staged* bodies are kept until a later commit deletes them; a *blob* is a
 large value; the *meta* is one value that describes the thread. A *question* is an open one that the thread waits for.
@@ -19,10 +17,10 @@ The statements that use the tables are in `_reading`, `_writing`, and the module
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import DATABASE_NEWER, FOREIGN_DATABASE
+from graphrt.errors._codes.stores import STORE_OLDER
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,6 +30,8 @@ SPAN: Final = 2**36
 THREADS: Final = 2**27 - 1
 """Largest number of a thread: the keys of its records still fit into 63 bits."""
 
+VERSION: Final = 7
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 6 (decision 0168)."""
 APPLICATION: Final = 0x67727431
 """`PRAGMA application_id` of a store's file: "grt1"."""
 
@@ -53,21 +53,24 @@ META, SNAPSHOT, STAGED, BLOB, MAIL, TAKEN = range(6)
 """Kinds of parts. Their names are: 0 for meta, the number of the entry for a snapshot, the key of a staged body, the
 name of a blob, the id of a letter, the id of a letter that was taken."""
 
-_FIRST: Final = (
+_TABLES: Final = (
     (
         "CREATE TABLE thread(no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL,"
         " first INTEGER NOT NULL, epoch INTEGER NOT NULL, turn INTEGER NOT NULL, status TEXT NOT NULL,"
-        " graph TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, lease REAL, owner TEXT)"
+        " graph TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, lease REAL, owner TEXT,"
+        " rank INTEGER NOT NULL DEFAULT 0)"
     ),
+    # Partial indexes, by which threads are found that a worker should drive: those that run, have a letter, or have a
+    # question that expires. Other threads have no row there, and a commit that changes no status writes none.
+    "CREATE INDEX thread_running ON thread(rank, no) WHERE status = 'running'",
     "CREATE TABLE record(key INTEGER PRIMARY KEY, count INTEGER NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL)",
     (
         "CREATE TABLE part(no INTEGER NOT NULL, kind INTEGER NOT NULL, name NOT NULL, place INTEGER NOT NULL,"
         " body BLOB NOT NULL, PRIMARY KEY(no, kind, name)) WITHOUT ROWID"
     ),
-)
-
-
-_SECOND: Final = (
+    f"CREATE INDEX part_mail ON part(no, place) WHERE kind = {MAIL}",
+    # Tables of their own, and not columns of `thread`, so that a thread without labels has no row there, and a commit
+    # that changes neither labels nor questions writes none.
     "CREATE TABLE label(no INTEGER PRIMARY KEY, tenant TEXT, title TEXT, folded TEXT, tags TEXT)",
     "CREATE INDEX label_tenant ON label(tenant, no) WHERE tenant IS NOT NULL",
     "CREATE TABLE tag(name TEXT NOT NULL, no INTEGER NOT NULL, PRIMARY KEY(name, no)) WITHOUT ROWID",
@@ -82,20 +85,9 @@ _SECOND: Final = (
         "CREATE INDEX question_tenant ON question(tenant, asked_at, no, place, kind, graph, node)"
         " WHERE tenant IS NOT NULL"
     ),
-)
-# Tables of their own, and not columns of `thread`, so that a thread without labels has no row there, and a commit that
-# changes neither labels nor questions writes none.
-
-_THIRD: Final = (
-    # Partial indexes, by which threads are found that a worker should drive: those that run, have a letter, or have a
-    # question that expires. Other threads have no row there, and a commit that changes no status writes none.
-    "CREATE INDEX thread_running ON thread(status) WHERE status = 'running'",
-    f"CREATE INDEX part_mail ON part(no, place) WHERE kind = {MAIL}",
+    # For kinds that few questions have, and for hosts that look for those of one kind and graph again and again.
+    "CREATE INDEX question_kind ON question(kind, graph, asked_at, no, place, node)",
     "CREATE INDEX question_expires ON question(expires_at, no) WHERE expires_at IS NOT NULL",
-)
-
-
-_FOURTH: Final = (
     (
         "CREATE TABLE schedule(name TEXT PRIMARY KEY, graph TEXT NOT NULL, version TEXT NOT NULL, due_at REAL NOT NULL,"
         " body BLOB NOT NULL) WITHOUT ROWID"
@@ -103,73 +95,10 @@ _FOURTH: Final = (
 )
 
 
-_FIFTH: Final = (
-    "ALTER TABLE thread ADD COLUMN rank INTEGER NOT NULL DEFAULT 0",
-    "DROP INDEX thread_running",
-    "CREATE INDEX thread_running ON thread(rank, no) WHERE status = 'running'",
-)
-
-
-_SIXTH: Final = (
-    # For kinds that few questions have, and for hosts that look for those of one kind and graph again and again.
-    "CREATE INDEX question_kind ON question(kind, graph, asked_at, no, place, node)",
-)
-
-
-# The steps of `MIGRATIONS`.
-
-
-def _create(db: Connection) -> None:
-    """Make version 1: threads, records and parts."""
-    for statement in _FIRST:
-        db.execute(statement)
-
-
-def _add_labels(db: Connection) -> None:
-    """Make version 2: labels, tags and open questions."""
-    for statement in _SECOND:
-        db.execute(statement)
-
-
-def _add_mail(db: Connection) -> None:
-    """Make version 3: the indexes by which mail and due threads are found."""
-    for statement in _THIRD:
-        db.execute(statement)
-
-
-def _add_schedules(db: Connection) -> None:
-    """Make version 4: schedules."""
-    for statement in _FOURTH:
-        db.execute(statement)
-
-
-def _add_ranks(db: Connection) -> None:
-    """Make version 5: the rank of threads, so that due ones are listed by priority."""
-    for statement in _FIFTH:
-        db.execute(statement)
-
-
-def _add_kinds(db: Connection) -> None:
-    """Make version 6: the index of open questions by kind."""
-    for statement in _SIXTH:
-        db.execute(statement)
-
-
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (
-    _create,
-    _add_labels,
-    _add_mail,
-    _add_schedules,
-    _add_ranks,
-    _add_kinds,
-)
-"""The n-th migration, counted from 1, makes version n of version n - 1. All run in the transaction of `migrate`."""
-
-
 def state(db: Connection) -> tuple[int, int, int]:
     """Return the file's application id, its schema version, and the number of its tables and indices.
 
-    `check` judges them. Inside a transaction of the caller, as in `migrate`, none is begun.
+    `check` judges them. Inside a transaction of the caller, as in `create`, none is begun.
     """
     if db.in_transaction:
         return _state(db)
@@ -196,42 +125,43 @@ def is_blank(found: tuple[int, int, int]) -> bool:
 
 
 def check(found: tuple[int, int, int], path: str) -> bool:
-    """Return whether the file has the newest schema version; False if it is blank or of an older version.
+    """Return whether the file has the tables; False if it is blank.
 
     Args:
         found: What `state` returned.
         path: The file, for an error.
 
     Raises:
-        StoreError: The file belongs to another application (`store-damaged`), or a newer graphrt wrote it
-            (`store-newer`).
+        StoreError: The file belongs to another application (`store-damaged`), or another version of graphrt wrote it
+            (`store-older`, `store-newer`).
     """
     application, version, tables = found
     if is_blank(found):
         return False
     if application != APPLICATION:
         raise FOREIGN_DATABASE(database=path, application=application, tables=tables, ours=APPLICATION)
-    if version > len(MIGRATIONS):
-        raise DATABASE_NEWER(database=path, version=version, newest=len(MIGRATIONS))
-    return version == len(MIGRATIONS)
+    if version < VERSION:
+        raise STORE_OLDER(part=f"The database {path!r}", version=version, form=VERSION)
+    if version > VERSION:
+        raise DATABASE_NEWER(database=path, version=version, newest=VERSION)
+    return True
 
 
-def migrate(db: Connection, path: str) -> None:
-    """Bring the file to the newest version, in one transaction. An empty file gets all tables.
+def create(db: Connection, path: str) -> None:
+    """Create the tables in a blank file, in one transaction.
 
     Raises:
-        StoreError: Another application, or a newer graphrt, has written the file meanwhile.
+        StoreError: Another application, or another version of graphrt, has written the file meanwhile.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Read again under the lock: another process may have migrated the file meanwhile.
-        found = state(db)
-        if not check(found, path):
-            for step in MIGRATIONS[found[1] :]:  # `found[1]` is the version of the file, 0 if it is blank
-                step(db)
+        # Read again under the lock: another process may have created the tables meanwhile.
+        if not check(state(db), path):
+            for statement in _TABLES:
+                db.execute(statement)
             # Pragmas take no bound parameters. Both values are constants of this module.
             db.execute(f"PRAGMA application_id = {APPLICATION}")
-            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
