@@ -80,7 +80,6 @@ SLOW: Final = (
     "tests/stores/test_sqlite_owners.py",
     "tests/threads/test_damaged_rows.py",
     # Every clause on every store, every kind of thread, every stream left at every place: long products.
-    "tests/corpus",
     "tests/drivers/test_deadline.py",
     "tests/drivers/test_collected_streams.py",
     "tests/drivers/test_dropped_streams.py",

@@ -16,7 +16,7 @@ __all__ = ["Migration"]
 class Migration:
     """Allows threads of the graph with the fingerprint *source* to continue on the present graph.
 
-    Added in 0.2. Source: decision 0022.
+    Source: decision 0022.
     """
 
     source: str

@@ -146,8 +146,6 @@ class Runtime(Generic[S]):
         Raises:
             InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
             StoreError: The store cannot be opened.
-
-        Added in 0.2.
         """
         made = copy(self)
         made._config = self._config.with_store(store)
@@ -988,9 +986,8 @@ class Runtime(Generic[S]):
     def reindex(self) -> int:
         """List the open questions and the labels of this graph's threads anew, from their journals.
 
-        Needed once for a store of graphrt 0.1 with threads that wait for answers, and after a thread was imported from
-        a file of that version. Otherwise each commit keeps both up to date. Threads that a run has, and threads that
-        cannot be read, are passed over.
+        Needed only if that index was lost or damaged, since each commit keeps both up to date. Threads that a run has,
+        and threads that cannot be read, are passed over.
 
         Returns:
             The number of threads that were listed otherwise.
@@ -1054,7 +1051,7 @@ class Runtime(Generic[S]):
         An erased value reads as `Erased`. The unit is one write of one field, one answer, effect, message or model
         reply: all of it goes. An entry `ValuesErased` says that, by whom and why. Each thread is erased in one
         transaction; after a crash, the same call completes the work. At the end the store overwrites what it freed,
-        which rewrites a whole SQLite file. Added in 0.2.
+        which rewrites a whole SQLite file.
 
         Args:
             where: What is erased. A text: values that contain it, in any text, key or bytes. A pair (thread, field):

@@ -97,7 +97,7 @@ def exported(
     loaded = store.load(thread)
     meta = json.loads(loaded.meta)
     log, after = meta["chained"], loaded.head.first - 1
-    yield canonical({"form": "graphrt-audit/1", "log": log, "thread": thread})
+    yield canonical({"form": "graphrt-audit/2", "log": log, "thread": thread})
     tree = Tree()
     if after:
         saved = store.load(thread, upto=after).snapshot

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.audit.exporting import exported
-from tests.corpus import voyage
+from tests.journal import voyage
 
 from graphrt import Runtime
 from graphrt.audit import AuditLog

@@ -22,13 +22,13 @@ def joined(lines: Any) -> bytes:
 def made(*rings: KeyRing | None, log: str = "t", head_key: bytes | None = None) -> list[bytes]:
     """A small log of one record for each key ring."""
     lines, chain, tree = (
-        [canonical({"form": "graphrt-audit/1", "log": log, "thread": log}), canonical({"names": []})],
+        [canonical({"form": "graphrt-audit/2", "log": log, "thread": log}), canonical({"names": []})],
         None,
         Tree(),
     )
     for seq, ring in enumerate(rings, 1):
         chain = Chain(log, chain.saved() if chain else None, keys=ring.of(log) if ring else None)
-        body = [b'[2,%d.0,"r",0,[],[[20,0]]]' % seq]
+        body = [b'[3,%d.0,"r",0,[],[[20,0]]]' % seq]
         seal = chain.seal(seq, 1, float(seq), body, (), 7)
         lines.append(record(seq, 1, body, seal))
         tree.add(chain.leaf)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.audit import documented
 from tests.audit.honest_logs import KEY, OLD, options
-from tests.corpus import voyage
+from tests.journal import voyage
 
 from graphrt import Runtime
 from graphrt.audit import AuditLog, export

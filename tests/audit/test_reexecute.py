@@ -14,7 +14,7 @@ from examples.runbook.graph import Site
 from examples.runbook.graph import graph as runbook
 from examples.runbook.offline import offline
 from tests.audit.honest_logs import KEY, options
-from tests.corpus import voyage
+from tests.journal import voyage
 from typing_extensions import TypedDict
 
 from graphrt import END, START, Budget, GraphBuilder, RetryPolicy, Runtime, Send

@@ -9,7 +9,7 @@ import pytest
 from tests.audit.honest_logs import KEY, OLD, options
 from tests.audit.support import OTHER, ask, talk
 from tests.audit.test_own_logs import drive
-from tests.corpus import voyage
+from tests.journal import voyage
 
 from graphrt import Runtime
 from graphrt.audit import AuditLog, export, restore, verify

@@ -31,7 +31,7 @@ from graphrt.harness import (
     UserMessage,
 )
 from graphrt.harness._reply_data import reply_from, reply_to
-from graphrt.harness.agent._digest import of_call, of_request, of_run
+from graphrt.harness.agent._digest import of_call, of_request
 from graphrt.harness.budget._admission import most
 from graphrt.harness.cassette import Cassette
 from graphrt.harness.cassette._canonical import canonical, key
@@ -49,11 +49,6 @@ BEFORE: tuple[Message, ...] = (
     ToolMessage(tool_call_id="c", text="r"),
 )
 AFTER = (*BEFORE[:2], AssistantMessage(text="t", tool_calls=(CALL,), thinking=BLOCKS), BEFORE[3])
-STORED = (
-    b'[{"$t":"AssistantMessage","v":{"text":"t","tool_calls":{"$t":"tuple","v":[{"$t":"ToolCall","v":{"id":"c",'
-    b'"name":"n","arguments":{"x":1},"arguments_text":"{\\"x\\": 1}","error":null}}]},"id":"a","role":"assistant"}}]'
-)
-"""As it was stored before messages had blocks."""
 
 
 # ------------------------------------------------------------------------------------------------------------ values
@@ -87,13 +82,6 @@ def test_stored_message_comes_back_with_its_blocks() -> None:
     assert codec.load(codec.dump(list(AFTER))) == list(AFTER)
 
 
-def test_message_stored_before_there_were_blocks_is_read() -> None:
-    assert Codec([Message]).load(STORED) == [AssistantMessage(text="t", tool_calls=(CALL,), id="a")]
-
-
-PARTS = [{"kind": "text", "text": "t"}]
-
-
 def test_remembered_reply_has_its_blocks() -> None:
     reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS)
     data = reply_to(reply)
@@ -103,25 +91,7 @@ def test_remembered_reply_has_its_blocks() -> None:
     assert data["thinking_blocks"] == [{"text": "hm", "signature": "s"}, {"redacted": "d"}]
 
 
-def test_reply_remembered_before_there_were_blocks_is_read() -> None:
-    assert reply_from({"parts": PARTS, "finish_reason": "stop", "thinking": "hm"}, None, None) == AgentReply(
-        text="t", thinking="hm"
-    )
-    assert "thinking_blocks" not in reply_to(AgentReply(text="t"))
-
-
 # ------------------------------------------------------------------------------------------------------ names of calls
-
-
-def test_names_of_calls_without_blocks_are_those_that_journals_know() -> None:
-    request = ModelRequest(messages=BEFORE)
-    torn = ModelRequest(messages=(UserMessage(text="\ud800"), *BEFORE))
-
-    assert of_request(request) == "7523e790362cfa72c197276c01a87193"
-    assert of_request(torn) == "f8f5b5d94a6222d3ee67c1ad3bafdca1"
-    assert of_run("a", request) == "6393d047b1316cca"
-    assert of_call(list(BEFORE), {}) == of_call(BEFORE, {}) == "11a64b7a82b5e18a52fadb60df0e6e4e"
-    assert of_call("x", {"a": 1}) == "8f936086721671de4038c607b6524c09"
 
 
 def test_blocks_are_part_of_what_is_asked() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
-from tests.corpus import voyage
+from tests.journal import voyage
 from tests.journal.event_forms import CODEC, alike, logged
 
 from graphrt import Runtime, events
@@ -91,7 +91,7 @@ def test_each_commit_brings_only_the_names_that_are_new() -> None:
     ]
 
     assert [new_names(body) for body in bodies] == [["n", "b", "a"], [], ["m", "c", "z"], []]
-    assert bodies[1].split(b"\n")[0] == b'[2,0.0,"r",0,[],[[8,0,[1,0,0],[[2,1]]]]]'
+    assert bodies[1].split(b"\n")[0] == b'[3,0.0,"r",0,[],[[8,0,[1,0,0],[[2,1]]]]]'
 
 
 def test_bodies_are_read_with_the_names_before_them_and_not_without() -> None:
@@ -133,7 +133,7 @@ def test_what_a_runtime_stages_and_saves_is_read_without_the_thread_s_names(tmp_
     ):
         runtime.run({"notes": []}, thread="t")
         staged = store.load("t").staged
-        reader = Reader(store, "t", CODEC, meta={"bound": 1, "chained": "t"})
+        reader = Reader(store, "t", CODEC, meta={"chained": "t"})
         nodes = {getattr(event, "node", "") for key, body in staged for _, event in reader.staged(key, body)}
         meta = read_meta(store.load("t").meta, "t")
 

@@ -15,7 +15,7 @@ from graphrt._journal.seal import ERASED, SEED_BYTES, UNKEYED, parsed, salts_of
 from graphrt.errors import InputError, StoreError
 
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))
-LINES = [b"[2,1.5]", b'"yes"', b"7"]
+LINES = [b"[3,1.5]", b'"yes"', b"7"]
 WRITTEN = [("consent", 1), ("n", 2)]
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.corpus import voyage
-from tests.journal import second_chain
+from tests.journal import second_chain, voyage
 from tests.journal.second_chain import Chain, Row, Thread, folded, thread_in, verify
 
 from graphrt import Runtime

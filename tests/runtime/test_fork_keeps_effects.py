@@ -147,7 +147,7 @@ def test_entries_of_the_fork_have_the_effects_of_the_source(world, store):
     def effects(thread: str, last: int) -> list[Any]:
         kinds = (EffectRecorded, ModelReplied)
         found = [e.event for e in runtime.entries(thread) if isinstance(e.event, kinds) and e.seq <= last]
-        return [replace(event, answers=None) for event in found]
+        return [replace(event, answers=0) for event in found]
 
     assert effects(fork, commits(runtime, fork)[0]) == effects("source", end)
     assert len(effects("source", end)) == 5

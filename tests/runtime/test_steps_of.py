@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.audit.honest_logs import options
-from tests.corpus import voyage
+from tests.journal import voyage
 
 from graphrt import START, GraphBuilder, Runtime
 from graphrt.errors import NodeError

@@ -242,12 +242,6 @@ CHANGES: dict[str, Change] = {
     "two nodes that come late are exchanged in the meta": swap_names("beside", "last"),
     "the chain is switched off in the meta": UNCHAINED,
     "the chain is switched off in the meta, and a value changed": both(UNCHAINED, value("record", MID, b'"l', b'"m')),
-    "what is staged is said in the meta to be bound to nothing": lambda path: change_meta(
-        path, lambda meta: meta.pop("bound")
-    ),
-    "the same, and a staged outcome changed": both(
-        lambda path: change_meta(path, lambda meta: meta.pop("bound")), value("part", BESIDE, b"beside", b"forged")
-    ),
     "the tail is cut, and the head set back": both(
         sql(f"DELETE FROM record WHERE key >= {SPAN} + (SELECT seq - 3 FROM thread WHERE no = 1) AND key < 2 * {SPAN}"),
         sql("DELETE FROM part WHERE no = 1 AND kind = 2"),

@@ -2,8 +2,7 @@
 
 Outcomes of an open superstep are *staged* in the store, each under a key; the commit of the superstep turns them into
 journal entries and removes them (decision 0020). What is staged under an existing key replaces the older value. Each
-kind of value has a key of its own, which graphrt 0.1 used too. So what a newer process stores of a call replaces what
-an older one stored.
+kind of value has a key of its own.
 
 A call is identified inside its task by the number of failed attempts before it and by a digest of the request.
 `task.more().model_calls()` is the record in memory; each function stores one event that is made of it.
@@ -36,9 +35,8 @@ def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> 
     Raises:
         StoreError: It could not be stored.
     """
-    # The keys of 0.1 count from 0.
     event = task.more().model_calls().usage_event(task.id, call, nth)
-    _keep(services, task, f"model/{_name(call)}/spent/{nth - 1}", event)
+    _keep(services, task, f"model/{_name(call)}/spent/{nth}", event)
 
 
 def keep_hold(services: RunServices, task: Task, call: ModelCall, *, now: bool) -> None:

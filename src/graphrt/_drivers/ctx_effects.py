@@ -224,12 +224,10 @@ def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None
         known.append(
             (
                 path,
-                EffectStarted(task=task.id, key=key, starts=extra.intents[key], answers=extra.effect_answers.get(key)),
+                EffectStarted(task=task.id, key=key, starts=extra.intents[key], answers=extra.effect_answers[key]),
             )
         )
     if key in extra.effects:
-        recorded = EffectRecorded(
-            task=task.id, key=key, result=extra.effects[key], answers=extra.effect_answers.get(key)
-        )
+        recorded = EffectRecorded(task=task.id, key=key, result=extra.effects[key], answers=extra.effect_answers[key])
         known.append((path, recorded))
     services.keep([(f"{task.id}#{key}", known)], now=kind == "once")

@@ -79,7 +79,7 @@ def edit(
         goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
         extra.interrupts, extra.child, extra.failure = [], None, None
-        extra.ended, extra.edited = False, True  # not ended by its node; `edited` keeps `interrupt_after` from pausing
+        extra.edited = True  # keeps `interrupt_after` from pausing
     # An edit as the node also answers for its `interrupt_after` (decision 0058).
     finished = {task.id for task in mine}
     engine.ask_after([question for question in engine.after if question.task_id not in finished])

@@ -163,7 +163,7 @@ def effects(engine: RunState, task: Task) -> None:
     for started in extra.threads.copy().values():  # copies: an abandoned node may still add to them
         note(engine, started)
     for key, starts in extra.intents.copy().items():
-        answers = extra.effect_answers.get(key)  # how many answers the task had been given by then
+        answers = extra.effect_answers[key]  # how many answers the task had been given by then
         note(engine, events.EffectStarted(task=task_id, key=key, starts=starts, answers=answers))
     # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
     # were not requested in this process come first, in the order in which they were recorded.
@@ -174,7 +174,7 @@ def effects(engine: RunState, task: Task) -> None:
             for event in models.about(task_id, what) if models is not None else ():
                 note(engine, event)
             continue
-        answers = extra.effect_answers.get(what)
+        answers = extra.effect_answers[what]
         note(engine, events.EffectRecorded(task=task_id, key=what, result=extra.effects[what], answers=answers))
 
 
@@ -289,11 +289,8 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
     over = task.status in (DONE, HANDLED)  # a final failure is not staged: it is logged when it ends the run
     if task.extra is not None:
         effects(engine, task)
-        over = over or task.extra.ended  # `ended`: graphrt 0.1 staged the outcome and then paused after the node
         if over and task.extra.child is not None:
             note_all(engine, task.extra.child.log or ())  # what is in its `settled` is staged already
-        if task.extra.ended:
-            ended(engine, task)  # before the question: by this order `evolve` sees that the node ran
         for question in task.extra.interrupts:
             if task.status == FAILED and question.task_id != task.id:
                 continue  # of a task inside, whose own row has it: this task failed, and waits for nothing
@@ -307,7 +304,7 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
                     note(engine, _fate(question))
             elif question.closed:
                 note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
-    if over and not (task.extra is not None and task.extra.ended):
+    if over:
         ended(engine, task)
     return engine.swap_log(kept) or []
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
-from graphrt._engine.open_interrupt import EXPIRED, STATIC, USED, OpenInterrupt
+from graphrt._engine.open_interrupt import EXPIRED, USED, OpenInterrupt
 from graphrt._engine.pausing import question_after
-from graphrt._engine.task import DONE, PAUSED, Task
+from graphrt._engine.task import PAUSED, Task
 from graphrt.commands import UNSET
 
 if TYPE_CHECKING:
@@ -114,22 +114,17 @@ def raised(task: Task, event: events.InterruptRaised, *, journalled: bool) -> No
     engine = task.engine
     id_ = local_id(engine, event.id)
     extra = task.more()
-    # An `interrupt_after` of graphrt 0.1, which asked after the node had ended and before the fold. The outcome is
-    # staged before the question; `ended` keeps the answer from running the node again.
-    if event.key == "after" and task.status == DONE:
-        extra.ended = True
     question = next((known for known in extra.interrupts if known.id == id_), None)
     if question is None:
-        kind = event.key if event.key in STATIC else event.kind  # older entries have no kind for static questions
         # None: the payload is set below, as for a known question.
-        question = OpenInterrupt(id_, event.key, event.node, None, kind=kind, version=event.version)
+        question = OpenInterrupt(id_, event.key, event.node, None, kind=event.kind, version=event.version)
         extra.interrupts.append(question)
     elif not journalled:
         # Staged rows have all questions of the task in the order in which they were asked, and the journal of a fork
         # only those asked after it. The order matters, because the last question decides how the task continues.
         extra.interrupts.remove(question)
         extra.interrupts.append(question)
-    if not question.answered:  # a keyed question asked with another payload; in graphrt 0.1 also one that expired
+    if not question.answered:  # a keyed question asked with another payload
         question.payload, question.closed = event.payload, ""
     question.answer_type, question.expires_at = event.answer_type, event.expires_at
     question.default = event.default if event.has_default else UNSET

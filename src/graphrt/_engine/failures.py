@@ -98,5 +98,4 @@ def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
         task.engine.note_change(task)  # what was staged of it, its outcome, is out of date
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
-        # `ended`: graphrt 0.1 paused after the node, with an outcome that counts no more.
-        extra.failure, extra.raise_as_is, extra.ended = error, True, False
+        extra.failure, extra.raise_as_is = error, True

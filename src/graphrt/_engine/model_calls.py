@@ -49,8 +49,8 @@ class Reply(NamedTuple):
     """None if the provider did not report it, which counts as one call."""
     model: str | None
     """Name of the model, as the provider reported it; None if it did not."""
-    answers: int | None
-    """Number of answers to its questions that the task had been given by then; None in journals of 0.1."""
+    answers: int
+    """Number of answers to its questions that the task had been given by then."""
 
 
 class CallUsage(NamedTuple):

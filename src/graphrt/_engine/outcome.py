@@ -130,10 +130,8 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     Args:
         spending: 0 or 1 updates that subtract the tokens from that field.
     """
-    # `ended`: graphrt 0.1 paused after the node, with the outcome known.
-    ended = task.status == DONE or (task.extra is not None and task.extra.ended)
     left = engine.values.get(TOKEN_BUDGET)
-    if not ended or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
+    if task.status != DONE or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
         return
     # A node that returned the field unchanged did not set it: nodes that return whole states return every field.
     rest = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]

@@ -5,8 +5,7 @@ task that runs it, so that both see an answer. Its engine, *parked* while it wai
 
 A question of the kind TASK means that a task was *left*: a worker of its node's queue runs it, and closes the question.
 `interrupt_after` pauses after the fold: the superstep is *held*, and its questions are in `RunState.after` and not on
-tasks. A task that graphrt 0.1 paused after its node was not folded yet; it has `Extra.ended`. `Task.more()` returns the
-Extra of a task, `Task.extra`, and makes it first if there is none.
+tasks. `Task.more()` returns the Extra of a task, `Task.extra`, and makes it first if there is none.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _answer_anew(task: Task, answers: Mapping[str, Any], *, nth: int, replace: b
         if newer and question.id in answers:
             take_answer(extra, question, answers[question.id], nth=nth, replace=replace, by=by)
             task.again()
-            task.updates, task.goto, extra.ended = (), None, False
+            task.updates, task.goto = (), None
 
 
 def answer_number(engine: RunState, id_: str) -> int:
@@ -148,8 +147,8 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
         if not node.pauses or not node.policy.interrupt_after or task.status != DONE:
             continue
         extra, question = task.extra, question_after(engine, task.id, node.name)
-        # Not asked after an edit as the node, if a fork has the answer, or if graphrt 0.1 asked before the fold.
-        if extra is not None and (extra.edited or question.id in extra.answers_ahead or _asked_before_the_fold(task)):
+        # Not asked after an edit as the node, or if a fork has the answer.
+        if extra is not None and (extra.edited or question.id in extra.answers_ahead):
             continue
         if engine.thread is None:
             raise no_thread(engine, task)
@@ -160,11 +159,6 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
 def question_after(engine: RunState, task_id: str, node: str) -> OpenInterrupt:
     """Return the question that the `interrupt_after` of a task asks, for a commit or for its fold from the journal."""
     return OpenInterrupt(f"{engine.thread}/{task_id}#after", "after", node, {"after": node}, kind="after")
-
-
-def _asked_before_the_fold(task: Task) -> bool:
-    """Return whether graphrt 0.1 asked already: it paused with the outcome staged, and folded after the answer."""
-    return any(question.kind == "after" for question in task.more().interrupts)
 
 
 def no_thread(engine: RunState, task: Task) -> InputError:
@@ -179,18 +173,14 @@ def unpause(task: Task) -> None:
     """
     extra = task.more()
     child: RunState | None = extra.child
-    if child is not None and not extra.ended:
+    if child is not None:
         take_answers(child)
         left = left_with(task)  # questions about the queue stay, also when closed
         extra.interrupts = [question for question in extra.interrupts if question.open or question in left]
         if may_go_on(task, child):
             task.again()
     elif not task.open_interrupts():
-        # A task that graphrt 0.1 paused after its node has a staged outcome. Any other runs again from its start.
-        if extra.ended and extra.interrupts[-1].kind == "after":  # the last question is the one just answered
-            task.status = DONE
-        else:
-            task.again()
+        task.again()  # it runs from its start
 
 
 def left_with(task: Task) -> list[OpenInterrupt]:

@@ -47,10 +47,9 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
             if errors is NO_ITEMS:
                 errors, handled = {}, {}
             errors[at] = item.error.error  # the exception, or a group of several
-            if item.error.failures:  # unknown if the error was read from a journal of graphrt 0.1
-                handled[at] = tuple(
-                    HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
-                )
+            handled[at] = tuple(
+                HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
+            )
     return tuple(item.node.name for item in due), sends, errors, handled
 
 
@@ -83,13 +82,12 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     error = errors.get(at)
     if error is None:
         return None
-    tasks = handled.get(at, ())
+    tasks = handled[at]
     each: Sequence[BaseException] = [error]
     if len(tasks) != 1:  # the error of several tasks is a group, with one exception for each
         parts: Any = getattr(error, "exceptions", ())
-        each = parts
-    if len(each) != len(tasks):  # an entry of graphrt 0.1, which has the errors without the tasks (decision 0056)
-        return Handled(error, ())
+        # An erased group is read as one error in place of all of them (`Body.get_error`).
+        each = parts or [error] * len(tasks)
     failures = (
         TaskFailure(error=one, node=task.node, task_id=task.task, arg=task.arg)
         for one, task in zip(each, tasks, strict=True)

@@ -158,14 +158,9 @@ def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     """Return the keys of effects that *task* started or recorded after *question* was answered.
 
     The answer to *question* cannot be replaced then: the results may depend on it, and are found by name when the node
-    runs again (decision 0057). Effects that graphrt 0.1 journalled have no count of answers, and are taken as later
-    ones.
+    runs again (decision 0057).
     """
     extra = task.more()
     keys = [*extra.intents, *(key for key in extra.effects if key not in extra.intents)]
-    found: list[str] = []
-    for key in keys:
-        answers = extra.effect_answers.get(key)  # how many answers the task had been given by then
-        if answers is None or not question.nth or answers >= question.nth:
-            found.append(key)
-    return found
+    # `effect_answers`: how many answers the task had been given by then.
+    return [key for key in keys if extra.effect_answers[key] >= question.nth]

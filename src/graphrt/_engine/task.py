@@ -45,7 +45,7 @@ class Handled:
         self.error: BaseException = error
         """What the node raised; an exception group if several tasks failed."""
         self.failures: tuple[TaskFailure, ...] = failures
-        """Failed tasks in task order; empty if a journal of graphrt 0.1 has the errors alone."""
+        """Failed tasks in task order, 1 or more."""
 
     def told(self) -> tuple[TaskFailure, ...]:
         """Return the failures for `ctx.failures`, with arguments that belong to the handler (R15)."""
@@ -60,9 +60,7 @@ class Handled:
         failures = tuple(failure for one in found for failure in one.failures)
         if len(found) == 1:
             return found[0]
-        known = all(one.failures for one in found)  # else some came from an old journal, and stay nested groups
-        errors = [failure.error for failure in failures] if known else [one.error for one in found]
-        return cls(BaseExceptionGroup("several tasks failed", errors), failures)
+        return cls(BaseExceptionGroup("several tasks failed", [failure.error for failure in failures]), failures)
 
 
 class Due(NamedTuple):
@@ -90,7 +88,6 @@ class Extra:
         "edited",
         "effect_answers",
         "effects",
-        "ended",
         "failure",
         "handles",
         "intents",
@@ -120,8 +117,8 @@ class Extra:
         self.effects: dict[str, Any] = {}
         """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the
         ends of child threads."""
-        self.effect_answers: dict[str, int | None] = {}
-        """Number of answers that the task had when an effect started or ended, by key; None in journals of 0.1."""
+        self.effect_answers: dict[str, int] = {}
+        """Number of answers that the task had when an effect started or ended, by key."""
         self.requested: list[str | ModelCall] = []
         """Effects and model calls in the order in which the node last requested them; results come in any order."""
         self.models: ModelCalls | None = None
@@ -129,9 +126,6 @@ class Extra:
         self.intents: dict[str, int] = {}
         """Number of starts of each `"once"` effect, by key. Such a start is stored before the effect runs; without a
         result, its outcome is unknown."""
-        self.ended: bool = False
-        """Whether the outcome is known although the task waits: graphrt 0.1 let `interrupt_after` pause before the
-        fold."""
         self.edited: bool = False
         """Whether an edit (`Runtime.update(as_node=)`) took the task as finished, so that its `interrupt_after` does
         not pause."""

@@ -121,7 +121,6 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
             _forget(task)
             row = _up_to_date(task, staged[mine])
             evolve_all(engine, row, journalled=False)
-            _keep_outcome(task, row)
             _check_updates(engine, task)
         rows = [key for key in staged if key.startswith(effects)]
         for key in rows:  # effects that were stored while the task was still running, and what a fork kept
@@ -133,8 +132,7 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
-            # With an outcome, its nested graph has ended. `ended`: in graphrt 0.1 such a task could still wait.
-            if task.status in (DONE, HANDLED) or (task.extra is not None and task.extra.ended):
+            if task.status in (DONE, HANDLED):  # with an outcome, its nested graph has ended
                 _settle_child(task, staged, kept, told)
             else:
                 _restore_child(task, staged, kept, told)
@@ -182,8 +180,7 @@ def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
     """
     if task.extra is None or task.node.child is not None:  # questions of a nested graph are those of its tasks
         return logged
-    # 0: its number is not known, as in threads of graphrt 0.1, which could not replace answers.
-    answers = [event for _, event in logged if isinstance(event, InterruptAnswered) and event.nth]
+    answers = [event for _, event in logged if isinstance(event, InterruptAnswered)]
     given = {local_id(task.engine, event.id): event.nth for event in answers}
     replaced = {one.id for one in task.extra.interrupts if one.nth > given.get(one.id, one.nth)}
 
@@ -200,20 +197,6 @@ def _forget(task: Task) -> None:
     extra = task.extra
     if extra is not None:
         extra.retries = []
-
-
-def _keep_outcome(task: Task, logged: Sequence[Logged]) -> None:
-    """Keep the staged outcome of a task that graphrt 0.1 paused after its node: an answer must not run it again.
-
-    Questions from before the node ran follow the outcome in the staged events, and would make the task due.
-    """
-    extra = task.extra
-    if extra is None or not extra.interrupts or extra.interrupts[-1].key != "after":  # the key of `interrupt_after`
-        return
-    if any(isinstance(event, TaskSucceeded) and event.task == task.id for _, event in logged):
-        extra.ended = True  # an answer then makes the task DONE, and does not run it
-        if task.status == DUE:
-            task.status = DONE
 
 
 def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:

@@ -8,14 +8,14 @@ separated by one newline (docs/reference/journal.md):
     last      checksum over everything before it
 
 The structure holds no user values. Each value has a line of its own, so that it can be removed without touching the
-rest. The checksum of a record or snapshot is a CRC-32, which finds accidents; against deliberate changes there is the
+rest. The checksum of a record or snapshot is a CRC-32, which detects accidents; against deliberate changes there is the
 hash chain (`chain`). A staged body ends with a SHA-256 instead, over thread, key and body (decision 0044).
 
 A line that vouches holds digests of rows outside of the record (the meta, staged bodies, a snapshot), so that a change
 of those rows is detected (`Vouch`). A staged body has what is known of a task before its superstep commits.
 
-The form of each event is in `event_schema`, and of each kind of field in `field_codecs`. A change of the form is a new
-version with an upcaster (`upcast`), so that old journals stay readable.
+The form of each event is in `event_schema`, and of each kind of field in `field_codecs`. One version of the form is read
+and written. Bodies of another version are refused (decision 0168).
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.journal import UNREADABLE_RECORD
+from graphrt.errors._codes.stores import JOURNAL_NEWER, STORE_OLDER
 
-_CHECKSUM: Final = 8
-"""Length of a CRC-32 in hexadecimal digits."""
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 """A reference to a large value. No text can look like it, because JSON escapes the quotes inside a string."""
 
@@ -80,8 +79,7 @@ def encode(
         # On a line of its own, which can be erased like a value: digests of staged outcomes are made of user values.
         vouched: dict[str, Any] = {}
         if first:
-            # `bound`: staged bodies of the thread are bound to their keys. First records of graphrt 0.1 lack it.
-            vouched |= {"names": [len(body.names.known), digest(to_json(body.names.known))], "bound": 1}
+            vouched["names"] = [len(body.names.known), digest(to_json(body.names.known))]
         if staged:
             vouched["staged"] = staged
         if snapshot:
@@ -149,38 +147,31 @@ def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> 
     return entry
 
 
-def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False, first: bool = False) -> Batch:
+def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False) -> Batch:
     """Decode the batch that `encode` was given.
 
     Args:
         body: A new container, which gets the lines, and what they vouch for.
         data: The bytes.
-        binding: Prefix that a staged body may be bound with; empty for a record or a snapshot.
-        bound: Whether a staged body must be bound. If not, one that graphrt 0.1 staged with a CRC-32 is read too.
+        binding: Prefix that a staged body is bound with; empty for a record or a snapshot.
         first: Whether it is the first record of its thread: then the error does not advise a fork from an earlier
             entry.
 
     Raises:
-        StoreError: The bytes are damaged, or of a newer version.
+        StoreError: The bytes are damaged, or of another version.
     """
     text, _, check = data.rpartition(b"\n")
     try:
-        # The length tells the two kinds of ending apart: 8 digits are a CRC-32, 64 a SHA-256.
-        used = binding if bound or len(check) > _CHECKSUM else b""
-        if check != _closing(text, used):
-            raise ValueError("it is not what was staged under its key" if used else "its checksum is wrong")
+        if check != _closing(text, binding):
+            raise ValueError("it is not what was staged under its key" if binding else "its checksum is wrong")
         body.lines = text.split(b"\n")
-        count = len(body.lines)
         structure = from_json(body.lines[0], allow_inf_nan=False)  # NaN is written as text, so a literal is damage
         version = structure[0]
         if version != VERSION:
-            from graphrt._journal.upcast import upcast
-
-            structure = upcast(structure, body)  # may add lines of its own
+            raise _of_another_version(version)
         _, at, run, cause, new_names, entries, *more = structure
         body.names.add(new_names)  # first, because the entries refer to names by number
         logged = [_decoded(body, entry) for entry in entries]
-        del body.lines[count:]  # lines of an upcaster are not stored, and the hash chain does not cover them
         if more:  # the number of the line that vouches
             body.vouched = _vouched(body, *more)
         at = float(at)
@@ -198,6 +189,19 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", bound: bool = False
         ) from error
 
 
+def _of_another_version(version: Any) -> GraphrtError:
+    """Return the error for a body whose structure begins with *version*, which is not the present one.
+
+    Raises:
+        TypeError: It is not a version at all.
+    """
+    if version.__class__ is not int:
+        raise TypeError("the version is not a number")
+    if version < VERSION:
+        return STORE_OLDER(part="A part of the journal", version=version, form=VERSION)
+    return JOURNAL_NEWER(version=version, form=VERSION)
+
+
 def _vouched(body: Body, line: int) -> Vouch:
     """Read the line with the number *line*, which vouches for other rows.
 
@@ -211,7 +215,7 @@ def _vouched(body: Body, line: int) -> Vouch:
     staged = found.get("staged", {})
     if {value.__class__ for value in (*staged, *staged.values())} - {str}:
         raise TypeError("what it vouches for is of another type")
-    return Vouch(_pair(found.get("names")), bool(found.get("bound")), staged, _pair(found.get("snapshot")))
+    return Vouch(_pair(found.get("names")), staged, _pair(found.get("snapshot")))
 
 
 def _pair(found: Any) -> tuple[int, str] | None:

@@ -20,8 +20,8 @@ from graphrt._journal.name_table import Names
 if TYPE_CHECKING:
     from graphrt._codec import Codec
 
-VERSION: Final = 2
-"""Version of the structure that is written; `upcast` reads older ones. 2 has events about model calls and budgets."""
+VERSION: Final = 3
+"""Version of the structure, the only one that is read and written. Unreleased builds wrote 1 and 2 (decision 0168)."""
 ERASED_LINE: Final = b'{"$t":"erased","v":null}'
 """What stands in the place of a line that was erased."""
 ERASED_TEXT: Final = "(erased)"
@@ -33,8 +33,6 @@ class Vouch(NamedTuple):
 
     names: tuple[int, str] | None = None
     """Number of names after the record, and the digest of their list. Only the first record of a thread has it."""
-    bound: bool = False
-    """Whether staged bodies of the thread are bound to their keys. Only the first record of a thread says so."""
     staged: Mapping[str, str] = MappingProxyType({})
     """Key of each staged task to the end of its body; to an empty string if the body may still be replaced."""
     snapshot: tuple[int, str] | None = None

@@ -15,8 +15,8 @@ A field's digest is a chain over the commitments of the lines that were folded i
 computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
 of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
 
-What is stored of a header is its seal, from which a reader computes the header again; see `seal`. Commits of graphrt
-0.1 store whole headers of version 1, without `kid`. This module loads OpenSSL, so only chained threads import it.
+What is stored of a header is its seal, from which a reader computes the header again; see `seal`. This module loads
+OpenSSL, so only chained threads import it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,13 @@ from graphrt._journal.body import ERASED_LINE
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import (
     COMMIT,
-    HEADER_1,
     SALT_BYTES,
     SALTS,
     SEED_BYTES,
     UNKEYED,
     UNKEYED_BEGIN,
     VERSION,
-    VERSION_1,
     Seal,
-    opened_1,
     packed,
     parsed,
 )
@@ -62,7 +59,9 @@ LEAF: Final = "\x00"
 KID: Final = "\x00kid"
 """Key of the last header's `kid` among the saved digests, in hexadecimal; missing without a key."""
 TREE: Final = "\x00tree"
-"""Key of the Merkle tree among the saved digests: its size, a colon, and its roots. Snapshots of 0.1 lack it."""
+"""Key of the Merkle tree among the saved digests: its size, a colon, and its roots."""
+_NO_LEAVES: Final = "0:"
+"""What `Chain.saved` writes under `TREE` for an empty tree."""
 _LEAVES: Final = 256
 """Most leaves of new commits that wait to be taken into the tree, so that a long run holds no more of them."""
 
@@ -81,12 +80,11 @@ class Chain:
 
     def __init__(self, thread: str, digests: Mapping[str, str] | None = None, *, keys: LogKeys | None = None) -> None:
         kept = dict(digests or {})
-        tree = kept.pop(TREE, None)
+        tree = kept.pop(TREE, _NO_LEAVES)
         self.thread: str = thread
         self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
         """Name of the key of the last header; `UNKEYED` without one."""
-        # Without a saved tree: empty at the beginning of a chain, and unknown after a snapshot of 0.1.
-        self._tree: Tree | None = _read_tree(tree) if tree is not None else None if kept else Tree()
+        self._tree: Tree = _read_tree(tree)
         self._leaves: list[bytes] = []
         """Leaves that are not in the tree yet. A thread that is only read does not need its tree."""
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
@@ -98,16 +96,15 @@ class Chain:
         """Leaf of the last header, which becomes `prev` of the next one."""
 
     @property
-    def tree(self) -> Tree | None:
-        """The tree of all leaves so far, for snapshots and audit logs; None if a snapshot of 0.1 did not keep it."""
+    def tree(self) -> Tree:
+        """The tree of all leaves so far, for snapshots and audit logs."""
         self._grow()
         return self._tree
 
     def _grow(self) -> None:
-        """Take the leaves that wait into the tree, if it is known."""
-        if self._tree is not None:
-            for leaf in self._leaves:
-                self._tree.add(leaf)
+        """Take the leaves that wait into the tree."""
+        for leaf in self._leaves:
+            self._tree.add(leaf)
         self._leaves.clear()
 
     def saved(self) -> dict[str, str]:
@@ -116,17 +113,12 @@ class Chain:
         if self.kid != UNKEYED:
             kept[KID] = self.kid.hex()
         tree = self.tree
-        if tree is not None:
-            kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
+        kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
         return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
     def agrees(self, saved: Mapping[str, str]) -> bool:
-        """Return whether *saved*, of a snapshot, is what this chain would save. Snapshots of 0.1 have no tree."""
-        own = self.saved()
-        if TREE not in saved or TREE not in own:
-            own.pop(TREE, None)
-            saved = {name: value for name, value in saved.items() if name != TREE}
-        return own == saved
+        """Return whether *saved*, of a snapshot, is what this chain would save."""
+        return self.saved() == saved
 
     def writable(self, *, adopt: bool = False) -> None:
         """Check, before a thread is written, that commits can be added with the keys at hand.
@@ -201,9 +193,6 @@ class Chain:
             StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
         """
         try:
-            if seal[:1] in VERSION_1:
-                self._check_1(seq, count, at, lines, written, seal)
-                return
             parts = parsed(seal, len(lines))
             commits = None if parts is None else commitments(parts, lines)
             if parts is None or commits is None:
@@ -224,24 +213,6 @@ class Chain:
             self.kid = parts.kid
         self.leaf = leaf
         self._leaves.append(leaf)
-
-    def _check_1(
-        self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Iterable[tuple[str, int]], seal: bytes
-    ) -> None:
-        """Do the same for a seal of version 1, which holds the header. It has no key, so none may come before it.
-
-        Raises:
-            IndexError: The commit has fewer lines than were written.
-        """
-        # The first byte differs if lines are erased; the header was hashed with its version, 1.
-        header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)
-        if commits is None or self.kid != UNKEYED:
-            raise _misfit(seq, count)
-        state = self._fold(commits, written)
-        if header != header_1(seq, count, at, self.leaf, commits, state):
-            raise _misfit(seq, count)
-        self.leaf = sha256(b"\x00" + header).digest()
-        self._leaves.append(self.leaf)
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
         """Return the names of the keys of a record's MACs: *kid*, and in the first record under it the previous one."""
@@ -289,15 +260,6 @@ class Links:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        if seal[:1] in VERSION_1:
-            header, commits = b"\x01" + seal[1 : HEADER_1.size], commitments_1(seal, lines)  # as in `Chain._check_1`
-            # If the record before is not known, the first one's own `prev`, after the fixed part, is taken as right.
-            before = self._leaf or header[_HEAD.size : _HEAD.size + 32]
-            state = header[-32:]  # taken as it is
-            if commits is None or header != header_1(seq, count, at, before, commits, state):
-                raise _misfit(seq, count)
-            self._leaf = sha256(b"\x00" + header).digest()
-            return
         parts = parsed(seal, len(lines))
         commits = None if parts is None else commitments(parts, lines)
         if parts is None or commits is None:
@@ -341,22 +303,11 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
     return made
 
 
-def commitments_1(seal: bytes, lines: Sequence[bytes]) -> list[bytes] | None:
-    """Return the commitments to *lines* by a seal of version 1; None if the seal does not fit the lines."""
-    found = opened_1(seal, len(lines))  # header, and pairs for `_kept_commits`
-    return _kept_commits(lines, found[1]) if found is not None else None
-
-
 def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
-    """Return the leaf of a header of version 2; nothing if the numbers do not fit, so that no seal matches."""
-    head = _head(VERSION, seq, count, at)
+    """Return the leaf of a header; nothing if the numbers do not fit, so that no seal matches."""
+    head = _head(seq, count, at)
     body = sha256(b"".join(commits)).digest()
     return sha256(b"\x00" + head + kid + prev + body + state).digest() if head else b""
-
-
-def header_1(seq: int, count: int, at: float, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
-    """Return a header of version 1, or one that matches no seal if the numbers do not fit."""
-    return _head(1, seq, count, at) + prev + sha256(b"".join(commits)).digest() + state
 
 
 def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) -> None:
@@ -378,10 +329,10 @@ def _read_tree(saved: str) -> Tree:
     return Tree(int(size), [data[at : at + 32] for at in range(0, len(data), 32)])
 
 
-def _head(version: int, seq: int, count: int, at: float) -> bytes:
+def _head(seq: int, count: int, at: float) -> bytes:
     """Return the beginning of a header, or nothing if the numbers do not fit: then no seal matches."""
     try:
-        return _HEAD.pack(version, seq, count, round(at * 1e6))
+        return _HEAD.pack(VERSION, seq, count, round(at * 1e6))
     except (error, ValueError, OverflowError):
         return b""
 

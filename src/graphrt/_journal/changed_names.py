@@ -1,8 +1,8 @@
-"""Nodes that releases renamed, and joins that they changed, under the names in older entries (R14, decision 0022).
+"""Nodes that versions of a user's graph renamed, and joins that they changed, under the names in older entries (R14).
 
-A thread may have entries of several older graphs. Its meta keeps, in the names of its last graph, `renamed`: older names
-of nodes to the later ones; and `joins`: joins that are gone, each with the one that took its place. A migration renames
-both again, so that each release adds to what the earlier ones left.
+A thread may have entries of several versions of its graph. Its meta keeps, in the names of its last graph, `renamed`:
+older names of nodes to the later ones; and `joins`: joins that are gone, each with the one that took its place. A
+`Migration` renames both again, so that each version adds to what the earlier ones left (decision 0022).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def changed_joins(
 def under_older_names(
     joins: Mapping[JoinKey, JoinKey], renamed: Mapping[str, str], plan: Plan
 ) -> dict[JoinKey, JoinKey]:
-    """Return *joins*, each also under the older names of sources that a release renamed and a later one removed.
+    """Return *joins*, each also under the older names of sources that one version renamed and a later one removed.
 
     The present graph knows no other name of such a node, so an older entry that names it is folded with that name.
     """

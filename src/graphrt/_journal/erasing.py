@@ -284,13 +284,11 @@ class ThreadErasure:
         return [(key, self._restaged(key, payload)) for key, payload in self.loaded.staged]
 
     def _restaged(self, key: str, payload: bytes) -> bytes:
-        """Return what is staged under *key* without the chosen values, bound to its key again if it was bound."""
+        """Return what is staged under *key* without the chosen values, bound to its key again."""
         part = self._staged[key]
         if not part.chosen:
             return payload
-        # graphrt 0.1 staged with a line of 8 digits at the end, a CRC-32, which binds nothing; a SHA-256 has 64.
-        bound = len(payload) - payload.rfind(b"\n") > 9
-        return closed(part.without(), binding(str(self._meta.get("chained") or ""), key) if bound else b"")
+        return closed(part.without(), binding(str(self._meta.get("chained") or ""), key))
 
     def new_base(self) -> Saved | None:
         """Return the snapshot that a pruned thread begins with, if values of it are erased; else None."""

@@ -1,7 +1,6 @@
 """The stored form of each event: its code, and its fields in order.
 
-Forms only grow: a field is added at the end, with a default for entries that lack it. A code is never used again. How
-each kind of field is written is in `field_codecs`: a `FieldCodec` has `put` (value to JSON), `get` (JSON to value) and
+Trailing fields that hold their default are not written. How each kind of field is written is in `field_codecs`: a `FieldCodec` has `put` (value to JSON), `get` (JSON to value) and
 `empty` (the default of an absent field; `...` if it is required). User values go on lines of the body, and the JSON has
 the numbers of these lines.
 
@@ -31,7 +30,6 @@ from graphrt._journal.field_codecs import (
     JOINS,
     MAYBE_AMOUNTS,
     MAYBE_FIELDS,
-    MAYBE_INT,
     MAYBE_NAMES,
     MAYBE_TEXT,
     MESSAGE,
@@ -68,11 +66,9 @@ def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
 
 def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
     """Read what `_put_state` wrote."""
-    # Not strict: entries of older versions have fewer fields. The others get the defaults of their codecs.
-    values = {name: how.get(body, one) for (name, how), one in zip(STATE, stored, strict=False) if one is not None}
-    for name, how in STATE:
-        if name not in values:
-            values[name] = how.empty
+    values: dict[str, Any] = {}
+    for (name, how), one in zip(STATE, stored, strict=True):
+        values[name] = how.empty if one is None else how.get(body, one)
     return events.StateSaved(**values)
 
 
@@ -97,8 +93,7 @@ def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
         if kind not in (events.TaskSucceeded, events.TaskFailed):
             raise ValueError("an outcome of a task was expected")
         values: dict[str, Any] = {}
-        # Older entries have fewer fields; the event classes have defaults for those that were added.
-        for (name, how), one in zip(FORMS[kind], parts, strict=False):
+        for (name, how), one in zip(FORMS[kind], parts, strict=True):
             values[name] = how.empty if one is None else how.get(body, one)
         values["node"] = node_of(values["task"], body.path)
         found.append(kind(**values))
@@ -165,7 +160,7 @@ STATE: Final[Form] = (
 )
 """The form of `StateSaved`."""
 
-# Stored for good: append fields to a form and forms to the list, and never reuse or reorder.
+# A change of codes, or of the fields of a form, is a change of the stored form: it needs a new `body.VERSION`.
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (
         1,
@@ -219,9 +214,9 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (
         6,
         events.EffectStarted,
-        (("task", TASK), ("key", TEXT), ("starts", FieldCodec(same_, int_, 1)), ("answers", MAYBE_INT)),
+        (("task", TASK), ("key", TEXT), ("starts", FieldCodec(same_, int_, 1)), ("answers", RARE_INT)),
     ),
-    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", MAYBE_INT))),
+    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", RARE_INT))),
     (
         8,
         events.TaskSucceeded,
@@ -309,7 +304,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("reply", VALUE),
             ("usage", USAGE),
             ("model", MAYBE_TEXT),
-            ("answers", MAYBE_INT),
+            ("answers", RARE_INT),
         ),
     ),
     (29, events.UsageRecorded, (*_CALL, ("nth", FieldCodec(same_, int_, 1)), ("usage", USED), ("model", MAYBE_TEXT))),

@@ -268,7 +268,7 @@ def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
     The flags are `fired`, that the node was started already, and `emptied`, that a router led to none of the sources.
     """
     return [
-        # Two flags in one number, 1 and 2: `emptied` was added later, and entries without it keep their bytes.
+        # Two flags in one number: 1 and 2.
         [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
         for j in joins
     ]
@@ -356,7 +356,6 @@ USAGE = FieldCodec(_put_usage, _get_usage)
 JOINS = FieldCodec(_put_joins, _get_joins, ())
 DIGESTS = FieldCodec(_put_digests, _get_digests, {})
 TEXTS = FieldCodec(_put_texts, _get_texts, ())
-MAYBE_INT = FieldCodec(same_, int_)
 MAYBE_TEXT = FieldCodec(clean_, text_)
 USED = FieldCodec(_put_usage, _get_usage, ...)
 MAYBE_AMOUNTS = FieldCodec(_put_amounts, _get_amounts)

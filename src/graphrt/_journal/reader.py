@@ -60,13 +60,13 @@ class Reader:
     Args:
         codec: Decodes values. `verifying.PLAIN` leaves them as JSON, so that no user class is needed.
         names: Names of the thread, if there is no *meta*.
-        meta: The thread's meta, as `read_meta` returns it: names, chain, and whether staged bodies are bound.
+        meta: The thread's meta, as `read_meta` returns it: names and chain.
         keys: Keys that MACs are verified with; None verifies none.
     """
 
     # fmt: off
     __slots__ = (
-        "_alone", "_blobs", "_bound", "_chained", "_saved", "beside", "codec", "erased", "keys", "names", "store", "thread",
+        "_alone", "_blobs", "_chained", "_saved", "beside", "codec", "erased", "keys", "names", "store", "thread",
     )
     # fmt: on
 
@@ -87,9 +87,6 @@ class Reader:
         self.names: Names = Names(tuple(meta.get("names", names)))
         self._chained = str(meta.get("chained") or "")
         """Id of the thread that the chain began with; empty without a chain."""
-        self._bound = bool(meta.get("bound"))
-        """Whether every staged body must be bound to its key, by a hash over both that ends the body. Threads that
-        graphrt 0.1 began may have others."""
         self._blobs: dict[str, bytes] = {}
         """Large values that were read or given so far, by name."""
         self._alone = False
@@ -160,7 +157,7 @@ class Reader:
             if key is None:
                 return decode(body, payload, first=first), body
             # Bound to chain and key, so that a body moved to another task or thread is found.
-            return decode(body, payload, binding=binding(self._chained, key), bound=self._bound), body
+            return decode(body, payload, binding=binding(self._chained, key)), body
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
 
@@ -214,8 +211,6 @@ class Reader:
     def check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
         """Check that meta and snapshots are what *record* vouches for, and note what it vouches for of staged bodies.
 
-        Records of graphrt 0.1 vouch for nothing.
-
         Args:
             record: The record, for its number.
             batch: Its events.
@@ -235,9 +230,8 @@ class Reader:
                 raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
         if vouched.names is not None:
             count, wanted = vouched.names
-            if digest(to_json(self.names.known[:count])) != wanted or vouched.bound != self._bound:
-                known = "the names of nodes and fields, or that staged outcomes are bound to their tasks"
-                raise self._forged("The meta", record, known)
+            if digest(to_json(self.names.known[:count])) != wanted:
+                raise self._forged("The meta", record, "the names of nodes and fields")
             self.names.told = max(count, self.names.told or 0)  # from here on, new names must follow in order
 
     def check_beside(self, staged: Iterable[tuple[str, bytes]], seq: int) -> None:

@@ -4,7 +4,7 @@ The header links a record, which holds the entries of one commit as lines of byt
 commitment to a line is a hash of a random salt and the line, which does not tell whether a guess of the line is right.
 The functions here know the layout only; `chain` verifies.
 
-Version 2, which is written (decision 0120):
+Its layout (decision 0120):
 
     version u8 | macs u8 | kid 8 | state 32 | leaf 32 | mac 32, `macs` times | seed 16
 
@@ -19,9 +19,6 @@ When a line is erased, the salts of the others have to stay, and its own must go
 seed, and the version is `ERASED`:
 
     ... | mac 32, `macs` times | for each line: 0 and its salt 16, or 1 and its commitment 32
-
-Version 1, of 0.1, is a whole header of 117 bytes and a salt of 16 bytes for each line. With erased lines its first byte
-is `ERASED_1`, and what follows the header has the form above; the header itself is hashed with its version, 1.
 """
 
 from __future__ import annotations
@@ -32,15 +29,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 VERSION: Final = 2
-"""Version of headers and seals that are written."""
+"""Version of headers and seals, the only one."""
 ERASED: Final = 0x82
-"""Version byte of a seal of version 2 whose record has lines that were erased."""
-ERASED_1: Final = 0x81
-"""The same for a seal of version 1."""
-VERSION_1: Final = (b"\x01", b"\x81")
-"""How seals of version 1 begin, without and with erased lines."""
-HEADER_1: Final = Struct(">BQIq32s32s32s")
-"""Header of version 1: version, `seq`, number of entries, time, `prev`, `body`, `state`; 117 bytes."""
+"""Version byte of a seal whose record has lines that were erased."""
 SALT_BYTES: Final = 16
 SEED_BYTES: Final = 16
 KID_BYTES: Final = 8
@@ -65,7 +56,7 @@ COMMIT: Final = b"graphrt/commit/v1\x00"
 
 
 class Seal(NamedTuple):
-    """A seal of version 2, taken apart."""
+    """A seal, taken apart."""
 
     kid: bytes
     """Name of the key; `UNKEYED` without one."""
@@ -85,12 +76,12 @@ def salts_of(seed: bytes, number: int) -> bytes:
 
 
 def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: bytes) -> bytes:
-    """Return a seal of version 2 without erased lines; for the arguments see `Seal` and the layout above."""
+    """Return a seal without erased lines; for the arguments see `Seal` and the layout above."""
     return _FIXED.pack(VERSION, len(macs), kid, state, leaf) + b"".join(macs) + seed
 
 
 def parsed(seal: bytes, lines: int) -> Seal | None:
-    """Take a seal of version 2 apart; None if it does not have the form of one for a record of so many *lines*."""
+    """Take a seal apart; None if it does not have the form of one for a record of so many *lines*."""
     if len(seal) < _FIXED.size:
         return None
     version, number, kid, state, leaf = _FIXED.unpack_from(seal)
@@ -131,22 +122,8 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(kept) if erased and at == len(rest) else ()
 
 
-def opened_1(seal: bytes, lines: int) -> tuple[bytes, tuple[tuple[bytes, bytes], ...]] | None:
-    """Return header, and pairs as in `Seal.kept`, of a seal of version 1; None if it does not fit so many *lines*."""
-    header, rest = b"\x01" + seal[1 : HEADER_1.size], seal[HEADER_1.size :]
-    if seal[0] == ERASED_1:
-        kept = _kept(rest, lines)
-        return (header, kept) if kept else None
-    if len(rest) != SALT_BYTES * lines:
-        return None
-    return header, tuple((rest[at : at + SALT_BYTES], b"") for at in range(0, len(rest), SALT_BYTES))
-
-
 def leaf_in(seal: bytes) -> bytes:
-    """Return the leaf of the header that *seal*, of either version, belongs to."""
-    if seal[:1] in VERSION_1:
-        # 0 marks a leaf; 1 is the version that the header was hashed with, also if lines were erased since.
-        return sha256(b"\x00\x01" + seal[1 : HEADER_1.size]).digest()
+    """Return the leaf of the header that *seal* belongs to."""
     return seal[_LEAF:_MACS]
 
 
@@ -155,16 +132,11 @@ def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> byt
 
     Header, leaf and MACs stay as they are. The seal must be that of *lines*.
     """
-    if seal[:1] in VERSION_1:
-        found = opened_1(seal, len(lines))
-        assert found is not None  # noqa: S101 - the caller has verified the record
-        begin, kept = bytes([ERASED_1]) + seal[1 : HEADER_1.size], found[1]
-    else:
-        parts = parsed(seal, len(lines))
-        assert parts is not None  # noqa: S101 - as above
-        begin = bytes([ERASED]) + seal[1 : _MACS + MAC_BYTES * len(parts.macs)]
-        salts = parts.salts
-        kept = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
+    parts = parsed(seal, len(lines))
+    assert parts is not None  # noqa: S101 - the caller has verified the record
+    begin = bytes([ERASED]) + seal[1 : _MACS + MAC_BYTES * len(parts.macs)]
+    salts = parts.salts
+    kept = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
     rest = b""
     for number, (line, (salt, commitment)) in enumerate(zip(lines, kept, strict=True)):
         if number in numbers and not commitment:

@@ -41,19 +41,19 @@ def binding(chained: str, key: str) -> bytes:
 
 
 def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
-    """Encode what is staged under *key*, bound to the key if the thread's *meta* says that bodies are.
-
-    Threads that graphrt 0.1 began have bodies that end with a CRC-32 and are not bound.
+    """Encode what is staged under *key*, bound to the key and to the thread's chain.
 
     Args:
         body: A new container with names of its own, so that the body can be read alone.
+        meta: The thread's meta, which has the id of the chain.
+        key: The key.
         logged: Pairs of path and event.
 
     Raises:
         NotStorable: A value cannot be stored exactly.
     """
-    bound = binding(str(meta.get("chained") or ""), key) if meta.get("bound") else b""
-    return encode(body, Batch(0.0, "", 0, logged), binding=bound)  # staged events have no time, run or cause yet
+    # Staged events have no time, run or cause yet.
+    return encode(body, Batch(0.0, "", 0, logged), binding=binding(str(meta.get("chained") or ""), key))
 
 
 def outcomes(staged: Iterable[tuple[str, bytes]]) -> dict[str, str]:

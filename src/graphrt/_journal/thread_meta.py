@@ -2,8 +2,7 @@
 
 It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
 fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with.
-It also says whether staged bodies are bound to their keys, which fields, nodes and joins releases removed, renamed or
-changed.
+It also says which fields, nodes and joins of the graph later versions of it removed, renamed or changed.
 """
 
 from __future__ import annotations
@@ -80,7 +79,6 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "topology": (dict,),
     "topology_of": (str,),
     "chained": (str, NoneType),
-    "bound": (int,),
     "gone": (dict,),
     "renamed": (dict,),
     "joins": (list,),

@@ -26,7 +26,7 @@ from graphrt._journal.field_codecs import (
     Form,
 )
 
-Kind: TypeAlias = Literal["field", "reply", "value", "checksums", "type", "vouch", "count"]
+Kind: TypeAlias = Literal["field", "reply", "value", "checksums", "type", "vouch"]
 
 
 class Place(NamedTuple):
@@ -42,8 +42,7 @@ class Place(NamedTuple):
     - `value`: another value, such as an effect, an answer or a message;
     - `checksums`: checksums of fields;
     - `type`: the type of an answer;
-    - `vouch`: digests of staged bodies, of a snapshot or of the names in the meta;
-    - `count`: reserved or granted amounts of a budget, in a record of graphrt 0.1.
+    - `vouch`: digests of staged bodies, of a snapshot or of the names in the meta.
     """
     field: str | None = None
     """Name of the field that is written; None for other kinds."""
@@ -55,7 +54,7 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
     """Yield the lines of a body that hold values.
 
     Args:
-        structure: Line 0 of the body, decoded, of any version.
+        structure: Line 0 of the body, decoded.
         names: Names of the thread, those that the body introduces included.
     """
     # Version, time, run, cause and new names come first. `more`: the number of the line that vouches, if there is one.
@@ -75,7 +74,7 @@ def _of_form(event: Any, form: Form, stored: Sequence[Any], names: Sequence[str]
         if how.get in _FIELDS:
             yield from _FIELDS[how.get](one, names)
         elif how.get in _VALUES:
-            kind = _kind(event, name, stored)
+            kind = _kind(event, name)
             for line in _VALUES[how.get](one):
                 yield Place(line, kind)
         elif how.get is CHECKSUMS.get:
@@ -87,18 +86,11 @@ def _of_form(event: Any, form: Form, stored: Sequence[Any], names: Sequence[str]
             yield from _of_form(events.StateSaved, STATE, one, names)
 
 
-def _kind(event: Any, name: str, stored: Sequence[Any]) -> Kind:
-    """Return the kind of a line that is not a field's: of the part *name* of *event*, whose parts are *stored*."""
+def _kind(event: Any, name: str) -> Kind:
+    """Return the kind of a line that is not a field's: of the part *name* of *event*."""
     if name == "answer_type":
         return "type"
-    if event is events.ModelReplied:
-        return "reply"
-    if event is events.EffectRecorded:
-        key = str(stored[1])  # the form is task, key, result
-        if key.startswith(("held/", "granted/", "harness/failed")):  # 0.1 recorded these as effects, see `upcast`
-            return "count"
-        return "reply" if key.startswith("model/") else "value"
-    return "value"
+    return "reply" if event is events.ModelReplied else "value"
 
 
 def _each_field(stored: Sequence[int], names: Sequence[str]) -> Iterator[Place]:

@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
@@ -49,11 +49,6 @@ class _Plain:
         return from_json(line)
 
     load_error = load  # a record of an exception is JSON data, too
-
-    @staticmethod
-    def dump(value: Any) -> bytes:
-        """Write JSON data, which an upcaster took from a value that was read."""
-        return to_json(value)
 
 
 PLAIN: Final[Any] = _Plain()

@@ -124,8 +124,6 @@ class Journal:
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
-        if not names.known:  # a new thread has no names yet; threads of 0.1 stay unbound
-            meta = {**meta, "bound": 1}  # its staged bodies are bound to their keys
         self._commits, self._engine, self._chain = commits, engine, chain
         self._names, self._meta, self._tail = names, meta, tail
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked

@@ -210,7 +210,7 @@ class Recordings:
             return event.exception
         return made(event.error, event.message, task)
 
-    def _was_known(self, log: _LogOfTask, task: Task, key: str | ModelCall, answers: int | None) -> bool:
+    def _was_known(self, log: _LogOfTask, task: Task, key: str | ModelCall, answers: int) -> bool:
         """Return whether an answer in the log was there in the present attempt of *task*.
 
         If the attempt failed for good, the log shows it: an answer that comes after the failure belongs to a later
@@ -218,9 +218,9 @@ class Recordings:
         of a later attempt.
 
         Args:
-            answers: Answers of persons that the task had been given when the result was recorded; None in old journals.
+            answers: Answers of persons that the task had been given when the result was recorded.
         """
-        if answers is not None and answers > task.more().answers:
+        if answers > task.more().answers:
             return False  # it came after an answer of a person
         found = self._failed(log, task)
         if found is None:

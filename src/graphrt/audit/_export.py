@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from graphrt._journal.batch_format import blob_names
-from graphrt._journal.chain import TREE
 from graphrt._journal.merkle import Tree
 from graphrt._journal.reader import Reader
 from graphrt._journal.seal import leaf_in
@@ -91,16 +90,13 @@ def digests_before(store: Store, thread: str, first: int, codec: Codec) -> dict[
     return dict(Reader(store, thread, codec).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
 
 
-def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None = None) -> Tree | None:
-    """Return the Merkle tree of a stored log up to an entry; None if it was pruned by a version that kept no tree."""
+def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None = None) -> Tree:
+    """Return the Merkle tree of a stored log up to an entry."""
     first = store.head(thread).first
     begin = digests_before(store, thread, first, codec) if first > 1 else {}
-    if begin and TREE not in begin:
-        return None
     tree = chain_of(log, begin or None, None).tree
-    if tree is not None:
-        for record in store.records(thread, after=first - 1, upto=upto):
-            tree.add(leaf_in(record.seal))
+    for record in store.records(thread, after=first - 1, upto=upto):
+        tree.add(leaf_in(record.seal))
     return tree
 
 

@@ -11,9 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-FORM: Final = "graphrt-audit/1"
-_BOUND: Final = 64
-"""Length of the hash that ends a staged body; those of 0.1 end with a shorter checksum, and are left out."""
+FORM: Final = "graphrt-audit/2"
 
 
 def line_of(data: Mapping[str, Any]) -> bytes:
@@ -35,7 +33,7 @@ def record_line(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> by
 
 def staged_line(staged: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the line of what is staged for the open superstep; empty if nothing is."""
-    bodies = [[key, body.decode()] for key, body in staged if len(body) - body.rfind(b"\n") - 1 == _BOUND]
+    bodies = [[key, body.decode()] for key, body in staged]
     return line_of({"staged": bodies}) if bodies else b""
 
 

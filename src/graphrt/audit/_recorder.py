@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
-from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines, tree_of
+from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines
 from graphrt.audit._heads import Anchor, Head, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
@@ -70,9 +70,8 @@ class Recorder:
         self._mirror: Mirror | None = None
         self._anchors = anchors
         self._on_failure = on_failure
-        tree = chain.tree
-        self._tree: Tree | None = Tree(tree.size, tree.roots) if tree is not None else None
-        """The tree of all records; None until it is needed, if a snapshot of 0.1 did not keep it."""
+        self._tree = Tree(chain.tree.size, chain.tree.roots)
+        """The tree of all records, apart from that of the chain, which includes commits that are not stored yet."""
 
     def begin(self) -> None:
         """Open the mirror, and bring it up to the thread: a crash may have come between a commit and its mirror.
@@ -95,11 +94,8 @@ class Recorder:
             AuditError: It could not be recorded, and the run must not go on.
         """
         tree = self._tree
-        if tree is None:
-            tree = self._tree = tree_of(self._store, self._thread, self._log, self._codec) or Tree()
-        else:
-            for record in commit.records:
-                tree.add(leaf_in(record.seal))
+        for record in commit.records:
+            tree.add(leaf_in(record.seal))
         last = commit.records[-1] if commit.records else None
         head = None
         if last is not None and commit.status in _ENDS:
@@ -118,7 +114,7 @@ class Recorder:
             AuditError: It could not be recorded.
         """
         tree, seq = self._tree, self._store.head(self._thread).seq
-        if tree is None or not tree.size:
+        if not tree.size:
             return
         head = head_of(self._log, self._thread, seq, at, tree, self._keys)
         self._anchor(head)  # first, so that a head at the end of the file tells that all of it was done

@@ -148,7 +148,6 @@ class Log:
         self.blobs: dict[str, bytes] = {}
         self.begin: Mapping[str, Any] = {}
         self.names: list[Any] = []
-        self.bound = False
         self.records: list[Record] = []
         self.staged: dict[str, bytes] = {}
         for line, ended in lines_of(data):
@@ -201,8 +200,6 @@ class Log:
         for record in self.records:
             batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
             found.add(batch.logged, batch.at, body.vouched.staged)
-            if body.vouched.names is not None:
-                self.bound = True
         staged = self._staged(found.beside)
         made_at = found.first_at or 0.0
         last = self.records[-1].seq
@@ -211,8 +208,7 @@ class Log:
 
     def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
         """Return the meta of the thread. Of its graph a log has the fingerprint alone, which its records vouch for."""
-        bound = {"bound": 1} if self.bound else {}
-        return {**bound, "names": list(names), "chained": self.log, "fingerprint": fingerprint}
+        return {"names": list(names), "chained": self.log, "fingerprint": fingerprint}
 
     def _staged(self, beside: Mapping[str, str]) -> list[tuple[str, bytes]]:
         """Return what is staged: the newest bodies in the log, if the last records vouch for them.

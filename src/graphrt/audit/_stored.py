@@ -70,7 +70,7 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
 def _head(store: Store, thread: str, log: str, keys: LogKeys | None) -> Head:
     now = store.head(thread)
     tree = tree_of(store, thread, log, PLAIN, now.seq)
-    if tree is None or not tree.size:
+    if not tree.size:
         raise NO_HEAD(thread=thread)
     return head_of(log, thread, now.seq, now.updated_at, tree, keys)
 

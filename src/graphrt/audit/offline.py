@@ -34,7 +34,7 @@ from itertools import islice
 from os import PathLike, fspath
 from typing import Any, BinaryIO, Final, TypeAlias, final
 
-FORM: Final = "graphrt-audit/1"
+FORM: Final = "graphrt-audit/2"
 INCLUSION: Final = "graphrt-inclusion/1"
 CONSISTENCY: Final = "graphrt-consistency/1"
 MOST_BYTES: Final = 1 << 28
@@ -42,7 +42,7 @@ MOST_BYTES: Final = 1 << 28
 MOST_FINDINGS: Final = 100
 """Findings after which those with a verdict that was found before are only counted."""
 _ERASED: Final = b'{"$t":"erased","v":null}'
-_VERSIONS: Final = (1, 2, 0x81, 0x82)
+_VERSIONS: Final = (2, 0x82)
 """Versions of seals; the highest bit says that lines were erased."""
 _BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 _UNKEYED: Final = bytes(8)
@@ -297,7 +297,7 @@ class Sealed:
         ValueError: It does not have the form of a record.
     """
 
-    __slots__ = ("at", "commits", "count", "entries", "erased", "kid", "leaf", "lines", "macs", "more", "names", "newer", "prev", "seq", "state", "version")  # fmt: skip
+    __slots__ = ("at", "commits", "count", "entries", "erased", "kid", "leaf", "lines", "macs", "more", "names", "newer", "seq", "state", "version")  # fmt: skip
 
     def __init__(self, value: Mapping[str, Any]) -> None:
         if set(value) != _RECORD:
@@ -311,27 +311,14 @@ class Sealed:
         seal = _base64(value["seal"])
         self._structure(lines[0])
         self.version: int = seal[0]
-        self.prev: bytes | None = None
-        """`prev` as a header of version 1 has it."""
-        self.kid, self.macs = _UNKEYED, ()
         self.erased: tuple[int, ...] = ()
-        if self.version & 0x7F == 1:
-            header = b"\x01" + seal[1:117]
-            _, seq, count, at, self.prev, body, self.state = struct.unpack(">BQIq32s32s32s", header)
-            if self.version == 1:
-                self.commits = self._commits(lines, seal[117:])
-            else:
-                self._kept(lines, seal[117:])
-            self.leaf: bytes = _sha(b"\x00", header)
-            if (seq, count, at, body) != (self.seq, self.count, self.at, _sha(*self.commits)):
-                raise ValueError("its seal is of another record")
-        else:
-            self._seal_2(lines, seal)
+        self._seal(lines, seal)
 
     kid: bytes
     macs: tuple[bytes, ...]
     commits: list[bytes]
     state: bytes
+    leaf: bytes
 
     def _structure(self, line: bytes) -> None:
         structure: Any = _loads_structure(line.decode())
@@ -343,13 +330,13 @@ class Sealed:
         self.names: Any = rest[0]
         self.entries: Any = rest[1]
         self.more: list[Any] = rest[2:]
-        self.newer: bool = _int(version, 1) > 2
+        self.newer: bool = _int(version, 3) > 3
         """Whether the structure has a form that is not known here."""
         if at.__class__ not in (int, float):
             raise ValueError("it has no time")
         self.at: int = round(at * 1e6)
 
-    def _seal_2(self, lines: list[bytes], seal: bytes) -> None:
+    def _seal(self, lines: list[bytes], seal: bytes) -> None:
         _, number, self.kid, self.state, self.leaf = struct.unpack_from(">BB8s32s32s", seal)
         end = 74 + 32 * number
         self.macs = tuple(seal[at : at + 32] for at in range(74, end, 32))
@@ -392,8 +379,6 @@ class Sealed:
     def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
         """Return the leaf of the header that these numbers and hashes give."""
         body = hashlib.sha256(b"".join(self.commits)).digest()
-        if self.version & 0x7F == 1:
-            return _sha(b"\x00", struct.pack(">BQIq32s32s32s", 1, seq, count, self.at, prev, body, state))
         head = struct.pack(">BQIq", 2, seq, count, self.at)
         return hashlib.sha256(b"\x00" + head + self.kid + prev + body + state).digest()
 
@@ -619,7 +604,10 @@ class _Check:
     def _first(self, value: dict[str, Any]) -> None:
         form = _text(value["form"])
         if re.fullmatch(r"graphrt-audit/[1-9]\d{0,5}", form) and form != FORM:
-            self.find(Verdict.NEWER_FORM, f"The log has the form {form}, which is newer than {FORM}.")
+            if int(form.rpartition("/")[2]) < int(FORM.rpartition("/")[2]):
+                self.find(Verdict.UNREADABLE, f"The log has the form {form}, which an unreleased version of graphrt wrote.")  # fmt: skip
+            else:
+                self.find(Verdict.NEWER_FORM, f"The log has the form {form}, which is newer than {FORM}.")
             return
         if form != FORM or value.keys() != {"form", "log", "thread"} or not value["log"] or not value["thread"]:
             raise ValueError("its first line does not name form, log and thread")
@@ -640,20 +628,19 @@ class _Check:
         digests = dict(told["digests"])
         if "snapshot" in told:
             self._begin_with(_text(told["snapshot"]), digests, _int(told["seq"], 1))
-        tree = digests.pop("\x00tree", None)
+        tree = _text(digests.pop("\x00tree"))
         self._kid = bytes.fromhex(_text(digests.pop("\x00kid", "00" * 8)))
         self._leaf = _hex(digests.pop("\x00"))
         self._digests = {name: _hex(digest) for name, digest in digests.items()}
         self.seq = self._pruned = _int(told["seq"], 1)
-        self._told = self._tree = None
-        if tree is not None:
-            size, _, roots = _text(tree).partition(":")
-            data = bytes.fromhex(roots)
-            self._tree = [data[at : at + 32] for at in range(0, len(data), 32)]
-            self._size = self._begun = int(size)
-            if f"{self._size}:{data.hex()}" != tree or len(data) != 32 * self._size.bit_count():
-                raise ValueError("it has no Merkle tree")
-            self._reached()
+        self._told = None
+        size, _, roots = tree.partition(":")
+        data = bytes.fromhex(roots)
+        self._tree = [data[at : at + 32] for at in range(0, len(data), 32)]
+        self._size = self._begun = int(size)
+        if f"{self._size}:{data.hex()}" != tree or len(data) != 32 * self._size.bit_count():
+            raise ValueError("it has no Merkle tree")
+        self._reached()
 
     def _begin_with(self, snapshot: str, digests: Mapping[str, str], seq: int) -> None:
         """Take in the snapshot that a log begins with. Until a record vouches for it, nothing in it is believed."""
@@ -809,10 +796,7 @@ class _Check:
         label = (
             f"The record of entry {one.seq}" if one.count == 1 else f"The record of entries {first + 1} to {one.seq}"
         )
-        fits = self._leaf is None or self._follows(one, one.seq, one.count)
-        if self._leaf is not None and one.prev not in (None, self._leaf):
-            fits = False
-        if not fits:
+        if self._leaf is not None and not self._follows(one, one.seq, one.count):
             self._break(Verdict.ALTERED, f"{label} was changed, or does not follow the one before.")
         elif one.newer or one.version not in _VERSIONS:
             known = not one.newer and self._leaf is not None
@@ -873,7 +857,7 @@ class _Check:
             self._told += 1
         if first:
             self._told = None
-            if one.more:  # records of 0.1 vouch for no names
+            if one.more:
                 line = _int(one.more[0], 1)
                 if line in one.erased:  # else anybody could withhold it, and change the names
                     raise ValueError("the line that vouches for the names is not there")
@@ -1032,8 +1016,6 @@ class _Check:
         if self._pruned and self._exact:
             self.find(Verdict.MISSING, f"Entries up to {self._pruned} are missing, and no record says that they were pruned.", record=1, seq=1)  # fmt: skip
             self.proved = self.proved_seq = 0
-        if self._snapshot is not None and self._exact:
-            self.find(Verdict.SOUND, "No record vouches for the snapshot that the log begins with, as in logs that 0.1 pruned.", record=1, seq=1)  # fmt: skip
         for told, seqs in self._signed.items():
             self.find(
                 Verdict.SOUND, f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {told}.", seq=max(seqs)

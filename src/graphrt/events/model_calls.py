@@ -37,8 +37,8 @@ class ModelReplied(Word):
     """What the call used; None if the provider did not report it, which counts as one call."""
     model: str | None = None
     """Name of the model, as the provider reports it; None if it does not."""
-    answers: int | None = None
-    """Answers that its task had been given by then; None in journals written before graphrt counted them."""
+    answers: int = 0
+    """Answers that its task had been given by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -60,7 +60,7 @@ class RunStarted(Word):
     redaction: str = ""
     """Redaction rules in force, and a digest of them; empty without any."""
     parent: str | None = None
-    """Id of the thread whose task started this thread by `ctx.start`; None for any other. Added in 0.2."""
+    """Id of the thread whose task started this thread by `ctx.start`; None for any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -85,7 +85,7 @@ class InterruptAnswered(Word):
     """Id of the interrupt."""
     answer: Any
     nth: int = 0
-    """Number of the answer among those that its task was given, from 1; 0 if written before graphrt counted them."""
+    """Number of the answer among those that its task was given, from 1."""
     by: str = ""
     """What answered it:
 
@@ -94,8 +94,6 @@ class InterruptAnswered(Word):
     - `default`: no answer came in time, and *answer* is the default of the question;
     - `expiry`: no answer came in time, and the node gets a `QuestionExpiredError`;
     - `thread`: a child thread ended, and the node reads its result.
-
-    Added in 0.2.
     """
 
 
@@ -178,9 +176,9 @@ class InterruptRaised(Word):
     stale: bool = False
     """Whether the state was edited since the task asked; set when the question is staged again."""
     default: Any = None
-    """The answer that it gives itself at *expires_at*, if *has_default*; else None. Added in 0.2."""
+    """The answer that it gives itself at *expires_at*, if *has_default*; else None."""
     has_default: bool = False
-    """Whether it has a default. Without one, the node gets a `QuestionExpiredError`. Added in 0.2."""
+    """Whether it has a default. Without one, the node gets a `QuestionExpiredError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -213,8 +211,8 @@ class EffectStarted(Word):
     """Key of the effect inside its task."""
     starts: int = 1
     """How often it was started: once more for each answer "run" to the question about its outcome."""
-    answers: int | None = None
-    """Answers that its task had been given by then; None in journals written before graphrt counted them."""
+    answers: int = 0
+    """Answers that its task had been given by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -226,8 +224,8 @@ class EffectRecorded(Word):
     key: str
     """Key of the effect inside its task."""
     result: Any
-    answers: int | None = None
-    """Answers that its task had been given by then; None in journals written before graphrt counted them."""
+    answers: int = 0
+    """Answers that its task had been given by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -342,7 +340,7 @@ class SuperstepAbandoned(Word):
     usage: Usage | None = None
     """What the model calls of the abandoned tasks used; None if they made none."""
     threads: tuple[str, ...] = ()
-    """Ids of the child threads, started by `ctx.start`, that are cancelled with it. Added in 0.2."""
+    """Ids of the child threads, started by `ctx.start`, that are cancelled with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -397,4 +395,4 @@ class RunCancelled(Word):
     folded: Mapping[str, str] = field(default_factory=dict[str, str])
     """Checksums of fields; see `RunInterrupted.folded`."""
     threads: tuple[str, ...] = ()
-    """Ids of the child threads, started by `ctx.start`, that are cancelled with it. Added in 0.2."""
+    """Ids of the child threads, started by `ctx.start`, that are cancelled with it."""

@@ -194,7 +194,7 @@ class HistoryPruned(Word):
 class ValuesErased(Word):
     """Values of earlier entries were erased. They read as `Erased()`, and the thread no longer contains the originals.
 
-    The event is written in the transaction that erases them. Added in 0.2.
+    The event is written in the transaction that erases them.
     """
 
     by: str = ""
@@ -209,7 +209,7 @@ class ValuesErased(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SignalReceived(Word):
-    """A signal arrived, and waits in the thread until a node takes it by `ctx.receive`. Added in 0.2."""
+    """A signal arrived, and waits in the thread until a node takes it by `ctx.receive`."""
 
     id: str
     """Id of the signal, chosen by its sender or generated."""
@@ -222,7 +222,7 @@ class SignalReceived(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SignalTaken(Word):
-    """A node took a signal, which no longer waits. The next entry answers the node's question. Added in 0.2."""
+    """A node took a signal, which no longer waits. The next entry answers the node's question."""
 
     id: str
     """Id of the signal."""
@@ -232,7 +232,7 @@ class SignalTaken(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LetterDropped(Word):
-    """Mail of another process changed nothing, because it came too late or did not fit the thread. Added in 0.2."""
+    """Mail of another process changed nothing, because it came too late or did not fit the thread."""
 
     id: str
     """Id of the letter."""
@@ -244,7 +244,7 @@ class LetterDropped(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadStarted(Word):
-    """A task starts a child thread by `ctx.start`. Added in 0.2.
+    """A task starts a child thread by `ctx.start`.
 
     It is stored before the thread is created, so that a crash cannot leave a child that its parent does not know (R24).
     """

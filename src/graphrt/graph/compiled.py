@@ -238,7 +238,7 @@ class CompiledGraph(Generic[S, U]):
         """Return a copy whose nodes, also those of nested graphs, run where their thread is driven: they name no queue.
 
         For tests, notebooks and explorations, where no worker serves the queues. The fingerprint is the same. A nested
-        graph that is chosen while it runs keeps its queues. Added in 0.2.
+        graph that is chosen while it runs keeps its queues.
         """
         plan = self.__graphrt_plan__
         return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self

@@ -17,7 +17,6 @@ from graphrt.harness import (
     UserMessage,
     tool,
 )
-from graphrt.harness.agent import agent as module
 from graphrt.testing import FakeChatServer
 
 from .fakes import Model, call, counting, run, says
@@ -162,35 +161,6 @@ def test_provider_gets_instructions_before_a_summary(wire: str):
     else:
         assert [part["text"] for part in body["system"]] == [OWN, SUMMARY.text]
         assert [one["role"] for one in body["messages"]] == ["user"]
-
-
-@every_way
-def test_paused_thread_of_version_0_1_goes_on_with_what_was_paid(way: Any, monkeypatch: pytest.MonkeyPatch):
-    """Version 0.1 asked without the instructions where the prompt had a system message: it goes on so."""
-    done: list[Any] = []
-
-    @tool(approval=True)
-    def refund(amount: int) -> str:
-        """Pay back."""
-        done.append(amount)
-        return "paid"
-
-    async def body(state: Any, ctx: Any) -> Any:
-        reply = await ctx.harness.run([SUMMARY, UserMessage(text="please")])
-        return {"said": [reply.text]}
-
-    model = Model(call("refund", amount=3), "done")
-    agent = Agent(model, system=OWN, tools=[refund])
-    with way.runtime(way.graph(body, tools=["refund"]), harness=agent) as runtime:
-        with monkeypatch.context() as then:
-            first = module.asked_first
-            then.setattr(module, "asked_first", lambda *given: first(*given)[-1:])
-            paused = way(runtime, "run", {}, thread="t")
-        result = way(runtime, "resume", "t", True)
-
-    assert paused.status == "interrupted"
-    assert (result.state.said, done) == (["done"], [3])
-    assert shapes(model) == [[SUMMARY.text, "user"], [SUMMARY.text, "user", "assistant", "tool"]]
 
 
 @every_way

@@ -1,14 +1,14 @@
 """Digests of requests and arguments: keys under which a task remembers model calls and tool calls (decision 0033).
 
 A digest depends on the content only, so it is the same in every process and at every execution of the task. Stored
-journals contain digests: the bytes that are hashed for a given content must never change.
+journals contain digests: the bytes that are hashed for a given content are part of the stored form.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from pydantic_core import to_json
 
 from graphrt.harness._output.exchange import asked_of, in_words
 from graphrt.harness._output.form import OutputForm
-from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
@@ -28,23 +27,23 @@ __all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 
 def of_request(request: ModelRequest) -> str:
     """Return 32 hex digits of the SHA-256 of the whole request."""
-    return sha256(_bytes(_asked(request))).hexdigest()[:32]
+    return sha256(_bytes(request)).hexdigest()[:32]
 
 
 def of_run(agent: str, request: ModelRequest) -> str:
     """Return 16 hex digits of the SHA-256 of the agent's name and the first request of its run."""
-    return sha256(_bytes([agent, _asked(request)])).hexdigest()[:16]
+    return sha256(_bytes([agent, request])).hexdigest()[:16]
 
 
 def as_known(
     host: AgentServices,
     path: str,
     agent: str,
-    requests: Sequence[ModelRequest],
+    request: ModelRequest,
     form: OutputForm | None,
     model: ChatModel,
 ) -> ModelRequest:
-    """Return the request that begins a run: the first of *requests*, or the one for which *host* remembers answers.
+    """Return *request*, which begins a run, with the form of the answer, as *host* remembers answers to it.
 
     The form of the answer is part of the request: as a schema, or in the instructions if *model* cannot be held to a
     schema. The two have different digests. When another model replaces the first on a paused thread, the answers may
@@ -54,11 +53,11 @@ def as_known(
         host: Services of the agent.
         path: Key path of the calling agent, empty if none calls.
         agent: Name of the agent.
-        requests: 1..n ways to begin, the current one first.
+        request: The request without a form of the answer.
         form: Required form of the answer; None for free text.
         model: The model that is asked first.
     """
-    ways = [way for request in requests for way in _ways(request, form, model)]
+    ways = _ways(request, form, model)
     if not host.remembers or len(ways) == 1:
         return ways[0]
     return next((way for way in ways if host.knows(f"{path}{of_run(agent, way)}.")), ways[0])
@@ -84,40 +83,7 @@ def of_arguments(arguments: Mapping[str, Any]) -> str:
 
 def of_call(prompt: Any, options: Mapping[str, Any]) -> str:
     """Return 32 hex digits of the SHA-256 of one call of a plain harness."""
-    return sha256(_bytes([_said(prompt), options])).hexdigest()[:32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Thoughtless:
-    """An AssistantMessage without the field `thinking`, which it did not always have.
-
-    Older journals contain digests of that form, so a message without thinking is still hashed in it.
-    """
-
-    text: str
-    tool_calls: tuple[ToolCall, ...]
-    id: str | None
-    role: str = "assistant"
-
-
-_Thoughtless.__qualname__ = AssistantMessage.__qualname__  # part of the repr, which `_bytes` may hash
-
-
-def _asked(request: ModelRequest) -> ModelRequest:
-    return replace(request, messages=_said(request.messages))
-
-
-def _said(prompt: Any) -> Any:
-    """Return *prompt* in the form that digests have always been made of; only messages with thinking differ."""
-    return type(prompt)(map(_message, prompt)) if type(prompt) in (list, tuple) else prompt
-
-
-def _message(message: Any) -> Any:
-    match message:
-        case AssistantMessage(thinking=()):
-            return _Thoughtless(text=message.text, tool_calls=message.tool_calls, id=message.id)
-        case _:
-            return message
+    return sha256(_bytes([prompt, options])).hexdigest()[:32]
 
 
 def _bytes(value: Any) -> bytes:

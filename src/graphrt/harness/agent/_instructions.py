@@ -16,13 +16,11 @@ from graphrt.harness.request import ModelRequest, RunOptions
 __all__ = ["asked_first"]
 
 
-def asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> tuple[ModelRequest, ...]:
-    """Return the request that begins a run; if graphrt 0.1 would have made another one, that as the second.
+def asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:
+    """Return the request that begins a run.
 
     Instructions come first, whatever system messages *prompt* has. They are only left out if *prompt* begins with an
-    identical message, so that `reply.messages` of the same agent can be continued without a second copy. Version 0.1
-    omitted the agent's instructions if the prompt had any system message. A thread that it paused remembers its
-    answers under that request.
+    identical message, so that `reply.messages` of the same agent can be continued without a second copy.
 
     Args:
         prompt: As given to the run.
@@ -34,17 +32,16 @@ def asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> 
     """
     options: Any = given
     if isinstance(prompt, str) or not hasattr(prompt, "__iter__"):
-        return (ModelRequest.build(prompt, options, defaults=defaults),)
+        return ModelRequest.build(prompt, options, defaults=defaults)
     said = tuple(prompt)
     if not any(isinstance(one, SystemMessage) for one in said):
-        return (ModelRequest.build(said, options, defaults=defaults),)
-    before = ModelRequest.build(said, options, defaults={**defaults, "system": None})
+        return ModelRequest.build(said, options, defaults=defaults)
     said = _plain(said)
-    now = ModelRequest.build(said, options, defaults=defaults)
-    own, *rest = now.messages
+    request = ModelRequest.build(said, options, defaults=defaults)
+    own, *rest = request.messages
     if len(rest) == len(said) and isinstance(rest[0], SystemMessage) and rest[0].text == own.text:
-        now = replace(now, messages=tuple(rest))
-    return (now,) if now == before else (now, before)
+        return replace(request, messages=tuple(rest))
+    return request
 
 
 def _plain(said: tuple[Any, ...]) -> tuple[Any, ...]:

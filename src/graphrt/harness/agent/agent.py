@@ -280,10 +280,10 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
     ) -> AgentReply:
         tools = self._offered(options)
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
-        requests = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
+        request = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
         models = models_of(self)
-        request = as_known(host, _path(), self.name, requests, form, models[0])
+        request = as_known(host, _path(), self.name, request, form, models[0])
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(models, place, retry=self._retry, cache=self._cache, emit=place.emit)
         tooling = Tooling(

@@ -1,20 +1,15 @@
-"""The graph of the corpus of stored journals, and how its threads are made. Never changed: only new ones are added."""
+"""A graph whose threads have entries of many kinds: Sends, a join, retries, effects, a nested graph, two questions."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import itertools
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from graphrt import END, START, Command, GraphBuilder, Interrupt, RetryPolicy, Runtime, Send
-from graphrt.errors import NodeError
+from graphrt import END, START, Command, GraphBuilder, Interrupt, RetryPolicy, Send
 from graphrt.reducers import add, append, merge
 
 
@@ -93,28 +88,3 @@ def graph() -> Any:
 
 
 NOTES = ["visited 0", "visited 1", "visited 2", "steady", "looked", "left", "met", "gate True", "closed"]
-
-
-def make(path: Path) -> None:
-    """Write a database with one thread for each way to stand."""
-    numbers, ids = itertools.count(1_750_000_000), itertools.count(1)
-    options: dict[str, Any] = {"clock": lambda: float(next(numbers)), "ids": lambda: f"run-{next(ids)}", "seed": 7}
-    with Runtime(graph(), store=f"sqlite:///{path}", **options) as runtime:
-        for thread in ("asked-inside", "asked-outside", "done", "twice", "edited"):
-            runtime.run({"notes": []}, thread=thread)
-        for thread in ("asked-outside", "done", "twice", "edited"):
-            runtime.resume(thread, "left")
-        for thread in ("done", "twice"):
-            runtime.resume(thread, answer=True)
-        runtime.run({"count": 10}, thread="twice")
-        runtime.update("edited", {"table": {"break": True}})
-        with contextlib.suppress(NodeError):
-            runtime.resume("edited", answer=True)
-        runtime.fork("done", at=3, to="forked")
-        runtime.prune("twice")
-    with Runtime(graph(), store=f"sqlite:///{path}", chain=False, **options) as runtime:
-        runtime.run({"notes": []}, thread="unchained")
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]))
