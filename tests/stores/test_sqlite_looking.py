@@ -1,18 +1,21 @@
-"""A SQLite file that this user may not write: everything can be looked at, nothing is written or left beside it."""
+"""A SQLite file that this user may not write: everything can be read while nobody else writes it, and nothing is written."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
+from itertools import count
 
 import pytest
 import typing_extensions as te
-from tests.stores.support import AT, bodies, claimed, entry, refused
+from tests.stores.support import bodies, claimed, refused
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.cli.app import main
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _journal_modes as modes
 
@@ -140,8 +143,8 @@ def test_what_is_no_database_of_ours_is_told_as_ever(path, locked):
     assert refused(path).code == "store-damaged"
 
 
-def test_what_somebody_writes_meanwhile_is_seen(path, mode, locked):
-    """Also where the file was read without locks at first."""
+def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
+    """While they have it open, a read without locks is not safe; with a rollback journal, only while they write."""
     filled(path, mode)
     locked[0] = True
     with SqliteStore(path) as reader:
@@ -149,34 +152,116 @@ def test_what_somebody_writes_meanwhile_is_seen(path, mode, locked):
         locked[0] = False
         with SqliteStore(path, _pragmas=MODES[mode]) as writer:
             locked[0] = True
-            claim = claimed(writer, "u")
-            assert bodies(reader, "u") == bodies(writer, "u")
-            writer.commit(claim, Commit(1, AT, [entry(2)]))
-            assert bodies(reader, "u") == bodies(writer, "u")
-            assert len(bodies(reader, "u")) == 2
-        assert len(bodies(reader, "u")) == 2
+            claimed(writer, "u", entries=2)
+            db = writer._file.connection()
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("UPDATE thread SET updated_at = 0")
+            for store in (lambda: reader, lambda: SqliteStore(path)):
+                with pytest.raises(StoreError, match="another process has it open") as caught:
+                    store().heads()
+                assert caught.value.code == "store-read-only"
+                assert "store.backup()" in caught.value.fix
+            db.execute("ROLLBACK")
+        assert bodies(reader, "u") == [b"1", b"2"]
 
 
-def test_a_reading_is_done_again_where_the_file_changed_under_it(path, locked):
-    """A file that nobody has open is read without locks: what was read while it changed does not count."""
-    filled(path, "wal")
+def test_log_of_a_process_that_was_killed_is_not_left_out_silently(path, tmp_path, locked):
+    """The commits in it could only be read by writing."""
+    with SqliteStore(path, _pragmas=MODES["wal"]) as writer:
+        claimed(writer, "u")
+        copies = tmp_path / "copies"
+        copies.mkdir()
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", copies)
+    for ending in ("", "-wal"):
+        shutil.copy(copies / f"runs.db{ending}", tmp_path)
+    locked[0] = True
+
+    error = refused(path)
+    assert "runs.db-wal" in str(error)
+    locked[0] = False
+    with SqliteStore(path) as store:
+        assert bodies(store, "u") == [b"1"]
+
+
+def test_a_read_is_repeated_if_the_file_changed_under_it(path, mode, locked):
+    filled(path, mode)
     locked[0] = True
     with SqliteStore(path) as reader:
-        assert reader._file._looked is not None
-        seen = []
+        reader.heads()
+        counts = []
 
         def work(db):
             found = db.execute("SELECT count(*) FROM thread").fetchall()[0][0]
-            if not seen:
+            if not counts:
                 locked[0] = False
-                with SqliteStore(path, _pragmas=MODES["wal"]) as writer:
+                with SqliteStore(path, _pragmas=MODES[mode]) as writer:
                     claimed(writer, "u")
                 locked[0] = True
-            seen.append(found)
+            counts.append(found)
             return found
 
         assert reader._file.read(work) == 2
-        assert seen[-1] == 2
+        assert counts[-1] == 2
+
+
+def test_a_file_that_is_always_written_is_not_read_for_ever(path, locked):
+    filled(path, "delete")
+    locked[0] = True
+    with SqliteStore(path) as reader:
+        reader.heads()
+        ns = count(1)
+
+        def work(db):
+            os.utime(path, ns=(0, next(ns)))
+
+        with pytest.raises(StoreError, match="keeps writing it"):
+            reader._file.read(work)
+
+
+APP = """
+import typing_extensions as te
+from graphrt import START, GraphBuilder
+
+class State(te.TypedDict, total=False):
+    said: str
+
+graph = GraphBuilder(State, name="says").add_node("say", lambda state: {"said": "hello"}).add_edge(START, "say").compile()
+"""
+
+
+def test_commands_read_a_backup_on_read_only_media(path, tmp_path, capsys):
+    """A file system that is mounted read-only, which even root cannot write."""
+    app, media = tmp_path / "app.py", tmp_path / "media"
+    app.write_text(APP)
+    media.mkdir()
+
+    def command(*words):
+        code = main([*map(str, words)])
+        shown = capsys.readouterr()
+        return code, shown.out + shown.err
+
+    target, database, copy = f"{app}:graph", ("--store", path), ("--store", media / "copy.db")
+    assert command("run", target, "--thread", "t", *database)[0] == 0
+    with SqliteStore(path) as store:
+        store.backup(media / "copy.db")
+    for options in (["--bind", media, media], ["-o", "remount,ro,bind", media]):
+        if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
+            pytest.skip("this user cannot mount a file system")
+    try:
+        for words in (
+            ["show", target, "t", *copy],
+            ["log", target, "t", *copy],
+            ["why", target, "t", "said", *copy],
+            ["doctor", *copy, "--replay", target],
+        ):
+            assert command(*words)[0] == 0, command(*words)
+        code, text = command("run", target, "--thread", "u", *copy)
+        assert code != 0
+        assert "read-only for this user" in text
+        assert [one.name for one in media.iterdir()] == ["copy.db"]
+    finally:
+        subprocess.run(["umount", media], check=True)
 
 
 def test_a_name_that_is_no_plain_uri_is_opened(tmp_path, monkeypatch):

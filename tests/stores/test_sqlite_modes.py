@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 
 import pytest
-from tests.stores.support import AT, bodies, claimed, end, entry, line, other_process, pragma, refused
+from tests.stores.support import AT, bodies, claimed, entry, pragma, refused
 
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Commit
@@ -22,9 +21,8 @@ DELETE = modes.Pragmas("delete", "EXTRA")
 
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
-    """As in a process that has told nothing yet, and has had no file open."""
-    monkeypatch.setattr(modes, "_told", set())
-    monkeypatch.setattr(files, "_logging", {})
+    """As in a process that has logged no warning yet."""
+    monkeypatch.setattr(modes, "_warned", set())
 
 
 def granted(store, *names):
@@ -42,79 +40,23 @@ def test_new_file_gets_a_log_with_every_sqlite(tmp_path, monkeypatch, caplog, ve
     assert not caplog.records
 
 
-def test_file_with_a_rollback_journal_is_converted_if_nobody_else_has_it(tmp_path):
+def test_file_with_a_rollback_journal_keeps_it_and_its_copy_gets_a_log(tmp_path, caplog):
     path = tmp_path / "runs.db"
     with SqliteStore(path, _pragmas=DELETE) as store:
         store.release(claimed(store))
-    files._logging.clear()
-    with SqliteStore(path) as store:
-        assert granted(store, "journal_mode", "synchronous") == ["wal", 2]
-        assert bodies(store) == [b"1"]
-
-
-def test_file_with_a_rollback_journal_that_another_process_has_open_stays_as_it_is(tmp_path, caplog):
-    path = tmp_path / "runs.db"
-    SqliteStore(path, _pragmas=DELETE).close()
-    files._logging.clear()
-    other = other_process(
-        """
-        from graphrt.stores.sqlite._journal_modes import Pragmas
-        store = SqliteStore(sys.argv[1], _pragmas=Pragmas("delete", "EXTRA"))
-        print("open", flush=True)
-        sys.stdin.readline()
-        """,
-        path,
-    )
-    assert line(other) == "open"
-    with SqliteStore(path) as store:
-        assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
-        claimed(store)
-    SqliteStore(path).close()
-    end(other)
+    for _ in range(2):
+        with SqliteStore(path) as store:
+            assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
+            assert bodies(store) == [b"1"]
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "graphrt 0.1 made it" in caplog.text
-
-
-@pytest.mark.parametrize(("journal", "asked"), [("delete", 1), ("wal", 0)])
-def test_whether_a_file_is_open_is_asked_once_and_not_of_one_that_is(journal, asked, tmp_path, monkeypatch):
-    """The question drops the locks that SQLite holds on the file in this process."""
-    path = tmp_path / "runs.db"
-    SqliteStore(path, _pragmas=modes.Pragmas(journal, "FULL")).close()
-    files._logging.clear()
-    questions, together = [], threading.Barrier(4)
-    real = files.place.nobody_has
-
-    def nobody_has(path):
-        questions.append(path)
-        return real(path)
-
-    def opens():
-        together.wait(20)
-        SqliteStore(path, busy_timeout_s=20).close()
-
-    monkeypatch.setattr(files.place, "nobody_has", nobody_has)
-    threads = [threading.Thread(target=opens) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-
-    assert len(questions) == asked
-
-
-def test_who_turns_a_converted_file_back_finds_it_whole(tmp_path):
-    """graphrt 0.1 asks an old SQLite for a rollback journal: it gets it if nobody has the file open, else it refuses."""
-    path = tmp_path / "runs.db"
+    assert "made where a log is impossible" in caplog.text
     with SqliteStore(path) as store:
-        store.release(claimed(store))
-        db = sqlite3.connect(path, timeout=0.05)
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            db.execute("PRAGMA journal_mode = DELETE")
-        db.close()
-    assert pragma(path, "journal_mode = DELETE") == "delete"
-    with SqliteStore(path, _pragmas=DELETE) as store:
-        assert bodies(store) == [b"1"]
+        store.backup(tmp_path / "copy.db")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["copy.db", "runs.db"]
+    with SqliteStore(tmp_path / "copy.db") as copy:
+        assert granted(copy, "journal_mode", "synchronous") == ["wal", 2]
+        assert bodies(copy) == [b"1"]
 
 
 def test_file_on_a_network_gets_a_rollback_journal_and_that_is_told_once(tmp_path, monkeypatch, caplog):
@@ -127,15 +69,16 @@ def test_file_on_a_network_gets_a_rollback_journal_and_that_is_told_once(tmp_pat
     assert "network file system (nfs4)" in caplog.text
 
 
-def test_log_of_a_file_on_a_network_is_given_up_or_the_file_refused(tmp_path, monkeypatch):
+def test_log_on_a_network_is_refused_and_a_copy_there_has_none(tmp_path, monkeypatch):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:
         store.release(claimed(store))
         monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
-        with pytest.raises(StoreError, match="write-ahead log") as caught:
-            SqliteStore(path, busy_timeout_s=0.05)
-        assert caught.value.code == "store-unsafe"
-    with SqliteStore(path) as store:
+        store.backup(tmp_path / "copy.db")
+    with pytest.raises(StoreError, match=r"write-ahead log, which does not work where it lies \(nfs4\)") as caught:
+        SqliteStore(path).heads()
+    assert caught.value.code == "store-unsafe"
+    with SqliteStore(tmp_path / "copy.db") as store:
         assert granted(store, "journal_mode") == ["delete"]
         assert bodies(store) == [b"1"]
 
@@ -166,7 +109,7 @@ class WithoutSharedMemory:
 def test_file_whose_log_has_no_shared_memory_gets_a_rollback_journal(tmp_path, monkeypatch, caplog):
     path = tmp_path / "runs.db"
     real = files.connect
-    monkeypatch.setattr(files, "connect", lambda path, timeout_s: WithoutSharedMemory(real(path, timeout_s)))
+    monkeypatch.setattr(files, "connect", lambda path, timeout_s, how=None: WithoutSharedMemory(real(path, timeout_s)))
     with SqliteStore(path) as store:
         assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
         claimed(store)
@@ -176,12 +119,15 @@ def test_file_whose_log_has_no_shared_memory_gets_a_rollback_journal(tmp_path, m
     assert "cannot use a log where it lies (disk I/O error)" in caplog.text
 
 
-def test_shared_memory_of_somebody_else_is_refused(tmp_path):
+def test_log_whose_shared_memory_cannot_be_used_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "runs.db"
     SqliteStore(path).close()
-    (tmp_path / "runs.db-shm").mkdir()
+    real = files.connect
+    monkeypatch.setattr(files, "connect", lambda path, timeout_s, how=None: WithoutSharedMemory(real(path, timeout_s)))
 
-    assert refused(path).code == "store-read-only"
+    error = refused(path)
+    assert error.code == "store-unsafe"
+    assert "cannot share memory" in str(error)
 
 
 def test_pragma_that_sqlite_does_not_grant_is_refused(tmp_path, monkeypatch):
@@ -198,7 +144,7 @@ def test_pragma_that_sqlite_does_not_grant_is_refused(tmp_path, monkeypatch):
         def execute(self, sql, *rest):
             return self.db.execute("PRAGMA synchronous = OFF" if sql.startswith("PRAGMA synchronous =") else sql, *rest)
 
-    monkeypatch.setattr(files, "connect", lambda path, timeout_s: Deaf(real(path, timeout_s)))
+    monkeypatch.setattr(files, "connect", lambda path, timeout_s, how=None: Deaf(real(path, timeout_s)))
     error = refused(tmp_path / "runs.db")
 
     assert error.code == "store-unsafe"

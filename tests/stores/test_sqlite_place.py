@@ -1,10 +1,8 @@
-"""What the operating system tells of a file: where it lies, and whether somebody has it open."""
+"""Facts about a file from the operating system: whether names in its folder changed, and its file system."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,56 +14,8 @@ from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite import _file_system as place
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
 
-
-@linux
-def test_file_that_nobody_has_open(tmp_path: Path) -> None:
-    path = tmp_path / "a file"
-    path.write_bytes(b"x")
-
-    assert place.nobody_has(str(path))
-    assert place.nobody_has(str(path))
-
-
-@linux
-@pytest.mark.parametrize("mode", ["rb", "r+b"])
-def test_file_that_another_process_has_open(tmp_path: Path, mode: str) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    code = f"import sys; file = open(sys.argv[1], {mode!r}); print('open', flush=True); sys.stdin.read()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdout is not None
-    other.stdout.readline()
-
-    assert not place.nobody_has(str(path))
-    other.communicate()
-    assert place.nobody_has(str(path))
-
-
-@linux
-def test_who_opens_the_file_meanwhile_does_no_harm(tmp_path: Path) -> None:
-    """The kernel sends a signal to whoever has a lease when another process opens the file; usually it is deadly."""
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    asks = (
-        "from graphrt.stores.sqlite._file_system import nobody_has\nfor _ in range(5_000):\n    nobody_has(sys.argv[1])"
-    )
-    opens = "while True:\n    open(sys.argv[1], 'rb').close()"
-    other = subprocess.Popen([sys.executable, "-c", f"import sys\n{opens}", path])
-    try:
-        done = subprocess.run([sys.executable, "-c", f"import sys\n{asks}", path], check=False)
-    finally:
-        other.kill()
-        other.wait()
-
-    assert done.returncode == 0
-
-
-def test_file_that_is_not_there(tmp_path: Path) -> None:
-    assert not place.nobody_has(str(tmp_path / "none"))
+def test_file_that_is_not_there_has_no_identity(tmp_path: Path) -> None:
     assert place.identity(str(tmp_path / "none")) is None
 
 

@@ -37,9 +37,8 @@ def test_file_says_whose_it_is(tmp_path):
 
 
 def test_opening_waits_for_a_process_that_writes(tmp_path):
-    """A short lock delays opening; one that lasts is told as busy."""
+    """The other process is making the file: a short lock delays opening, one that lasts is busy."""
     path = tmp_path / "runs.db"
-    SqliteStore(path).close()
     process = other_process(
         """
         import sqlite3, sys

@@ -125,6 +125,14 @@ SQLITE_FILE_READ_ONLY = POSTGRES_READ_ONLY.variant(
     carries=("thread",),
 )
 
+SQLITE_IN_USE = POSTGRES_READ_ONLY.variant(
+    "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
+    fix="Read a copy made by store.backup(), close what has the database open, or give this user the right to write the "
+    "file and its folder.",
+    where="database {database!r}",
+    carries=(),
+)
+
 POSTGRES_FULL = ErrorCode(
     "store-full",
     StoreError,
@@ -251,7 +259,7 @@ POSTGRES_UNSAFE = ErrorCode(
 SQLITE_UNSAFE = POSTGRES_UNSAFE.variant(
     "The database {database!r} cannot be written safely: {why}.",
     known="SQLite {version}",
-    fix="Close the other processes that use it, or put it on a disk of this machine.",
+    fix="Put it on a disk of this machine.",
     where="database {database!r}",
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from graphrt.stores._archive import write_new
 from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_sqlite
 
 if TYPE_CHECKING:
@@ -41,14 +42,15 @@ def _copy(file: Database, made: str) -> None:
             # A second connection, so that other threads of this process can use the store meanwhile.
             with file.aside() as source:
                 source.backup(target)  # in one step, not by pages: a write between two steps would restart it
-            # With a rollback journal in place of a write-ahead log, the copy is a single file.
-            target.execute("PRAGMA journal_mode = DELETE")
+            # The copy is in the mode of the original. It gets the one that suits its own place, as a new file does.
+            modes.leave_log(target)
             target.execute("BEGIN IMMEDIATE")
             # Owners are removed, so that all threads are free. A thread without entries (`seq`, the number of the last
             # one, is 0) exists only for an owner that is about to write the first.
             target.execute("UPDATE thread SET lease = NULL, owner = NULL")
             target.execute("DELETE FROM thread WHERE seq = 0")
             target.execute("COMMIT")
+            modes.use_log(target, made)
         finally:
             target.close()
     except Exception as error:

@@ -17,7 +17,7 @@ from copy import copy
 from functools import partial
 from operator import attrgetter
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import finalize
 
 from graphrt._forks import watch_forks
@@ -42,6 +42,8 @@ T = TypeVar("T")
 _READY, _BEGIN, _WORK, _END = range(4)
 """Phases of a write: getting the connection, BEGIN, the callers' work, COMMIT. An error is handled by its phase."""
 _SIZE = attrgetter("size")
+_READS: Final = 20
+"""How often a file is read, at most, if it is read without locks and is written meanwhile."""
 
 
 class Database:
@@ -78,8 +80,8 @@ class Database:
         """Whether the file is in WAL mode; False also for one that this user may only read."""
         self._read_only: str | None = None
         """What this user could not write when the connection was opened, the file or its folder; None if neither."""
-        self._looked: files.Looked | None = None
-        """State of the file when it was opened without locks; None if it is read with locks."""
+        self._state: files.State | None = None
+        """State of the file when it was opened read-only; None if it is read with locks."""
         self._group: Group[Write] = Group()
         self._log = Log(path, log_limit_bytes)
         watch_forks(self)
@@ -99,7 +101,7 @@ class Database:
             if self._file is not None and identity(self.path) != self._file:
                 raise files.gone(self.path)
             opened = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
-            self._db, self._logged, self._read_only, self._looked = opened
+            self._db, self._logged, self._read_only, self._state = opened
             self._kept[:] = [self._db]
             self._file = identity(self.path)
             if self._logged:
@@ -140,7 +142,7 @@ class Database:
         with self.lock:
             if self._db is not None and self._db.in_transaction and held_twice(self.lock):  # see `write`
                 raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
-            while True:
+            for _ in range(_READS):
                 try:
                     found = with_polling(lambda: self._read_once(work), self._busy_timeout_s)
                 except BaseException as error:
@@ -154,6 +156,7 @@ class Database:
                 if not self._moved():
                     return found
                 self.drop()
+            raise files.in_use(self.path, "another process keeps writing it")
 
     def _read_once(self, work: Callable[[Connection], T]) -> T:
         """Return the result of *work* in one transaction. `read` calls it again if another process has a lock."""
@@ -310,8 +313,8 @@ class Database:
             raise error
 
     def _moved(self) -> bool:
-        """Return whether the file changed since it was opened without locks. It must then be opened anew."""
-        return self._looked is not None and files.look(self.path) != self._looked
+        """Return whether the file changed since it was opened read-only. It must then be opened anew."""
+        return self._state is not None and files.look(self.path) != self._state
 
     def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
         """Return a connection that may write, if this user got the right since the file was opened; else raise."""
@@ -349,7 +352,7 @@ class Database:
 
     def drop(self) -> None:
         """Close the connection; the next call opens another one. The caller holds the lock."""
-        self._db = self._looked = None
+        self._db = self._state = None
         _close_all(self._kept)
 
     # Around a fork, called because of `watch_forks`: no lock may be held by a thread that the child does not have. The

@@ -1,4 +1,4 @@
-"""Facts about a SQLite file from the operating system: its identity, its file system, and who has it open.
+"""Facts about a SQLite file from the operating system: its identity, its folder, and its file system.
 
 Nothing is changed here, and no SQLite connection is used.
 """
@@ -6,7 +6,6 @@ Nothing is changed here, and no SQLite connection is used.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from time import time_ns
 from typing import Final, final
@@ -14,26 +13,21 @@ from typing import Final, final
 _MOUNTS: Final = "/proc/self/mountinfo"
 """Linux's table of mounted file systems, one line for each (proc(5))."""
 _NETWORKS: Final = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "ocfs2",
+    {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"}
+    | {"smb3", "smbfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.mount-s3"}
+    | {"fuse.rclone", "fuse.s3fs", "fuse.sshfs"}
+    # Folders of the host in a virtual machine: bind mounts of containers on macOS and Windows, and Windows drives in WSL.
+    | {
+        "drvfs",
+        "fakeowner",
+        "fuse.grpcfuse",
+        "fuse.osxfs",
+        "fuse.vmhgfs-fuse",
+        "prl_fs",
+        "vboxsf",
         "virtiofs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "smb3",
-        "smbfs",
+        "vmhgfs",
     }
-    | {"fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.rclone", "fuse.s3fs"}
-    | {"fuse.grpcfuse", "fuse.mount-s3", "fuse.sshfs"}
 )
 """File systems that other machines can mount too. Processes there do not share the memory of a write-ahead log."""
 _SETTLED_NS: Final = 50_000_000
@@ -122,34 +116,3 @@ def network(path: str) -> str | None:
         if len(point) >= best and Path(path).is_relative_to(point):
             found, best = after.split(" ", 1)[0], len(point)
     return found if found in _NETWORKS else None
-
-
-def nobody_has(path: str) -> bool:
-    """Return whether no process has the file open; False also if that cannot be determined.
-
-    `_files` asks before it converts a file to WAL mode, which must not happen under another process.
-
-    Linux grants a write lease only on a file that is not open elsewhere (fcntl(2), F_SETLEASE). Do not call this for a
-    file that this process has or had open. The file is opened and closed here, and closing any descriptor of a file
-    drops all POSIX locks that the process holds on it, SQLite's included.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    import fcntl
-    import signal
-
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        # If another process opens the file meanwhile, the kernel sends a signal. The default one, SIGIO, would end this
-        # process; SIGURG is ignored by default.
-        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:  # another process has it open, another user owns it, or the file system has no leases
-        return False
-    finally:
-        os.close(handle)
-    return True

@@ -2,29 +2,28 @@
 
 Journal modes are in `_journal_modes`, tables in `_schema`.
 
-A file that this user may not write is opened read-only, and no file is created next to it: the reader would own a
-`-wal` or `-shm` file there, which users who may write could not use. If such a file is in WAL mode and no process has
-it open, it is opened as immutable, that is without locks. Readers must then check after each read that the file did not
-change (`Looked`).
+A file that this user may not write is opened as immutable: SQLite then takes no locks, and creates no file beside it,
+which would be this user's and could not be used by those who may write. That is safe only while no process writes the
+file. So it is refused if a log, shared memory or a journal lies beside it, and after each read `Database` checks that
+nothing has changed (`look`).
 
 *WAL mode*: the file has a write-ahead log beside it (`-wal`), with an index of the log in shared memory (`-shm`). The
-other mode is a rollback journal. The names `logged` and `_logging` mean WAL mode, not log messages.
+other mode is a rollback journal (`-journal`). `logged` means WAL mode, not log messages.
 
 `explain(error, path, kept)` turns SQLite's error into graphrt's; `kept` is the end of its text: what is stored now.
 
-One fact about POSIX shapes this module: if a process closes any descriptor of a file, it loses all its locks on that
-file, also those that SQLite holds through another descriptor. So the file is never opened and closed outside SQLite
-while this process may have it open.
+If a process closes any descriptor of a file, POSIX ends all its locks on that file, also those that SQLite holds
+through another descriptor. So the file is never opened outside SQLite.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from graphrt._forks import FreshLock
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import (
     SQLITE_CANNOT_MAKE,
@@ -32,6 +31,7 @@ from graphrt.errors._codes.databases import (
     SQLITE_FILE_READ_ONLY,
     SQLITE_FOLDER_MISSING,
     SQLITE_IN_MEMORY,
+    SQLITE_IN_USE,
     SQLITE_IS_A_DIRECTORY,
     SQLITE_MAY_NOT_BE_READ,
     SQLITE_NEEDS_PATH,
@@ -40,7 +40,6 @@ from graphrt.errors._codes.databases import (
     SQLITE_TOO_OLD,
     SQLITE_TOO_SMALL,
 )
-from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import explain, of_sqlite
@@ -89,6 +88,19 @@ def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
     return sqlite3.connect(name, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=how is not None)
 
 
+class State(NamedTuple):
+    """What shows that a file which is read without locks was written: then a read of it is repeated."""
+
+    file: tuple[int, int]
+    """Device and inode."""
+    size: int
+    """Bytes."""
+    changed_ns: int
+    """Time of the last modification, in nanoseconds since the epoch."""
+    beside: str | None
+    """Path of a log, shared memory or journal, because of which the file must not be read without locks; or None."""
+
+
 class Opened(NamedTuple):
     """A connection to a store's file, and how the file was opened."""
 
@@ -97,27 +109,12 @@ class Opened(NamedTuple):
     """Whether the file is in WAL mode. False for one that is opened read-only: only writers need to know."""
     read_only: str | None = None
     """What this user may not write, the file or its folder, for an error text; None if neither."""
-    looked: Looked | None = None
-    """State of the file when it was opened without locks; None if it is read with locks."""
-
-
-class Looked(NamedTuple):
-    """State of a file that is read without locks. If it has changed after a read, the read is repeated."""
-
-    file: tuple[int, int]
-    """Device and inode."""
-    size: int
-    """Bytes."""
-    changed_ns: int
-    """Time of the last modification, in nanoseconds since the epoch."""
-    logged: bool
-    """Whether a process has its write-ahead log open (there is a `-shm` file)."""
+    state: State | None = None
+    """State of the file before it was opened read-only."""
 
 
 def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> Opened:
-    """Open the store's file. It is created if it is missing, and migrated if an older graphrt made it.
-
-    A file that may not be written is opened read-only.
+    """Open the store's file, which is created if it is missing. A file that may not be written is opened read-only.
 
     Args:
         path: The file, as `resolve` returns it.
@@ -126,40 +123,31 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
 
     Raises:
         StoreError: The file cannot be opened, is not a store's, or cannot be written safely; it was not changed. Or it
-            would have to be created or migrated, and may not be written.
+            may not be written, and has to be created or is in use.
     """
     import sqlite3
 
     if sqlite3.sqlite_version_info < OLDEST:
         raise SQLITE_TOO_OLD(database=path, version=sqlite3.sqlite_version)
     _make(path)
-    read_only = why_read_only(path)
-    looked = look(path) if read_only is not None and _is_left(path) else None
-    # `immutable` reads without locks; `readonly_shm` uses an existing -shm file without writing to it.
-    how = "mode=ro&immutable=1" if looked is not None else "mode=ro&readonly_shm=1"
+    what = why_read_only(path)
+    state = None if what is None else look(path)
+    if state is not None and state.beside is not None:
+        raise in_use(path, f"{state.beside!r} shows that another process has it open, or ended without closing it")
     try:
-        # `_is_alone` opens and closes the file. That would drop the locks of a connection which another worker thread
-        # opens meanwhile.
-        with _opening:
-            alone = read_only is None and _is_alone(path)
-            db = connect(path, 0.0) if read_only is None else connect(path, 0.0, how)
+        db = connect(path, 0.0) if what is None else connect(path, 0.0, "mode=ro&immutable=1")
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
-    logged = False  # stays so for a file that is opened read-only; see `Opened`
     try:
-        if read_only is None:
-            logged = with_polling(lambda: modes.set_up(db, path, pragmas, alone=alone), busy_timeout_s)
-            file = place.identity(path)
-            if file is not None:  # None: the file was removed meanwhile
-                _logging[file] = logged  # `set_up` may have changed the mode
-        else:
-            with_polling(lambda: _set_up_looking(db, path, read_only), busy_timeout_s)
+        if what is None:
+            return Opened(db, with_polling(lambda: modes.set_up(db, path, pragmas), busy_timeout_s))
+        _set_up_reading(db, path, what)
     except BaseException as error:
         db.close()
         if of_sqlite(error):
             raise explain(error, path, "nothing was changed") from error
         raise
-    return Opened(db, logged, read_only, looked)
+    return Opened(db, logged=False, read_only=what, state=state)
 
 
 def why_read_only(path: str) -> str | None:
@@ -174,7 +162,7 @@ def why_read_only(path: str) -> str | None:
     return None
 
 
-def look(path: str) -> Looked | None:
+def look(path: str) -> State | None:
     """Return the state of the file; None if there is no file.
 
     `Database` compares it after each read with the state at the opening, and opens the file anew if they differ.
@@ -183,58 +171,22 @@ def look(path: str) -> Looked | None:
         found = os.stat(path)  # noqa: PTH116 - called for each read without locks, and a Path costs more than the call
     except OSError:
         return None
-    return Looked((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns, Path(f"{path}-shm").exists())
+    return State((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns, _beside(path))
 
 
-def _is_left(path: str) -> bool:
-    """Return whether the file is in WAL mode, but no process has it open and its log is empty.
-
-    SQLite creates the `-shm` file when a process opens such a file, and removes it when the last one closes it. Without
-    it, a read-only user cannot use locks, and the file alone has all commits. So it can be opened as immutable.
-    """
-    log = Path(f"{path}-wal")
-    return _logs(path) and not Path(f"{path}-shm").exists() and (not log.exists() or log.stat().st_size == 0)
-
-
-_logging: Final[dict[tuple[int, int], bool]] = {}
-"""Whether a file is in WAL mode, by device and inode. Has all files that this process has opened or examined.
-
-It answers without opening the file, which would drop SQLite's locks.
-"""
+def _beside(path: str) -> str | None:
+    """Return the path of a file that shows that another process has the database open, or was killed; or None."""
+    for ending in ("-shm", "-wal", "-journal"):
+        with suppress(OSError):  # there is none
+            # Only the shared memory is removed by the last process to close the database: the others may stay, empty.
+            if os.stat(path + ending).st_size or ending == "-shm":  # noqa: PTH116 - as in `look`
+                return path + ending
+    return None
 
 
-def _logs(path: str) -> bool:
-    """Return whether the file is in WAL mode, according to its header.
-
-    The header is read only if this process never had the file open: closing it drops the locks that SQLite holds on the
-    file in this process.
-    """
-    file = place.identity(path)
-    if file is None:
-        return False
-    if file not in _logging:
-        with Path(path).open("rb") as opened:
-            # Bytes 18 and 19, the write and read version, are 2 for WAL (https://sqlite.org/fileformat.html).
-            _logging[file] = opened.read(20)[18:] == b"\2\2"
-    return _logging[file]
-
-
-def _is_alone(path: str) -> bool:
-    """Return whether the file has a rollback journal and no process has it open. The caller holds `_opening`.
-
-    Only such a file is converted to WAL mode: another process may run graphrt 0.1, which would use the log unsafely.
-
-    To find out, the file is opened and closed, which drops the locks that SQLite holds on it in this process. Each file
-    is therefore examined only once: `_logs` enters it in `_logging`, and for a file that is there the answer is False.
-    """
-    file = place.identity(path)
-    if file is None or file in _logging:
-        return False
-    return not _logs(path) and place.nobody_has(path)
-
-
-_opening: Final = FreshLock()
-"""Held while a file is examined and a connection to it is opened. It is free in the child of a fork."""
+def in_use(path: str, reason: str) -> StoreError:
+    """Return the error for a file that this user may not write, and that is not safe to read without locks."""
+    return SQLITE_IN_USE(database=path, reason=reason)
 
 
 def gone(path: str) -> StoreError:
@@ -288,11 +240,11 @@ def _check(path: str, found: os.stat_result) -> None:
         raise SQLITE_MAY_NOT_BE_READ(database=path)
 
 
-def _set_up_looking(db: Connection, path: str, what: str) -> None:
+def _set_up_reading(db: Connection, path: str, what: str) -> None:
     """Set up a connection that only reads. *what* is from `why_read_only`, for the error.
 
     Raises:
-        StoreError: The file is not a store's, or has to be created or migrated.
+        StoreError: The file is not a store's, or has to be created.
     """
     modes.distrust(db)  # settings for a file that may be damaged or hostile
     db.execute("PRAGMA query_only = ON")

@@ -1,13 +1,12 @@
 """The journal mode and pragmas of a SQLite file, so that commits survive a power loss.
 
-A write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions before 3.51.3 can lose commits when a
-log is restarted during a checkpoint (https://sqlite.org/wal.html#walresetbug); automatic checkpoints are therefore off,
-and `_log` runs its own in a way that avoids the bug (decision 0063). Where a log cannot be used, on a network
-file system or without shared memory, the file gets a rollback journal with `synchronous=EXTRA`: as safe and slower. A
-warning is logged once for each file.
+A new file gets a write-ahead log with `synchronous=FULL`, on every version of SQLite. Versions before 3.51.3 can lose
+commits when a log is restarted during a checkpoint (https://sqlite.org/wal.html#walresetbug); automatic checkpoints are
+therefore off, and `_log` runs its own in a way that avoids the bug (decision 0063). Where a log is impossible, on a
+network file system or without shared memory, a new file gets a rollback journal with `synchronous=EXTRA`: as safe and
+slower. A warning is logged once for each file.
 
-The mode belongs to the file. A file with a rollback journal is converted only if no other process has it open, because
-that process may run graphrt 0.1, whose checkpoints are not guarded.
+The mode belongs to the file. It is chosen when the file is made, and never changed (decision 0169).
 
 A *checkpoint* copies the log into the database. `logged` means that the file has a write-ahead log (WAL mode); a file
 is *blank* if nothing was ever written to it.
@@ -22,7 +21,7 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_UNSAFE
 from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _schema as schema
-from graphrt.stores.sqlite._errors import BUSY, primary
+from graphrt.stores.sqlite._errors import primary
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -33,8 +32,10 @@ KEPT_LOG_BYTES: Final = 16 * 2**20
 """Size to which a log file that a long reader made larger is truncated when the log restarts."""
 _NO_LOG: Final = frozenset({10, 14, 15})
 """Primary codes of SQLite if a log or its shared memory cannot be used: IOERR, CANTOPEN, PROTOCOL."""
+_SHARED_MEMORY: Final = frozenset(10 | detail << 8 for detail in (18, 19, 20, 21))
+"""Codes of SQLite if the shared memory of a log cannot be used: IOERR_SHMOPEN, SHMSIZE, SHMLOCK and SHMMAP."""
 _logger: Final = logging.getLogger("graphrt.stores")
-_told: Final[set[str]] = set()
+_warned: Final[set[str]] = set()
 """Paths of which a warning was logged in this process."""
 
 
@@ -81,14 +82,13 @@ def asked(db: Connection, pragma: str) -> int | str:
     return value
 
 
-def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -> bool:
-    """Set the journal mode of the file and the durability of the connection, and migrate the schema.
+def set_up(db: Connection, path: str, pragmas: Pragmas | None) -> bool:
+    """Set the durability of the connection. A blank file gets its journal mode and the tables.
 
     Args:
         db: A new connection to the file.
         path: The file.
         pragmas: Settings for an experiment; None: the safe ones.
-        alone: Whether the file had a rollback journal and no process had it open, shortly before *db* was opened.
 
     Returns:
         Whether the file is in WAL mode.
@@ -97,12 +97,26 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
         StoreError: The file is not a store's, or cannot be written safely.
         sqlite3.Error: The file cannot be read or written.
     """
-    careful(db, path)
-    found = schema.state(db)  # application id, version of the schema, number of tables and indices
-    current = schema.check(found, path)  # False if the tables must be created or migrated
-    if schema.is_blank(found):  # the page size cannot be changed once the file has content or is in WAL mode
+    import sqlite3
+
+    try:
+        careful(db, path)
+        found = schema.state(db)  # application id, version of the schema, number of tables and indices
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode in _SHARED_MEMORY:
+            raise unsafe(path, "it has a write-ahead log, and processes cannot share memory where it lies") from error
+        raise
+    current = schema.check(found, path)  # False if the tables must be created
+    if schema.is_blank(found):
+        # The page size cannot be changed once the file has content or is in WAL mode.
         db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
-    logged = _journal(db, path, pragmas, blank=schema.is_blank(found), alone=alone)
+        logged = use_log(db, path) if pragmas is None else pragmas.journal == "wal" and _change_to_log(db, path)
+    else:
+        logged = _is_logged(db)
+        if logged:
+            _check_place(path)
+        elif pragmas is None:
+            _warn(path, "it was made where a log is impossible; a copy by store.backup() has one where it can")
     level = pragmas.synchronous if pragmas else "FULL" if logged else "EXTRA"
     db.execute(f"PRAGMA synchronous = {level}")
     granted = asked(db, "synchronous")
@@ -110,41 +124,39 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None, *, alone: bool) -
         raise unsafe(path, f"synchronous={level} was asked for and not granted")
     if not current:
         schema.create(db, path)
-    else:
-        _try_to_write(db)
     return logged
 
 
-def _journal(db: Connection, path: str, pragmas: Pragmas | None, *, blank: bool, alone: bool) -> bool:
-    """Choose the journal mode and change to it. Returns whether it is WAL. For the arguments see `set_up`.
+def use_log(db: Connection, path: str) -> bool:
+    """Change a file that was just made, and is in no mode yet, to WAL mode if that is possible. Returns whether it is.
 
-    WAL is chosen for a local file that has it already, is blank, or is open nowhere else (*alone*).
+    Raises:
+        sqlite3.Error: Another process is creating the same file, or the file cannot be read or written.
     """
-    logged = _is_logged(db)
     network = place.network(path)
-    if pragmas is not None:
-        wanted = pragmas.journal == "wal"
-    elif network is not None:
-        wanted = False
-        _tell(path, f"it lies on a network file system ({network})")
-    else:
-        wanted = logged or blank or alone
-        if not wanted:
-            _tell(path, "graphrt 0.1 made it, and other processes may have it open; it is converted once none has")
-    if wanted == logged:
-        return logged
-    if not wanted:
-        _change(db, path, "delete")  # SQLite's name for a rollback journal, which is deleted at the end of a commit
+    if network is not None:
+        _warn(path, f"it lies on a network file system ({network})")
         return False
-    if _change_to_log(db, path, blank=blank):
-        return True
-    if pragmas is not None:  # an experiment must not go on with another mode than it asked for
-        raise unsafe(path, "journal_mode=wal was asked for and not granted")
-    return False
+    return _change_to_log(db, path)
 
 
-def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
-    """Change the file to WAL mode. Returns False if that is not possible, and the file has a rollback journal.
+def _check_place(path: str) -> None:
+    """Check that a file in WAL mode lies where that mode works.
+
+    Raises:
+        StoreError: It lies on a network file system (`store-unsafe`).
+    """
+    network = place.network(path)
+    if network is not None:
+        raise unsafe(
+            path,
+            f"it has a write-ahead log, which does not work where it lies ({network}); a copy that store.backup() "
+            "makes there has a rollback journal",
+        )
+
+
+def _change_to_log(db: Connection, path: str) -> bool:
+    """Change a new file to WAL mode. Returns False if that is not possible, and the file has a rollback journal.
 
     Raises:
         sqlite3.Error: Another process is creating the same file, or the file cannot be read or written.
@@ -154,28 +166,23 @@ def _change_to_log(db: Connection, path: str, *, blank: bool) -> bool:
     try:
         db.execute("PRAGMA journal_mode = wal").fetchall()
         if not _is_logged(db):
-            _tell(path, "SQLite cannot use a log where it lies")
+            _warn(path, "SQLite cannot use a log where it lies")
             return False
         # Reads the file. Changing the mode needs no shared memory, the first read does: it may fail here.
         schema.state(db)
     except sqlite3.OperationalError as error:
-        if primary(error) == BUSY:
-            if blank:  # another process is creating the file too: the caller tries again
-                raise
-            _tell(path, "another process is using it; it is converted once none has it open")
-            return False
         if primary(error) not in _NO_LOG:
             raise
-        _change_back(db)
-        _tell(path, f"SQLite cannot use a log where it lies ({error})")
+        leave_log(db)
+        _warn(path, f"SQLite cannot use a log where it lies ({error})")
         return False
     return True
 
 
-def _change_back(db: Connection) -> None:
-    """Change the file back to a rollback journal, after its mode was changed to WAL and the first read failed.
+def leave_log(db: Connection) -> None:
+    """Change a new file from WAL mode to a rollback journal; in exclusive mode, SQLite needs no shared memory for that.
 
-    In exclusive mode, SQLite needs no shared memory for that.
+    For a file on which the first read in WAL mode failed, and for a copy that is still in the mode of its original.
     """
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = delete").fetchall()
@@ -183,50 +190,15 @@ def _change_back(db: Connection) -> None:
     schema.state(db)  # reads: the exclusive lock is released by the next read
 
 
-def _change(db: Connection, path: str, wanted: str) -> None:
-    """Change a file in WAL mode to the journal mode *wanted*: on a network file system, or for an experiment.
-
-    Raises:
-        StoreError: SQLite does not grant it (`store-unsafe`).
-    """
-    import sqlite3
-
-    try:
-        db.execute(f"PRAGMA journal_mode = {wanted}").fetchall()
-    except sqlite3.OperationalError as error:
-        if primary(error) not in {BUSY, 6}:  # 6 is SQLITE_LOCKED
-            raise
-        raise unsafe(
-            path,
-            "it is in WAL mode, which does not work where it lies, and cannot be changed to a rollback journal while "
-            "another process has it open; its write-ahead log may hold commits",
-        ) from error
-    if str(asked(db, "journal_mode")).lower() != wanted:
-        raise unsafe(path, f"journal_mode={wanted} was asked for and not granted")
-
-
 def _is_logged(db: Connection) -> bool:
     """Return whether the file is in WAL mode now."""
     return str(asked(db, "journal_mode")).lower() == "wal"
 
 
-def _try_to_write(db: Connection) -> None:
-    """Find out now, and not at the first commit, whether the file and its folder can be written.
-
-    The version that is written is the one that the file has, and it is rolled back.
-    """
-    db.execute("BEGIN IMMEDIATE")  # takes the lock only; the write below opens the journal
-    try:
-        db.execute(f"PRAGMA user_version = {schema.VERSION}")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def _tell(path: str, why: str) -> None:
-    """Log once for each file that its commits are slow, and why."""
-    if path not in _told:
-        _told.add(path)
+def _warn(path: str, why: str) -> None:
+    """Log a warning, once for each file, that its commits are slow, and why."""
+    if path not in _warned:
+        _warned.add(path)
         _logger.warning(
             "The database %r uses a rollback journal: commits are safe, but several times slower. Reason: %s.",
             path,
