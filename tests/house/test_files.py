@@ -118,5 +118,10 @@ def test_modules_of_the_package_state_what_may_live_in_them() -> None:
     assert silent == []
 
 
+def test_no_module_reads_local_variables_out_of_frames() -> None:
+    """A variable could not be renamed then, and its value would live as long as what was read."""
+    assert [str(path) for path in python_files("src") if "f_locals" in path.read_text(encoding="utf-8")] == []
+
+
 def test_package_is_marked_as_typed() -> None:
     assert (ROOT / "src" / "graphrt" / "py.typed").is_file()

@@ -5,7 +5,7 @@ caller by context variables, because a compiled graph has no argument for that:
 
 - `HERE`: the `Place` of the agent that runs, with its ledger of the budget, depth, stream and services of the task
   (`host`); or these services alone, outside of agents; else None.
-- `NODE`: the Context of the running node.
+- `NODE`: the running node, with its Context.
 - `PARENT_AGENT`: an `Above`, by which agents and budgets inside a graph find the agent run that the graph is part of.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
-from graphrt._ambient import NODE, PARENT_AGENT, Above, live
+from graphrt._ambient import NODE, PARENT_AGENT, Above, running_context
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, GRAPH_TAKES_NO_OPTIONS, NESTED_TOO_DEEP
 from graphrt.harness.agent._services import HERE, Place
 from graphrt.harness.agent.events import SubAgentItem
@@ -168,7 +168,7 @@ class GraphHarness:
 
 async def _paid(graph: str, took: list[Usage]) -> None:
     """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
-    node = live(NODE.get())  # the Context; None outside of a graph, and for work that a node left behind
+    node = running_context()  # the Context; None outside of a graph, and for work that a node left behind
     if node is None:
         return
     for usage in took:

@@ -11,8 +11,7 @@ answered with its *reply*: what its node returned, or a value such as `Failed`. 
 (`Control.halt`) is the request to end the run now.
 
 `Task.plain` says how to call a node: CALL_SYNC and CALL_ASYNC, directly by its function (a node without Context,
-timeout and cache); CALL_WITH_CONTEXT, by `invoke`. Warnings find the running task by the names `effect`, `task` and
-`services` in the frames of drivers (`_ambient.running`).
+timeout and cache); CALL_WITH_CONTEXT, by `invoke`.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, final
 
+from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
 from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
@@ -89,9 +89,17 @@ class AioDriver:
                         # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
                         # outside (`watched`): its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:
-                            reply = await effect.node.fn(effect.state)
+                            token = NODE.set(WithoutContext(self.services, effect))
+                            try:
+                                reply = await effect.node.fn(effect.state)
+                            finally:
+                                NODE.reset(token)
                         elif plain == CALL_SYNC and effect.node.policy.inline:
-                            reply = effect.node.fn(effect.state)
+                            token = NODE.set(WithoutContext(self.services, effect))
+                            try:
+                                reply = effect.node.fn(effect.state)
+                            finally:
+                                NODE.reset(token)
                         else:
                             reply = await self.run_one(effect)
                     else:

@@ -378,7 +378,7 @@ class Context(Starting, Generic[D]):
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run the coroutine that *make* makes on the private loop thread; agents that it calls work for this node."""
-        token = NODE.set(self)
+        token = NODE.set(self)  # also where a thread of the node's own makes the call
         try:
             return self._scope.loop().run(make, self._scope.control)
         finally:

@@ -7,8 +7,6 @@ do not belong here.
 
 A *halt* is the request to end the run now (`Control.halt`). The private loop thread runs async code under a sync run.
 A *watcher* is told when attempts begin and end, for telemetry; `live` is a stream mode that shows the same to users.
-Warnings find the running task by the names of the variables `task` and `services` in the frames of these functions
-(`_ambient.running`).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from types import CoroutineType
 from typing import Any, final
 
 from graphrt import _retry_policy as retry
-from graphrt._ambient import NODE, WATCHER
+from graphrt._ambient import NODE, WATCHER, WithoutContext
 from graphrt._drivers.context import Context
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.suspended import Suspended
@@ -70,9 +68,11 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     if node.is_async:
         return on_loop(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
-    # `_ambient.called` finds the Context in this frame, by the names of this function and of this variable.
     context = Context(services, task) if node.wants_context else None
     key: Any = None
+    token = NODE.set(
+        WithoutContext(services, task) if context is None else context
+    )  # agents that the node calls find it there
     try:
         if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
             key = node.cache.key(node.name, task)
@@ -97,6 +97,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             context._failed_sync(meant)
         return failed(meant, context)
     finally:
+        NODE.reset(token)
         if context is not None:
             context._done = True  # model calls of code that the node left behind are refused from now on
         if started:
@@ -234,8 +235,7 @@ async def ainvoke(
     context = Context(services, task) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
-    # Agents that the node calls find its context by this variable; in sync nodes they find it in the frame of `invoke`.
-    token: Any = None if context is None else NODE.set(context)  # reset below
+    token = NODE.set(WithoutContext(services, task) if context is None else context)
     try:
         if node.child is not None and drive is not None:
             return await drive(nested(task, services.control), task)
@@ -285,9 +285,9 @@ async def ainvoke(
             await context._failed(meant)
         return failed(meant, context)
     finally:
+        NODE.reset(token)
         if context is not None:
             context._done = True
-            NODE.reset(token)
         if services.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
+from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.context import Context
 from graphrt._drivers.invoke import asked, failed, swallowed
 from graphrt._drivers.run_services import RunServices
@@ -126,6 +127,7 @@ class ScriptedDriver:
                 nested(task, self.services.control)
             )
         context = Context(self.services, task) if node.wants_context else None
+        token = NODE.set(WithoutContext(self.services, task) if context is None else context)
         try:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
             if inspect.iscoroutine(reply):
@@ -134,6 +136,8 @@ class ScriptedDriver:
             return asked(task, pause)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
             return failed(error)
+        finally:
+            NODE.reset(token)
         if context is not None and context._suspended:  # the node caught the pause of its own question
             return swallowed(task)
         # `_charged` marks replies whose model calls count against a token budget in the state.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
+from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.invoke import failed, finish, invoke, unstored
 from graphrt._drivers.parallel_tasks import ParallelTasks
@@ -82,18 +83,24 @@ class SyncDriver:
         Raises:
             BaseException: What the flow raises.
         """
-        send = flow.send
+        send, services = flow.send, self.services
+        plain = WithoutContext(services)
+        token = NODE.set(plain)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
-        plainly = 1 if self.services.watcher is None else None
+        plainly = 1 if services.watcher is None else None
         try:
             effect = send(None)
             while True:
                 try:
                     if effect.__class__ is Task and effect.plain == plainly:
-                        reply = effect.node.fn(effect.state)
+                        plain.task = effect
+                        try:
+                            reply = effect.node.fn(effect.state)
+                        finally:
+                            plain.task = None
                     elif effect is TELL:  # before `perform`, since it follows each superstep of the fast path
-                        reply = self.services.tell()
+                        reply = services.tell()
                     else:
                         reply = self.perform(effect)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
@@ -109,6 +116,7 @@ class SyncDriver:
         except StopIteration as stop:
             return stop.value
         finally:
+            NODE.reset(token)
             if self._parallel is not None:
                 parallel, self._parallel = self._parallel, None
                 parallel.close()  # gives its worker threads back
@@ -133,7 +141,11 @@ class SyncDriver:
                 try:
                     if kind is Task and effect.plain == plainly:  # steps show its duration
                         started = now()
-                        reply = effect.node.fn(effect.state)
+                        token = NODE.set(WithoutContext(self.services, effect))
+                        try:
+                            reply = effect.node.fn(effect.state)
+                        finally:
+                            NODE.reset(token)
                         effect.duration_s = now() - started
                     elif kind is Step:
                         yield effect

@@ -27,7 +27,7 @@ def schema_names(
         option: `input` or `output`.
         schema: The class.
         state: The schema of the state, which must have its fields.
-        localns: Local names around the builder, for annotations.
+        localns: The classes that the builder was given, by name, for annotations.
         where: `file:line` of the builder.
         problems: What is wrong is appended to it.
     """

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
-from graphrt._ambient import NODE, live
+from graphrt._ambient import running_context
 from graphrt.errors._codes.models import BAD_SWITCH, BAD_SWITCH_VARIABLE, MODEL_REQUEST_FORBIDDEN
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
         return
     from graphrt.harness.agent._services import HERE, Place
 
-    here, node = HERE.get(), live(NODE.get())
+    here, node = HERE.get(), running_context()
     agents = here.names if isinstance(here, Place) else ()
     place: dict[str, Any] = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
     raise MODEL_REQUEST_FORBIDDEN(

@@ -8,7 +8,7 @@ from graphrt.errors._error_code import ErrorCode, Finding
 UNRESOLVED_STATE = Finding(
     "bad-state",
     "The annotations of {cls} cannot be resolved: {problem}.",
-    fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
+    fix="Define the named types at module level, before GraphBuilder(...).",
 )
 UNCHECKABLE_STATE_FIELD = UNRESOLVED_STATE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
@@ -25,7 +25,7 @@ EXTRA_FIELDS = UNRESOLVED_STATE.variant(
 UNRESOLVED_UPDATE = Finding(
     "bad-update-type",
     "The annotations of {cls} cannot be resolved: {problem}.",
-    fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
+    fix="Define the named types at module level, before GraphBuilder(...).",
 )
 UNCHECKABLE_UPDATE_FIELD = UNRESOLVED_UPDATE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",

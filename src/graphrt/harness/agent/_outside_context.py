@@ -28,10 +28,9 @@ def tell_unseen(agent: str) -> None:
     task, services = found
     node, plan = task.node.name, task.engine.plan
     at = plan.spec_where(task.node.index)
-    how = "Call agent.run_sync(...) there" if task.node.wants_context else f"Let it take a context, {node}(state, ctx)"
     text = (
         f"Agent {agent!r} was called in node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} past the node's "
-        f"context: what it does is not counted, not held to a budget and not remembered by the thread. {how}."
+        f"context: what it does is not counted, not held to a budget and not remembered by the thread. Let it take a context, {node}(state, ctx)."
     )
     if text not in services.warnings:
         services.warnings.append(text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-from graphrt._ambient import NODE, called, live
+from graphrt._ambient import running_context
 from graphrt._waits import result_of
 from graphrt.errors._codes.agents import RUN_SYNC_IN_LOOP
 from graphrt.harness._background_loop import LoopThread
@@ -86,8 +86,7 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
         InputError: The caller is a coroutine of an agent, an async node or the private loop, which must not block.
     """
     in_loop = _running()
-    # On a loop the context variable names the node of this very task; a sync node is found in its driver's frame.
-    node = live(NODE.get()) or live(called()) if in_loop else live(called()) or live(NODE.get())
+    node = running_context()
     if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
         raise RUN_SYNC_IN_LOOP(agent=agent, where="" if node is None else node._task.engine.where(node._task))
     if node is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
-from graphrt._ambient import NODE, PARENT_AGENT, live
+from graphrt._ambient import PARENT_AGENT, running_context
 from graphrt._arguments import checked_function, checked_type
 from graphrt._usage.budget import Budget
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
@@ -262,7 +262,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             return here.host
         if here is not None:
             return here
-        node = live(NODE.get())  # called in a node, past its harness: the agent works for that node all the same
+        node = running_context()  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
             tell_unseen(self.name)
             return StandaloneServices(deps=deps)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
@@ -41,7 +40,6 @@ class ModelTool(Generic[M]):
         name: str | None = None,
         description: str | None = None,
         policy: ToolPolicy | None = None,
-        scope: Mapping[str, Any] | None = None,
     ) -> None:
         from pydantic import TypeAdapter
 
@@ -69,7 +67,7 @@ class ModelTool(Generic[M]):
             raise self._refuse([f"{model.__name__} is not an object in JSON; take a model or a dataclass with fields"])
         self._closed: Final = _closes(model)
         self._known: Final = tuple(schema["properties"])
-        self._injections: Final = self._read(scope or {})
+        self._injections: Final = self._read()
         told = read_docstring(vars(model).get("__doc__")) if description is None else None
         if told and _is_made_up(model, told.description):
             told = read_docstring(docstring(fn))
@@ -133,8 +131,8 @@ class ModelTool(Generic[M]):
     def __repr__(self) -> str:
         return f"ModelTool({self._name!r})"
 
-    def _read(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
-        signature = read_signature(_after_first(self.fn), scope)
+    def _read(self) -> tuple[Any, ...]:
+        signature = read_signature(_after_first(self.fn))
         problems = list(signature.problems)
         problems += [
             f"{parameter.name}: only the first parameter is filled by the model; inject this one, or give it a default"
@@ -172,10 +170,7 @@ def tool_from_model(
         InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
     """
     checked = make_policy(where=origin(fn), **policy)
-    # Annotations of *fn* are strings under `from __future__ import annotations`, and may name local variables of the
-    # function that makes the tool.
-    scope = sys._getframe(1).f_locals
-    return ModelTool(model, fn, name=name, description=description, policy=checked, scope=scope)
+    return ModelTool(model, fn, name=name, description=description, policy=checked)
 
 
 def _is_class(model: object) -> bool:

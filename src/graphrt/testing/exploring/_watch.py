@@ -77,8 +77,11 @@ def watching(note: Callable[[str], None], *, real_time: bool = False) -> Generat
                 what = f"uses a socket ({arg.__name__})"
         elif event == "call" and frame.f_code is asyncio.run.__code__:
             what = _OWN_LOOP
-        elif event == "call" and real_time and frame.f_code is asyncio.sleep.__code__ and frame.f_locals.get("delay"):
-            what = _SLEEPS
+        elif event == "call" and real_time and frame.f_code.co_name == "call_later":
+            # A `sleep` of more than 0 s sets a timer. The call to judge is that of `sleep`.
+            back = frame.f_back
+            if back is not None and back.f_code is asyncio.sleep.__code__:
+                what, frame = _SLEEPS, back
         if what is not None and _is_of_node(frame.f_back if event == "call" else frame):
             note(what)
 
