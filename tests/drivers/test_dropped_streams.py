@@ -29,7 +29,7 @@ def three() -> Any:
     return g.add_sequence(["a", "b", "c"]).set_entry("a").compile()
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 @pytest.mark.parametrize("modes", [*MODES, None], ids=str)
 def test_a_stream_that_is_dropped_in_the_middle_prints_nothing(store: str, modes: Any, tmp_path: Path) -> None:
     """The loop ends right after the reader broke off; the run has ended as cancelled, and may go on."""

@@ -43,7 +43,7 @@ def _no_worker_thread_is_left() -> Iterator[None]:
     assert not left, f"worker threads were left: {left}"
 
 
-@pytest.fixture(params=[None, "memory:", "sqlite"])
+@pytest.fixture(params=[None, "memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     """With SQLite worker threads run all tasks, since the caller stores outcomes meanwhile."""
     return f"sqlite:///{tmp_path}/runs.db" if request.param == "sqlite" else request.param

@@ -82,7 +82,7 @@ def test_quickstart_routes_until_there_are_enough_notes() -> None:
 
 
 @pytest.mark.parametrize("modes", [("updates", "result"), ("custom", "result"), ("live", "result")])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_a_client_that_disconnects_ends_its_run(
     modes: tuple[str, ...], store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

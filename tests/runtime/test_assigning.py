@@ -52,7 +52,7 @@ def test_a_field_that_is_assigned_is_found(face: Face, made: Any, kind: str, bes
     assert "x was 'old', is 'new'" in str(error)
 
 
-@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+@pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_it_is_found_before_the_outcome_is_kept(face: Face, made: Any, kind: str, store: str, tmp_path: Any) -> None:
     runs: list[str] = []
 

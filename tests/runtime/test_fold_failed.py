@@ -31,7 +31,7 @@ def graph() -> CompiledGraph[State, object]:
     return g.compile()
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite:///runs.db"])
+@pytest.mark.parametrize("url", ["memory:", pytest.param("sqlite:///runs.db", marks=pytest.mark.full)])
 def test_state_names_the_entry_that_a_changed_reducer_refuses(
     graph: CompiledGraph[State, object], url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

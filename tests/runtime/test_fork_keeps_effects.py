@@ -37,7 +37,7 @@ def world():
     return World()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request, tmp_path):
     with MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "runs.db") as store:
         yield store

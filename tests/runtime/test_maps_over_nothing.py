@@ -90,7 +90,7 @@ def test_a_map_over_something_is_as_it_was(face: Face, starved: Any) -> None:
     assert (result.state.seen, result.state.report, result.warnings) == ([1, 2], "2 seen", ())
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+@pytest.mark.parametrize("url", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 @pytest.mark.parametrize(("starved", "report", "warnings"), [("run", "0 seen", ()), ("error", "", (WARNING,))])
 def test_it_is_known_after_a_pause_and_in_a_replay(
     face: Face, tmp_path: Any, url: str, starved: Any, report: str, warnings: Any

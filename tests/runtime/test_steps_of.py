@@ -17,7 +17,7 @@ def lasting(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in ("duration_s", "seq", "at")}
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite:///{0}/runs.db"])
+@pytest.mark.parametrize("url", ["memory:", pytest.param("sqlite:///{0}/runs.db", marks=pytest.mark.full)])
 def test_records_are_those_of_the_steps(tmp_path: Path, url: str) -> None:
     """Fan-out, retries, a nested graph, questions, an edit between the runs, a second input."""
     voyage.tries.clear()

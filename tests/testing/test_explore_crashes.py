@@ -55,7 +55,7 @@ def test_replay_line_shows_the_same_finding_alone() -> None:
     assert again.findings == (finding,)
 
 
-@pytest.mark.parametrize("store", ["memory:", "sqlite:"])
+@pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite:", marks=pytest.mark.full)])
 def test_nothing_is_found_if_the_mail_is_a_once_effect(store: str) -> None:
     found = explored(chain(sent_once, quiet), store=store).check()
     assert found.tried > 10

@@ -123,7 +123,7 @@ class Counting:
         pass
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_the_newest_snapshots_cost_the_same_at_any_length(kind, lite, tmp_path):
     costs = []
     for rounds in (2_000, 8_000):

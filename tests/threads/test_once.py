@@ -21,7 +21,7 @@ class State(BaseModel):
     log: Annotated[list[str], append] = []
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request, tmp_path):
     with open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/runs.db") as opened:
         yield opened

@@ -1,4 +1,7 @@
-"""Runtimes and worker processes that share a store."""
+"""Runtimes and worker processes that share a store: memory in one process, SQLite for several.
+
+What workers do does not depend on the store: conformance (tests/stores) holds that. GRAPHRT_FULL=1 tests them on all.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
 from .mail_support import Open
 from .process_support import Workers
 
+SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
 
-@pytest.fixture(params=["memory", "sqlite"])
+
+@pytest.fixture(params=["memory", SQLITE])
 def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens runtimes on one store; on SQLite each has a connection of its own, as another process has."""
     with ExitStack() as stack:
@@ -33,10 +38,10 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 STORES = [
     "memory",
-    "sqlite",
-    pytest.param("encrypted", marks=pytest.mark.needs("cryptography")),
-    "tenant",
-    pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.slow]),
+    SQLITE,
+    pytest.param("encrypted", marks=[pytest.mark.needs("cryptography"), pytest.mark.full]),
+    pytest.param("tenant", marks=pytest.mark.full),
+    pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.slow, pytest.mark.full]),
 ]
 
 
@@ -65,7 +70,7 @@ def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         yield lambda graph, **options: stack.enter_context(Runtime(graph, store=store, **options))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.full])])
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
     if request.param == "sqlite":
         made = Workers(f"sqlite:///{tmp_path}/runs.db")

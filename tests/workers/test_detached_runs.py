@@ -21,7 +21,7 @@ from graphrt.stores.memory import MemoryStore
 from .graphs import State, asking, fan, loop
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made = MemoryStore() if request.param == "memory" else open_store(f"sqlite:///{tmp_path}/runs.db")
     with made:

@@ -23,7 +23,7 @@ from .test_worker import eventually
 DAY_S = 86_400.0
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with MemoryStore() if request.param == "memory" else open_store(f"sqlite:///{tmp_path}/runs.db") as made:
         yield made

@@ -22,10 +22,11 @@ from .graphs import State, loop, sleeping
 from .process_support import Workers
 from .test_worker import eventually
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.needs("psycopg"))
+SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
+POSTGRES = pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.full])
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+@pytest.fixture(params=["memory", SQLITE, POSTGRES])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "postgres":
         for url in postgres_support.fresh(request.config):

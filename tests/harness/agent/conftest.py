@@ -7,7 +7,7 @@ import pytest
 from .graphs import Way
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def place(request, tmp_path):
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
 

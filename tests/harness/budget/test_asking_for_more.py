@@ -220,7 +220,7 @@ async def asks_once(state: Any, ctx: Context) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
-@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+@pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "budget", [Budget(calls=1, on_exceeded="interrupt"), Budget(tokens=100, on_exceeded="interrupt")]
 )
@@ -241,7 +241,7 @@ def test_answers_to_parallel_calls_are_counted_before_any_of_them_is_made(
     assert (result.status, result.state.said, calls.made) == ("completed", ["ok"] * count, count)
 
 
-@pytest.mark.parametrize("store", ["memory:", "sqlite"])
+@pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_parallel_calls_may_be_answered_one_by_one(store: str, tmp_path: Any) -> None:
     calls = Calls(took(90))
     budget = Budget(calls=1, on_exceeded="interrupt")

@@ -95,7 +95,7 @@ def test_what_calls_took_is_written_back(state: Any, update: Any) -> None:
     assert left(result.state) == 170
 
 
-@pytest.mark.parametrize("store", [None, "memory:", "sqlite"])
+@pytest.mark.parametrize("store", [None, "memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_parallel_tasks_never_take_more_than_there_is(store: str | None, tmp_path: Any) -> None:
     calls = Calls(took(90))
     place = f"sqlite:///{tmp_path}/t.db" if store == "sqlite" else store
