@@ -25,7 +25,7 @@ def canonical(value: Any) -> bytes:
 
 
 def leaf_of(seal: bytes) -> bytes:
-    return hashlib.sha256(b"\x00" + seal[:117]).digest() if seal[0] == 1 else seal[LEAF]
+    return seal[LEAF]
 
 
 def kid_of(root: bytes) -> bytes:
@@ -103,7 +103,7 @@ def exported(
         saved = store.load(thread, upto=after).snapshot
         assert saved is not None
         digests = snapshot_digests(saved.body)
-        size, _, roots = digests.get("\x00tree", "0:").partition(":")
+        size, _, roots = digests["\x00tree"].partition(":")
         tree = Tree(int(size), [bytes.fromhex(roots[at : at + 64]) for at in range(0, len(roots), 64)])
         yield canonical({"begin": {"digests": digests, "seq": after}})
     records = list(store.records(thread, after=after))

@@ -71,7 +71,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exported(folder: Path) -> str:
     with SqliteStore(folder / "runs.db") as store:
         export(store, "t", folder / "out", key=KEY)
-    return verify(folder / "out", key=KEY, anchor=folder / "heads").verdict.value
+    return verify(folder / "out", key=KEY, anchor=folder / "heads").slug
 
 
 def read(folder: Path) -> dict[str, Any]:

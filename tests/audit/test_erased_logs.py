@@ -50,30 +50,31 @@ def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
         before = log_of(tmp_path).read_bytes()
         old_proof = inclusion_proof(before, 4)
         old_head = heads_in(tmp_path / "heads")[0]
-        assert verify(before, key=KEY, anchor=tmp_path / "heads").verdict == "sound"
+        assert verify(before, key=KEY, anchor=tmp_path / "heads").slug == "sound"
         report = runtime.erase(PERSON, reason="a request")
 
         assert [one.what for one in report.left] == ["outside"]
         assert files_with(tmp_path) == []
         data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
         found = verify(data, key=KEY, anchor=anchor)
-        assert (found.verdict, found.erased_lines) == ("redacted", report.lines + 1)  # and the checksum of a field
+        assert (found.verdict, found.slug, found.erased_values) == ("sound", "redacted", report.lines)
+        assert found.erased_lines == report.lines + 1  # and the checksum of a field
         assert documented.agree(found, data, [KEY], anchor)
         assert [seal_of(one) for one in records_in(log_of(tmp_path))] == seals(tmp_path)
         assert log_of(tmp_path).stat().st_mode & 0o777 == 0o600
 
         # What was taken out of the log before is still proved.
-        assert check_inclusion(old_proof, anchor=anchor).verdict == "sound"
+        assert check_inclusion(old_proof, anchor=anchor).slug == "sound"
         newer = consistency_proof(data, old_head.to_dict())
         assert check_consistency(newer, key=KEY).exit_code == 0
-        assert check_inclusion(inclusion_proof(data, 4), key=KEY).verdict == "redacted"
+        assert check_inclusion(inclusion_proof(data, 4), key=KEY).slug == "redacted"
 
         # The file is still the beginning of what the store has.
         runtime.update("t", {"name": "new"})
         data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
-        assert verify(data, key=KEY, anchor=anchor).verdict == "redacted"
+        assert verify(data, key=KEY, anchor=anchor).slug == "redacted"
         export(f"sqlite:///{tmp_path}/runs.db", "t", tmp_path / "out", key=KEY)
-        assert verify(tmp_path / "out", key=KEY, anchor=anchor).verdict == "redacted"
+        assert verify(tmp_path / "out", key=KEY, anchor=anchor).slug == "redacted"
 
 
 def test_change_after_an_erasure_is_still_found(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_file_that_a_crash_kept_from_being_rewritten_is_rewritten_by_the_same_ca
         assert (report.threads, report.lines) == ((), 0)
         assert files_with(tmp_path) == []
         assert [seal_of(one) for one in records_in(log_of(tmp_path))] == seals(tmp_path)
-        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").slug == "redacted"
         size = log_of(tmp_path).stat().st_size
         runtime.erase(PERSON)
         assert log_of(tmp_path).stat().st_size == size
@@ -119,7 +120,7 @@ def test_pruned_records_that_the_file_still_has_lose_the_value_too(tmp_path: Pat
 
         assert files_with(tmp_path) == []
         assert len(records_in(log_of(tmp_path))) == records + 1
-        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").slug == "redacted"
         assert runtime.erase(PERSON).lines == 0
         assert runtime.verify(replay=True).findings == ()
 
@@ -189,7 +190,7 @@ def test_erasure_that_was_cut_off_before_its_head_was_kept_is_completed(tmp_path
 
     export(store, "t", tmp_path / "exported.jsonl", key=KEY)
     for path in [tmp_path / "exported.jsonl", *([log_of(tmp_path)] if mirror else [])]:
-        assert verify(path, key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+        assert verify(path, key=KEY, anchor=tmp_path / "heads").slug == "redacted"
 
 
 def test_completed_erasure_makes_no_further_heads(tmp_path: Path) -> None:
@@ -248,4 +249,4 @@ def test_killed_erasure_leaves_each_thread_whole_or_erased_and_is_completed(tmp_
         assert files_with(tmp_path) == []
         assert runtime.verify(replay=True).findings == ()
         for name in names:
-            assert verify(log_of(tmp_path, name), key=KEY, anchor=tmp_path / "heads").verdict == "redacted"
+            assert verify(log_of(tmp_path, name), key=KEY, anchor=tmp_path / "heads").slug == "redacted"

@@ -28,5 +28,5 @@ def test_thread_without_a_key_is_not_vouched_for_from_the_middle_on(tmp_path: Pa
         assert runtime.resume("t", "yes").status == "completed"
     report = verify(tmp_path / "t.jsonl", key=KEY)
 
-    assert report.verdict == "unanchored"
+    assert report.slug == "unanchored"
     assert report.authenticated_seq == report.proved_seq

@@ -28,7 +28,7 @@ def test_every_record_is_proved_against_the_head_after_it() -> None:
         proof = inclusion_proof(DATA, record["seq"])
         by_key, by_anchor = check_inclusion(proof, key=KEY), check_inclusion(proof, anchor=ANCHOR)
 
-        assert by_key.verdict == by_anchor.verdict == "sound"
+        assert by_key.slug == by_anchor.slug == "sound"
         assert by_key.proved_seq == record["seq"]
         assert f"number {number + 1} of" in by_key.proved
         assert json.loads(proof)["record"] == record
@@ -59,9 +59,9 @@ def test_head_that_nobody_vouches_for_proves_nothing_yet() -> None:
         (inclusion_proof(DATA, 7), check_inclusion),
         (consistency_proof(DATA, HEADS[1]), check_consistency),
     ):
-        assert check(proof).verdict == "unanchored"
-        assert check(proof, key=OTHER).verdict == "wrong-key"
-        assert check(proof, anchor=b"").verdict == "unanchored"
+        assert check(proof).slug == "unanchored"
+        assert check(proof, key=OTHER).slug == "wrong-key"
+        assert check(proof, anchor=b"").slug == "unanchored"
 
 
 @pytest.mark.parametrize("seq", [1, 90, 180])
@@ -96,17 +96,15 @@ def test_proof_of_the_wrong_size_is_refused() -> None:
 def test_record_under_another_head_is_refused() -> None:
     first, last = (json.loads(inclusion_proof(DATA, seq)) for seq in (1, 180))
 
-    assert check_inclusion(canonical({**first, "head": last["head"]}), key=KEY).verdict == "altered"
-    assert check_inclusion(canonical({**first, "record": last["record"]}), key=KEY).verdict == "altered"
+    assert check_inclusion(canonical({**first, "head": last["head"]}), key=KEY).slug == "altered"
+    assert check_inclusion(canonical({**first, "record": last["record"]}), key=KEY).slug == "altered"
 
 
 def test_newer_head_is_shown_to_add_to_every_older_one() -> None:
     for number, old in enumerate(HEADS):
         for new in HEADS[number:]:
             proof = consistency_proof(DATA, old, new)
-            assert (
-                check_consistency(proof, key=KEY).verdict == check_consistency(proof, anchor=ANCHOR).verdict == "sound"
-            )
+            assert check_consistency(proof, key=KEY).slug == check_consistency(proof, anchor=ANCHOR).slug == "sound"
             assert len(proof) < 1_800
             if old != new:
                 turned = {**json.loads(proof), "old": new, "new": old}
@@ -127,7 +125,7 @@ def test_heads_of_two_histories_are_not_consistent() -> None:
     report = check_consistency(canonical({**proof, "old": other[-1]}), key=KEY)
 
     assert other[-1]["size"] == HEADS[4]["size"]
-    assert report.verdict == "forked"
+    assert report.slug == "forked"
     assert check_consistency(canonical(proof), anchor=canonical({"head": other[-1]})).exit_code == 1
 
 
@@ -136,7 +134,7 @@ def test_withheld_lines_are_not_in_the_proof() -> None:
     lines = with_gone(LOG, at, [1])
     report = check_inclusion(inclusion_proof(b"".join(lines), json.loads(LOG[at])["seq"]), key=KEY)
 
-    assert report.verdict == "redacted"
+    assert report.slug == "redacted"
     assert report.proved_records == 1
 
 
@@ -145,10 +143,10 @@ def test_proofs_are_taken_from_a_log_that_begins_after_a_prune() -> None:
     data, heads = b"".join(lines), [json.loads(line)["head"] for line in heads_of(lines)]
     for line in lines:
         if is_record(line):
-            assert check_inclusion(inclusion_proof(data, json.loads(line)["seq"]), key=KEY).verdict == "sound"
+            assert check_inclusion(inclusion_proof(data, json.loads(line)["seq"]), key=KEY).slug == "sound"
     for number, old in enumerate(heads):
         for new in heads[number:]:
-            assert check_consistency(consistency_proof(data, old, new), key=KEY).verdict == "sound"
+            assert check_consistency(consistency_proof(data, old, new), key=KEY).slug == "sound"
     with pytest.raises(InputError):
         inclusion_proof(data, 1)
 
@@ -171,9 +169,9 @@ def test_what_cannot_be_proved_is_refused() -> None:
 def test_newer_or_other_proof_is_told(tmp_path: Any) -> None:
     proof = inclusion_proof(DATA, 7)
 
-    assert check_inclusion(proof.replace(b"inclusion/1", b"inclusion/2"), key=KEY).verdict == "newer-form"
-    assert check_consistency(proof, key=KEY).verdict == "unreadable"
-    assert check_inclusion(consistency_proof(DATA, HEADS[0]), key=KEY).verdict == "unreadable"
+    assert check_inclusion(proof.replace(b"inclusion/1", b"inclusion/2"), key=KEY).slug == "newer-form"
+    assert check_consistency(proof, key=KEY).slug == "unreadable"
+    assert check_inclusion(consistency_proof(DATA, HEADS[0]), key=KEY).slug == "unreadable"
 
 
 def test_script_checks_proofs_too(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +190,7 @@ def test_head_of_another_time_covers_the_same_records() -> None:
     head = json.loads(proof)["head"]
 
     other = canonical({"head": {**head, "at": 1}})
-    assert check_inclusion(proof, key=KEY, anchor=other).verdict == "sound"
-    assert check_inclusion(proof, anchor=other).verdict == "unanchored", "its time may be a lie"
-    assert check_inclusion(proof, anchor=canonical({"head": {**head, "root": "00" * 32}})).verdict == "forked"
-    assert check_inclusion(proof, key=OTHER, older=[KEY]).verdict == "sound"
+    assert check_inclusion(proof, key=KEY, anchor=other).slug == "sound"
+    assert check_inclusion(proof, anchor=other).slug == "unanchored", "its time may be a lie"
+    assert check_inclusion(proof, anchor=canonical({"head": {**head, "root": "00" * 32}})).slug == "forked"
+    assert check_inclusion(proof, key=OTHER, older=[KEY]).slug == "sound"

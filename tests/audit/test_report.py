@@ -85,7 +85,7 @@ def test_report_of_any_changed_log_is_made(thread: tuple[Path, str]) -> None:
         line[byte % len(line)] ^= 1 << rng.randrange(8)
         told = json.loads(report(b"".join([*lines[:at], bytes(line), *lines[at + 1 :]]), "json", key=KEY))
 
-        assert told["verdict"] != "unanchored", told["sentence"]
+        assert told["slug"] != "unanchored", told["sentence"]
     for at in range(len(lines)):
         parts: list[Any] = [5, [5], {"a": 5}, "x", None]
         for name in json.loads(lines[at]):

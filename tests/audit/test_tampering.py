@@ -58,8 +58,8 @@ def test_log_has_what_a_log_can_have() -> None:
 
     assert sum(map(matrix.is_record, log())) == RECORDS
     assert {b'{"form"', b'{"names', b'{"blob"', b'{"count', b'{"head"'} == set(kinds)
-    assert verify(b"".join(log()), key=KEY, anchor=anchor()).verdict == "sound"
-    assert verify(b"".join(log()), key=KEY).verdict == "unanchored"
+    assert verify(b"".join(log()), key=KEY, anchor=anchor()).slug == "sound"
+    assert verify(b"".join(log()), key=KEY).slug == "unanchored"
 
 
 @pytest.mark.parametrize("kind", MATRIX)
@@ -69,7 +69,7 @@ def test_change_is_detected(kind: str) -> None:
     for change in changes:
         data = b"".join(change.lines)
         report = verify(data, key=KEY, anchor=anchor())
-        fits = report.verdict in change.verdicts and (not change.first_bad or report.first_bad in change.first_bad)
+        fits = report.slug in change.verdicts and (not change.first_bad or report.first_bad in change.first_bad)
         if not fits or not documented.agree(report, data, [KEY], anchor()):
             wrong.append(
                 (change.what, report.sentence, report.first_bad, documented.second_opinion(data, [KEY], anchor()))
@@ -100,7 +100,7 @@ def test_other_version_or_key_of_a_record_is_detected() -> None:
             line = canonical({**value, "seal": base64.b64encode(changed).decode()})
             data = b"".join([*log()[:at], line, *log()[at + 1 :]])
             report = verify(data, key=KEY, older=[OTHER_KEY], anchor=anchor())
-            if report.exit_code == 0 or report.verdict in ("unanchored", "tail-unanchored", "open-run"):
+            if report.exit_code == 0 or report.slug in ("unanchored", "tail-unanchored", "open-run"):
                 wrong.append((at, changed[:10], report.sentence))
 
     assert tried >= 2
@@ -120,7 +120,7 @@ def test_cut_is_not_called_sound_without_an_anchor(kind: str) -> None:
         report = verify(b"".join(change.lines), key=KEY)
 
         whole = kind == "truncations" and not change.lines[-1].startswith(b'{"blob"')
-        assert report.verdict in (("unanchored",) if whole else ("torn", "unreadable")), change.what
+        assert report.slug in (("unanchored",) if whole else ("torn", "unreadable")), change.what
 
 
 def test_cut_behind_an_older_anchor_is_not_called_sound() -> None:
@@ -128,7 +128,7 @@ def test_cut_behind_an_older_anchor_is_not_called_sound() -> None:
     old = b"".join(heads_of(log())[:3])
     reports = [verify(b"".join(log()[:at]), key=KEY, anchor=old) for at in range(40, len(log()))]
 
-    assert {report.verdict for report in reports} == {"tail-unanchored"}
+    assert {report.slug for report in reports} == {"tail-unanchored"}
     assert {report.anchored_seq for report in reports} == {json.loads(heads_of(log())[2])["head"]["seq"]}
 
 
@@ -139,7 +139,7 @@ def test_flip_of_each_byte_is_detected_at_its_record() -> None:
         tried += 1
         found = prefixes.first_found(at, changed)
         verdicts, records = matrix.allowed_after_flip(at, byte, log(), places())
-        if found is None or found.verdict not in verdicts or found.record not in records:
+        if found is None or found.slug not in verdicts or found.record not in records:
             wrong.append((at, byte, found))
 
     assert tried > 25_000
@@ -153,7 +153,7 @@ def test_flips_are_detected_by_both_verifiers_in_the_whole_file() -> None:
         data = b"".join([*log()[:at], changed, *log()[at + 1 :]])
         report = verify(data, key=KEY, anchor=anchor())
         verdicts, records = matrix.allowed_after_flip(at, byte, log(), places())
-        fits = report.verdict in verdicts and report.first_bad in records
+        fits = report.slug in verdicts and report.first_bad in records
         if not fits or not documented.agree(report, data, [KEY], anchor()):
             wrong.append((at, byte, report.sentence))
 

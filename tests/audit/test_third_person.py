@@ -45,7 +45,7 @@ def test_one_record_of_the_runbook_is_verified_with_nothing_but_its_proof_and_a_
     told = checked(tmp_path / "third", proof, tmp_path / "heads")
     forged = checked(tmp_path / "forged", proof.replace(b"approve", b"decline"), tmp_path / "heads")
 
-    assert told["verdict"] == "sound", told
+    assert told["slug"] == "sound", told
     assert "number" in told["sentence"]
     assert b"it is the release" in proof
     assert b"pool_size" not in proof  # no other record is in it
@@ -66,5 +66,5 @@ def test_two_heads_a_week_apart_are_consistent(tmp_path: Path) -> None:
     proof = consistency_proof(tmp_path / "logs" / "t.jsonl", heads[0].to_dict(), heads[-1].to_dict())
     told = checked(tmp_path / "third", proof, tmp_path / "heads")
 
-    assert told["verdict"] == "sound", told
+    assert told["slug"] == "sound", told
     assert b"later" not in proof

@@ -25,12 +25,35 @@ LOG = log()
 ANCHOR = b"".join(heads_of(LOG))
 
 
+@pytest.mark.parametrize(
+    ("slugs", "verdict", "exit_code"),
+    [
+        ("sound redacted", "sound", 0),
+        ("tail-unanchored unanchored", "unanchored", 3),
+        ("open-run weak-key torn", "incomplete", 3),
+        ("key-missing wrong-key", "wrong-key", 2),
+        ("newer-form unreadable", "unreadable", 2),
+        ("truncated missing", "withheld", 1),
+        ("unkeyed another-log forked reordered duplicated altered", "altered", 1),
+    ],
+)
+def test_each_slug_has_one_verdict_which_has_one_exit_code(slugs: str, verdict: str, exit_code: int) -> None:
+    assert [slug for slug, one in offline.VERDICTS.items() if one == verdict] == slugs.split()
+    assert Verdict(verdict).exit_code == exit_code
+
+
+def test_sentence_names_verdict_and_slug() -> None:
+    assert found(LOG, key=KEY, anchor=ANCHOR).sentence.startswith("sound: Everything fits.")
+    assert found(LOG).sentence.startswith("wrong-key (key-missing): ")
+
+
 def test_another_root_key_is_told_from_a_missing_one() -> None:
-    assert found(LOG, key=OTHER, anchor=ANCHOR).verdict == "wrong-key"
-    assert found(LOG, anchor=ANCHOR).verdict == "key-missing"
+    assert found(LOG, key=OTHER, anchor=ANCHOR).slug == "wrong-key"
+    assert found(LOG, anchor=ANCHOR).slug == "key-missing"
     assert found(LOG).exit_code == 2
     assert found(LOG).first == offline.Finding(
-        verdict=Verdict.KEY_MISSING,
+        verdict=Verdict.WRONG_KEY,
+        slug="key-missing",
         message=f"Records from 1 on are authenticated with the key {offline.kid_of(KEY).hex()}, which was not given.",
         line=3,
         record=1,
@@ -42,7 +65,7 @@ def test_key_that_is_no_bytes_is_told() -> None:
     wrong: Any = "not bytes, but long enough to be a key"
     report = verify(b"".join(LOG), key=wrong)
 
-    assert report.verdict == "key-missing"
+    assert report.slug == "key-missing"
     assert "not bytes" in report.sentence
     assert report.proved_records == report.records
 
@@ -50,18 +73,18 @@ def test_key_that_is_no_bytes_is_told() -> None:
 def test_missing_key_of_later_records_is_named_with_their_first() -> None:
     lines = made(KeyRing(OLD), KeyRing(OLD), KeyRing(KEY, (OLD,)), head_key=KEY)
 
-    assert found(lines, key=KEY, older=[OLD]).verdict == "unanchored"
-    assert found(lines, key=KEY, older=[OLD], anchor=lines[-1]).verdict == "sound"
-    assert found(lines, key=KEY).verdict == "key-missing"
+    assert found(lines, key=KEY, older=[OLD]).slug == "unanchored"
+    assert found(lines, key=KEY, older=[OLD], anchor=lines[-1]).slug == "sound"
+    assert found(lines, key=KEY).slug == "key-missing"
     report = found(lines, key=OLD)
-    assert (report.verdict, report.first and report.first.record) == ("key-missing", 3)
+    assert (report.slug, report.first and report.first.record) == ("key-missing", 3)
 
 
 def test_key_may_come_later_but_not_go() -> None:
     lines = made(None, KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     shed = [*lines[:3], *made(None, None, None)[3:]]
 
-    assert found(lines, key=KEY, anchor=lines[-1]).verdict == "sound"
+    assert found(lines, key=KEY, anchor=lines[-1]).slug == "sound"
     assert found(shed, key=KEY).exit_code == 1
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
     body = [b'[3,1.0,"r",0,[],[[20,0]]]']
@@ -72,22 +95,22 @@ def test_key_may_come_later_but_not_go() -> None:
     report = found(
         [*lines[:2], record(1, 1, body, first), record(2, 1, [body[0].replace(b"1.0", b"2.0")], second)], key=KEY
     )
-    assert report.verdict == "altered"
+    assert report.slug == "altered"
     assert report.first_bad == 2
 
 
 def test_log_without_macs_is_refused_if_a_key_is_given() -> None:
     lines = log(key=None)
 
-    assert found(lines, key=KEY, anchor=joined(heads_of(lines))).verdict == "unkeyed"
-    assert found(lines, anchor=joined(heads_of(lines))).verdict == "sound"
-    assert found(lines).verdict == "unanchored"
+    assert found(lines, key=KEY, anchor=joined(heads_of(lines))).slug == "unkeyed"
+    assert found(lines, anchor=joined(heads_of(lines))).slug == "sound"
+    assert found(lines).slug == "unanchored"
 
 
 def test_log_written_anew_with_another_key_is_not_sound() -> None:
     forged = log(key=OTHER)
 
-    assert found(forged, key=KEY).verdict == "wrong-key"
+    assert found(forged, key=KEY).slug == "wrong-key"
     assert found(forged, key=KEY, anchor=ANCHOR).exit_code == 1
     assert found(forged, key=OTHER, anchor=ANCHOR).exit_code == 1
 
@@ -96,7 +119,7 @@ def test_log_under_the_name_of_another_one_is_told_by_its_macs() -> None:
     lines = list(pruned())
     renamed = [line.replace(b'"log":"voyage"', b'"log":"voyagf"') for line in lines if not line.startswith(b'{"head"')]
 
-    assert found(renamed, key=KEY).verdict == "another-log"
+    assert found(renamed, key=KEY).slug == "another-log"
     assert found(renamed, key=KEY).first_bad == 1
 
 
@@ -115,10 +138,10 @@ def test_log_with_a_weak_key_is_verified_and_called_weak(key: bytes) -> None:
     lines = made(KeyRing(key), KeyRing(key), head_key=key)
     report = verify(joined(lines), key=key, anchor=lines[-1])
 
-    assert report.verdict == "weak-key"
+    assert report.slug == "weak-key"
     assert report.exit_code == 3
     assert report.authenticated_seq == 2
-    assert verify(joined(lines).replace(b"2.0,", b"3.0,"), key=key).verdict == "altered"
+    assert verify(joined(lines).replace(b"2.0,", b"3.0,"), key=key).slug == "altered"
 
 
 def test_ordinary_keys_are_not_weak() -> None:
@@ -141,21 +164,21 @@ def test_anchor_tells_two_histories_of_a_log_apart() -> None:
     tree.add(chain.leaf)
     fork = [*one[:2], record(1, 1, body, seal), canonical({"head": head("t", "t", 1, 1, tree, KEY)})]
 
-    assert found(fork, key=KEY, anchor=fork[-1]).verdict == "sound"
-    assert found(one, key=KEY, anchor=other[-1]).verdict == "tail-unanchored"
-    assert found(one, key=KEY, anchor=longer[-1]).verdict == "truncated"
+    assert found(fork, key=KEY, anchor=fork[-1]).slug == "sound"
+    assert found(one, key=KEY, anchor=other[-1]).slug == "tail-unanchored"
+    assert found(one, key=KEY, anchor=longer[-1]).slug == "truncated"
     report = found(one, key=KEY, anchor=fork[-1])
-    assert (report.verdict, report.proved_records, report.first_bad) == ("forked", 0, 1)
-    assert found(made(None, None), anchor=canonical({"head": head("t", "t", 1, 1, tree, None)})).verdict == "altered"
+    assert (report.slug, report.proved_records, report.first_bad) == ("forked", 0, 1)
+    assert found(made(None, None), anchor=canonical({"head": head("t", "t", 1, 1, tree, None)})).slug == "altered"
 
 
 def test_anchor_of_other_logs_says_nothing() -> None:
     other = joined(heads_of(log("other")))
     report = found(LOG, key=KEY, anchor=other)
 
-    assert report.verdict == "unanchored"
+    assert report.slug == "unanchored"
     assert "other" in report.sentence
-    assert found(LOG, key=KEY, anchor=other + ANCHOR).verdict == "sound"
+    assert found(LOG, key=KEY, anchor=other + ANCHOR).slug == "sound"
 
 
 def test_changed_head_in_the_anchor_is_found() -> None:
@@ -163,12 +186,12 @@ def test_changed_head_in_the_anchor_is_found() -> None:
         changed = ANCHOR[:at] + bytes([ANCHOR[at] ^ 1]) + ANCHOR[at + 1 :]
         report = verify(joined(LOG), key=KEY, anchor=changed)
 
-        assert report.verdict != "sound" or b'"head"' not in changed[at - 5 : at + 5], (at, report)
-        assert report.verdict in ("unreadable", "altered") or changed.count(b'"voyage"') != ANCHOR.count(b'"voyage"')
+        assert report.slug != "sound" or b'"head"' not in changed[at - 5 : at + 5], (at, report)
+        assert report.slug in ("unreadable", "altered") or changed.count(b'"voyage"') != ANCHOR.count(b'"voyage"')
 
 
 def test_torn_line_of_the_anchor_is_left_out() -> None:
-    assert found(LOG, key=KEY, anchor=ANCHOR + b'{"head":{"at":17').verdict == "sound"
+    assert found(LOG, key=KEY, anchor=ANCHOR + b'{"head":{"at":17').slug == "sound"
 
 
 def test_first_record_in_doubt_and_what_is_proved_are_told() -> None:
@@ -176,14 +199,14 @@ def test_first_record_in_doubt_and_what_is_proved_are_told() -> None:
     changed = [*LOG[:at], LOG[at].replace(b"run-", b"ran-", 1), *LOG[at + 1 :]]
     report = found(changed, key=KEY, anchor=ANCHOR)
 
-    assert (report.verdict, report.first_bad, report.proved_records) == ("altered", 30, 29)
+    assert (report.slug, report.first_bad, report.proved_records) == ("altered", 30, 29)
     assert report.first is not None
     assert (report.first.line, report.first.seq) == (at + 1, report.proved_seq + 1)
     assert report.proved in report.sentence
     assert report.records == 64
     assert [one for one in report.findings if one.verdict.exit_code == 1] == [report.first]
     told = json.loads(report.as_json())
-    assert (told["verdict"], told["exit_code"], told["proved_records"]) == ("altered", 1, 29)
+    assert (told["slug"], told["exit_code"], told["proved_records"]) == ("altered", 1, 29)
 
 
 def test_several_changes_are_all_found() -> None:
@@ -195,7 +218,7 @@ def test_several_changes_are_all_found() -> None:
     report = found(lines, key=KEY, anchor=ANCHOR)
 
     assert [one.record for one in report.findings if one.verdict.exit_code == 1] == [11, 21, 31, 41]
-    assert report.findings[-1].verdict == "missing"
+    assert report.findings[-1].slug == "missing"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +235,7 @@ def test_several_changes_are_all_found() -> None:
 def test_newer_form_is_told_from_what_is_no_log(form: str, verdict: str) -> None:
     report = found([canonical({"form": form, "log": "t", "thread": "t"}), *LOG[1:]], key=KEY)
 
-    assert (report.verdict, report.exit_code, report.proved_records) == (verdict, 2, 0)
+    assert (report.slug, report.exit_code, report.proved_records) == (verdict, 2, 0)
 
 
 def test_genuine_record_of_a_newer_form_is_told_from_a_changed_one() -> None:
@@ -224,8 +247,8 @@ def test_genuine_record_of_a_newer_form_is_told_from_a_changed_one() -> None:
         record(1, 1, [body[0].replace(b"1.0", b"2.0")], base64.b64decode(json.loads(lines[2])["seal"])),
     ]
 
-    assert found(lines, key=KEY).verdict == "newer-form"
-    assert found(changed, key=KEY).verdict == "altered"
+    assert found(lines, key=KEY).slug == "newer-form"
+    assert found(changed, key=KEY).slug == "altered"
 
 
 def test_version_byte_of_a_seal_is_protected_though_no_hash_covers_it() -> None:
@@ -235,7 +258,7 @@ def test_version_byte_of_a_seal_is_protected_though_no_hash_covers_it() -> None:
         changed = base64.b64encode(bytes([version]) + seal[1:]).decode()
         report = found(with_value(LOG, at, seal=changed), key=KEY, anchor=ANCHOR)
 
-        assert report.verdict == ("sound" if version == 2 else "altered"), version
+        assert report.slug == ("sound" if version == 2 else "altered"), version
 
 
 def test_names_cannot_be_changed_by_withholding_what_vouches_for_them() -> None:
@@ -246,7 +269,7 @@ def test_names_cannot_be_changed_by_withholding_what_vouches_for_them() -> None:
 
     assert "gate" in names
     assert found(renamed, key=KEY, anchor=ANCHOR).exit_code == 1
-    assert found(lines, key=KEY, anchor=ANCHOR).verdict == "altered"
+    assert found(lines, key=KEY, anchor=ANCHOR).slug == "altered"
 
 
 def test_many_harmless_findings_hide_nothing() -> None:
@@ -258,7 +281,7 @@ def test_many_harmless_findings_hide_nothing() -> None:
     log = [*lines[:-1], heads[-1]]
     report = found(log, key=KEY, anchor=joined(heads[:-1]))
 
-    assert report.verdict == "tail-unanchored"
+    assert report.slug == "tail-unanchored"
     assert report.more_findings > 20
 
 
@@ -270,7 +293,7 @@ def test_withheld_lines_leave_the_log_provable() -> None:
         lines = with_gone(lines, at, list(values))
     report = found([line for line in lines if not line.startswith(b'{"blob"')], key=KEY, anchor=ANCHOR)
 
-    assert (report.verdict, report.exit_code) == ("redacted", 0)
+    assert (report.slug, report.exit_code) == ("redacted", 0)
     assert report.erased_lines > 60
     assert report.authenticated_seq == report.proved_seq
 
@@ -282,7 +305,7 @@ def test_something_else_in_the_place_of_a_withheld_line_is_found() -> None:
     for line in ('"forged"', '{"$t":"erased","v":0}', ""):
         changed = with_value(lines, at, lines=[value["lines"][0], line, *value["lines"][2:]])
         report = found(changed, key=KEY, anchor=ANCHOR)
-        assert (report.verdict, report.first_bad) == ("altered", 1)
+        assert (report.slug, report.first_bad) == ("altered", 1)
 
 
 def test_erasure_is_named_by_lines_that_are_gone() -> None:
@@ -292,17 +315,16 @@ def test_erasure_is_named_by_lines_that_are_gone() -> None:
     lines = with_gone(LOG, at, [1])
 
     assert (
-        found([*lines[: at + 1], canonical({"erased": told}), *lines[at + 1 :]], key=KEY, anchor=ANCHOR).verdict
+        found([*lines[: at + 1], canonical({"erased": told}), *lines[at + 1 :]], key=KEY, anchor=ANCHOR).slug
         == "redacted"
     )
     for wrong in ({**told, "lines": [2]}, {**told, "lines": []}, {**told, "seq": seq + 999}):
         assert (
-            found([*lines[: at + 1], canonical({"erased": wrong}), *lines[at + 1 :]], key=KEY, anchor=ANCHOR).verdict
+            found([*lines[: at + 1], canonical({"erased": wrong}), *lines[at + 1 :]], key=KEY, anchor=ANCHOR).slug
             == "altered"
         )
     assert (
-        found([*LOG[: at + 1], canonical({"erased": told}), *LOG[at + 1 :]], key=KEY, anchor=ANCHOR).verdict
-        == "altered"
+        found([*LOG[: at + 1], canonical({"erased": told}), *LOG[at + 1 :]], key=KEY, anchor=ANCHOR).slug == "altered"
     )
 
 
@@ -310,10 +332,8 @@ def test_signed_heads_are_read() -> None:
     lines = list(made(KeyRing(KEY), head_key=KEY))
     signed = {**json.loads(lines[-1])["head"], "signature": base64.b64encode(bytes(64)).decode(), "signer": "ab" * 32}
 
-    assert found([*lines[:-1], canonical({"head": signed})], key=KEY, anchor=lines[-1]).verdict == "sound"
-    assert (
-        found([*lines[:-1], canonical({"head": {**signed, "more": 1}})], key=KEY, anchor=lines[-1]).verdict == "altered"
-    )
+    assert found([*lines[:-1], canonical({"head": signed})], key=KEY, anchor=lines[-1]).slug == "sound"
+    assert found([*lines[:-1], canonical({"head": {**signed, "more": 1}})], key=KEY, anchor=lines[-1]).slug == "altered"
 
 
 def test_script_needs_nothing_but_its_file(tmp_path: Path) -> None:
@@ -344,4 +364,4 @@ def test_script_needs_nothing_but_its_file(tmp_path: Path) -> None:
     assert run("log", "--key-file", "other", "--older-key-file", "key", "--anchor", "anchor")[0] == 0
     assert run("log")[0] == run("log", "--key-file", "nowhere")[0] == run("nowhere")[0] == 2
     code, text = run("cut", "--key-file", "key", "--anchor", "anchor", "--json")
-    assert (code, json.loads(text)["verdict"]) == (1, "truncated")
+    assert (code, json.loads(text)["slug"]) == (1, "truncated")

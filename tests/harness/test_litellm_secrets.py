@@ -9,7 +9,6 @@ import logging
 import pickle
 import traceback
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.harness.wires import WAYS, WIRES, address, ask, request
 
 from graphrt.errors import HarnessError
 from graphrt.harness import LiteLLMHarness, LiteLLMModel, StreamItem
-from graphrt.harness._secrets import credentials, redact
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -143,49 +141,3 @@ def test_harness_and_model_do_not_show_their_arguments() -> None:
     ]
 
     assert hits(*shown) == []
-
-
-# ------------------------------------------------------------------------------------------------------- as functions
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("http://me:pass@host/x", "http://[redacted]@host/x"),
-        ("GET /x?key=abcdef&b=1", "GET /x?key=[redacted]&b=1"),
-        ("Authorization: Bearer abc.def", "Authorization: [redacted]"),
-        ("key sk-proj-1234567890 is wrong", "key [redacted] is wrong"),
-        ("AIzaSyA-1234567890abc", "[redacted]"),
-        ("the task is to skip", "the task is to skip"),
-        ("a token of thanks", "a token of thanks"),
-    ],
-)
-def test_what_looks_like_a_credential_is_taken_out(text: str, clean: str) -> None:
-    assert redact(text) == clean
-
-
-def test_credential_on_the_edge_of_a_long_text_is_not_shown_in_part() -> None:
-    for start in range(19_980, 20_001):
-        assert KEY[:4] not in redact("x" * start + KEY, (KEY,))
-
-
-def test_credential_is_found_as_json_and_as_part_of_an_address() -> None:
-    secret = 'a"b/c d'
-
-    shown = redact('{"k": "a\\"b/c d"} ?x=a%22b%2Fc%20d', (secret,))
-
-    assert shown == '{"k": "[redacted]"} ?x=[redacted]'
-
-
-def test_credentials_are_those_with_the_name_of_one() -> None:
-    found = credentials(
-        api_key="k-1234", api_base="http://u:pw%21x@h/?key=q-1234&api-version=2024",
-        options={"temperature": 1, "extra_headers": {"X-A": "h-1234", "Content-Type": "json"}, "seed": "plain"},
-    )  # fmt: skip
-
-    assert set(found) == {"k-1234", "pw!x", "q-1234", "h-1234", "dTpwdyF4"}
-
-
-def test_url_that_is_none_has_no_credentials() -> None:
-    with suppress(ValueError):
-        assert credentials(api_key=None, api_base="http://[broken", options={}) == ()

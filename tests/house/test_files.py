@@ -11,6 +11,7 @@ MOST_LINES = 400
 MOST_OF_ONE_IDEA = 600
 ONE_IDEA = {
     "src/graphrt/_engine/run_state.py": "the state of one run",
+    "src/graphrt/_sensitive_texts.py": "one set of patterns of credentials and personal data",
 }
 """Single algorithms that would only be cut to fit, and what each is."""
 FACADES = {
@@ -22,11 +23,10 @@ ALONE = {
     "src/graphrt/audit/offline.py": "an auditor copies this one file, and runs it",
 }
 """Files that work without any other one, and why; their cap counts lines of code too (decision 0122)."""
-MOST_ALONE = 1_100
+MOST_ALONE = 1_250
 """The first 1,000 were for logs and proofs. What `restore` needs to believe a file came on top: the snapshot that a
-pruned log begins with, what is staged, and the records that vouch for both; and signatures of heads. None of these can
-move to another file, and the documented verifier, which gives four verdicts and not nineteen, shows what is left of the
-same checks without the findings that name what is wrong."""
+pruned log begins with, what is staged, and the records that vouch for both; and signatures of heads. The rest is that
+its lines are formatted like all others (decision 0174). None of it can move to another file."""
 MOST_STATEMENTS = 6
 """Of a method of a facade."""
 SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "types.py", "common.py", "misc.py"}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-FORM: Final = "graphrt-audit/2"
+from graphrt.audit.offline import FORM
 
 
 def line_of(data: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, final
 from urllib.parse import quote
 
 from graphrt._journal.seal import leaf_in
-from graphrt.audit._lines import FORM, line_of
+from graphrt.audit._lines import first_line, line_of
 from graphrt.errors._codes.audit import FOREIGN_MIRROR, MIRROR_IN_USE
 
 try:
@@ -73,7 +73,7 @@ class Mirror:
             if os.fstat(self._file).st_size:
                 self._read(log, thread)
             else:
-                self.append([line_of({"form": FORM, "log": log, "thread": thread})])
+                self.append([first_line(log, thread)])
             if torn:
                 self.append([line_of({"recovered": {"bytes": torn}})])
             if new:

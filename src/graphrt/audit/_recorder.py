@@ -10,9 +10,10 @@ from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines
-from graphrt.audit._heads import Anchor, Head, anchored, head_of
+from graphrt.audit._heads import Anchor, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
+from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import FOREIGN_MIRROR, NOT_RECORDED
 from graphrt.stores.protocol import Commit, Store
 

@@ -1,6 +1,6 @@
 """`Redaction`: rules by which values are redacted when they enter a thread (decision 0126).
 
-The patterns are in `_patterns`, and how errors are redacted in `_error_texts`. The walk over a value is the codec's;
+The patterns are in `_sensitive_texts`, and how errors are redacted in `_error_texts`. The walk over a value is the codec's;
 here is what becomes of each text in it.
 """
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt._arguments import is_list
 from graphrt._codec import NotStorable
 from graphrt._codec.texts import CannotHoldError
+from graphrt._sensitive_texts import FINDERS, Found, PatternName, TextPattern
 from graphrt.audit._error_texts import redacted_error
-from graphrt.audit._keys import weakness
-from graphrt.audit._patterns import FINDERS, Found, PatternName, TextPattern
+from graphrt.audit._keys import check_strength
 from graphrt.errors import AuditError, a_type
-from graphrt.errors._codes.audit import BAD_RULES, REDACTION_FAILED, REDACTION_MISFIT, WEAK_KEY
+from graphrt.errors._codes.audit import BAD_RULES, REDACTION_FAILED, REDACTION_MISFIT
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -60,8 +60,8 @@ class Redaction:
         patterns: Sequence[PatternName | TextPattern] = (),
         key: bytes | None = None,
     ) -> None:
-        if key is not None and (problem := weakness(key)):
-            raise WEAK_KEY(problem=problem)
+        if key is not None:
+            check_strength(key)
         for name, given in (("fields=", fields), ("patterns=", patterns)):
             if not is_list(given):
                 raise BAD_RULES(what=name, problem=f"it takes a list, not {a_type(given)}")

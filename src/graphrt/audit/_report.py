@@ -74,7 +74,7 @@ def report(
 
 
 def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -> dict[str, Any]:
-    verdict = sentence = None
+    verdict = slug = sentence = None
     if source.__class__ is tuple:
         store, thread = source
         with opened(store) as held:
@@ -82,8 +82,8 @@ def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -
     else:
         data = bytes_of(source)
         found = verify(data, key=key, older=older, anchor=anchor)
-        verdict, sentence = found.verdict.value, found.sentence
-        log = Log(data) if found.verdict.value != "unreadable" else None
+        verdict, slug, sentence = found.verdict.value, found.slug, found.sentence
+        log = Log(data) if found.slug != "unreadable" else None
         thread = found.thread
         entries = list(log.entries()) if log is not None else []
     rows = [row for entry in entries if not entry.path and (row := _row(entry)) is not None]
@@ -95,6 +95,7 @@ def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -
         "graph": next((one.event.graph for one in entries if isinstance(one.event, events.RunStarted)), ""),
         "status": rows[-1]["kind"] if rows else "empty",
         "verdict": verdict,
+        "slug": slug,
         "sentence": sentence,
         "rows": rows,
         "totals": {

@@ -24,7 +24,7 @@ from graphrt._journal.verifying import PLAIN
 from graphrt.audit._lines import blob_in
 from graphrt.audit._reexecution import Reexecution
 from graphrt.audit._stored import opened
-from graphrt.audit.offline import Report, Verdict, lines_of, parse, verify
+from graphrt.audit.offline import BAD_DATA, Report, lines_of, parse, verify
 from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
 from graphrt.stores._copying import Whole, write_thread
@@ -34,8 +34,6 @@ from graphrt.stores.protocol import Head, Record, Status
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
-_BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What Python raises on data of another form than expected."""
 _CLOSED: Final = (events.InterruptAnswered, events.InterruptExpired, events.InterruptWithdrawn)
 
 
@@ -72,7 +70,7 @@ def restore(
     """
     data = bytes_of(source)
     report = verify(data, key=key, older=older, anchor=anchor)
-    unread = report.verdict is Verdict.KEY_MISSING and key is None  # reading needs no key, with a store neither
+    unread = report.slug == "key-missing" and key is None  # reading needs no key, with a store neither
     if report.verdict.exit_code in (1, 2) and not unread:
         raise NOT_RESTORED(sentence=report.sentence, got=report)
     read = Log(data)
@@ -152,7 +150,7 @@ class Log:
         self.staged: dict[str, bytes] = {}
         for line, ended in lines_of(data):
             if ended:
-                with suppress(*_BAD_DATA):  # of a log that verifies, no line is left out
+                with suppress(*BAD_DATA):  # of a log that verifies, no line is left out
                     self._line(parse(line))
 
     def _line(self, value: dict[str, Any]) -> None:
@@ -177,7 +175,7 @@ class Log:
         names = [name for name in given if isinstance(name, str)]
         reader = Reader(None, self.thread, PLAIN, names)  # type: ignore[arg-type]  # nothing is fetched
         for record in self.records:
-            with suppress(StoreError, *_BAD_DATA):
+            with suppress(StoreError, *BAD_DATA):
                 yield from reader.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def whole(self, thread: str) -> Whole:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._export import exported, log_of, tree_of
-from graphrt.audit._heads import Head, head_of
+from graphrt.audit._heads import head_of
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import line_of
+from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import NO_HEAD
 
 if TYPE_CHECKING:

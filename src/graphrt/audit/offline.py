@@ -32,7 +32,7 @@ from enum import Enum
 from io import BytesIO
 from itertools import islice
 from os import PathLike, fspath
-from typing import Any, BinaryIO, Final, TypeAlias, final
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, final
 
 FORM: Final = "graphrt-audit/2"
 INCLUSION: Final = "graphrt-inclusion/1"
@@ -40,10 +40,11 @@ CONSISTENCY: Final = "graphrt-consistency/1"
 MOST_BYTES: Final = 1 << 28
 """Longest line that is read."""
 MOST_FINDINGS: Final = 100
-"""Findings after which those with a verdict that was found before are only counted."""
+"""Findings after which those with a slug that was found before are only counted."""
 _ERASED: Final = b'{"$t":"erased","v":null}'
-_VERSIONS: Final = (2, 0x82)
-"""Versions of seals; the highest bit says that lines were erased."""
+_VERSION: Final = 2
+_VERSIONS: Final = (_VERSION, 0x82)
+"""Versions of seals; the highest bit says that the record has lines that were erased."""
 _BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 _UNKEYED: Final = bytes(8)
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
@@ -53,9 +54,14 @@ _STATE_DIGESTS: Final = 16
 _RECORD: Final = {"count", "lines", "seal", "seq"}
 _HEAD: Final = frozenset({"at", "kid", "log", "mac", "root", "seq", "size", "thread"})
 _SIGNED: Final = _HEAD | {"signature", "signer"}
+_KID: Final = re.compile("[0-9a-f]{16}")
+KEY_BYTES: Final = 32
+"""Fewest bytes of a key."""
+_DISTINCT: Final = 12
+"""Fewest distinct bytes of a key: 32 random bytes have fewer once in 10^17 times."""
 _SAMPLES: Final = (b"a-string-secret-at-least-256-bits-long", b"abcdefghijklmnopqrstuvwxyz123456")
 """Keys of 32 bytes and more that documentation shows."""
-_BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
+BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
 """What Python raises on data of another form than expected."""
 
 CheckSignature: TypeAlias = Callable[[bytes, bytes, bytes], "bool | None"]
@@ -65,36 +71,63 @@ Source: TypeAlias = "str | PathLike[str] | bytes | BinaryIO"
 
 
 class Verdict(str, Enum):  # noqa: UP042 - `StrEnum` formats differently from plain strings in older tools
-    """What was found. The order is that of badness: a log gets the worst verdict of its findings."""
+    """What an auditor has to do with a log. The slug of a finding says more."""
 
     SOUND = "sound"
-    REDACTED = "redacted"
-    OPEN_RUN = "open-run"
-    TAIL_UNANCHORED = "tail-unanchored"
+    """Accept it: all of it is proved, without the values that were erased lawfully."""
     UNANCHORED = "unanchored"
-    WEAK_KEY = "weak-key"
-    TORN = "torn"
-    KEY_MISSING = "key-missing"
+    """Get a newer anchor: nothing is wrong, but nothing shows that the end is there."""
+    INCOMPLETE = "incomplete"
+    """Wait, or ask: nothing is wrong, but the log has no proper end, or its key proves nothing."""
     WRONG_KEY = "wrong-key"
-    NEWER_FORM = "newer-form"
+    """Get the right key."""
     UNREADABLE = "unreadable"
-    TRUNCATED = "truncated"
-    UNKEYED = "unkeyed"
-    ANOTHER_LOG = "another-log"
-    FORKED = "forked"
-    MISSING = "missing"
-    REORDERED = "reordered"
-    DUPLICATED = "duplicated"
+    """Get the right file, or a newer verifier."""
+    WITHHELD = "withheld"
+    """Ask for the records that are missing."""
     ALTERED = "altered"
+    """Believe nothing from the first record in doubt on."""
 
     @property
     def exit_code(self) -> int:
         """0: proved. 3: nothing is wrong, but not all of it is proved. 2: it cannot be checked. 1: it was changed."""
-        rank = _RANKS[self]
-        return 0 if rank <= 1 else 3 if rank <= _RANKS[Verdict.TORN] else 2 if rank <= _RANKS[Verdict.UNREADABLE] else 1
+        return _EXIT_CODES[self]
 
 
-_RANKS: Final[dict[Verdict, int]] = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_EXIT_CODES: Final = {
+    Verdict.SOUND: 0,
+    Verdict.UNANCHORED: 3,
+    Verdict.INCOMPLETE: 3,
+    Verdict.WRONG_KEY: 2,
+    Verdict.UNREADABLE: 2,
+    Verdict.WITHHELD: 1,
+    Verdict.ALTERED: 1,
+}
+VERDICTS: Final = {
+    "sound": Verdict.SOUND,
+    "redacted": Verdict.SOUND,
+    "open-run": Verdict.INCOMPLETE,
+    "tail-unanchored": Verdict.UNANCHORED,
+    "unanchored": Verdict.UNANCHORED,
+    "weak-key": Verdict.INCOMPLETE,
+    "torn": Verdict.INCOMPLETE,
+    "key-missing": Verdict.WRONG_KEY,
+    "wrong-key": Verdict.WRONG_KEY,
+    "newer-form": Verdict.UNREADABLE,
+    "unreadable": Verdict.UNREADABLE,
+    "truncated": Verdict.WITHHELD,
+    "unkeyed": Verdict.ALTERED,
+    "another-log": Verdict.ALTERED,
+    "forked": Verdict.ALTERED,
+    "missing": Verdict.WITHHELD,
+    "reordered": Verdict.ALTERED,
+    "duplicated": Verdict.ALTERED,
+    "altered": Verdict.ALTERED,
+}
+"""The verdict of each slug, which says more finely what was found.
+
+The order is that of badness: a log gets the worst slug of its findings, and the verdict of that."""
+_RANKS: Final = {slug: rank for rank, slug in enumerate(VERDICTS)}
 
 
 @final
@@ -103,6 +136,8 @@ class Finding:
     """One thing that was found."""
 
     verdict: Verdict
+    slug: str
+    """A key of `VERDICTS`."""
     message: str
     """A sentence."""
     line: int | None = None
@@ -114,6 +149,11 @@ class Finding:
     where: str = "log"
     """`log`, `anchor` or `proof`."""
 
+    @property
+    def changed(self) -> bool:
+        """Whether it says that something was changed."""
+        return self.verdict.exit_code == 1
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +161,10 @@ class Report:
     """What a verification found, and what is proved in spite of it."""
 
     verdict: Verdict
+    slug: str
+    """What decided the verdict."""
     findings: tuple[Finding, ...] = ()
-    """Everything that was found, in the order of the file; after `MOST_FINDINGS`, new verdicts only."""
+    """Everything that was found, in the order of the file; after `MOST_FINDINGS`, new slugs only."""
     more_findings: int = 0
     """Findings beyond those."""
     proved: str = "Nothing is proved."
@@ -141,8 +183,12 @@ class Report:
     """The last entry that an anchored head proves; 0 without one."""
     heads: int = 0
     """Heads in the file that fit."""
+    erased_values: int = 0
+    """Values that were erased lawfully: the proved records say how many, who erased them, and why."""
     erased_lines: int = 0
-    withheld_blobs: int = 0
+    """Lines that were erased, or left out of the file, and whose commitments the records still have."""
+    absent_blobs: int = 0
+    """Large values that records name, by their hashes, and that are not in the file."""
 
     @property
     def exit_code(self) -> int:
@@ -152,19 +198,19 @@ class Report:
     @property
     def first(self) -> Finding | None:
         """The finding that decided the verdict; None if there is none."""
-        return next((one for one in self.findings if one.verdict is self.verdict), None)
+        return next((finding for finding in self.findings if finding.slug == self.slug), None)
 
     @property
     def first_bad(self) -> int | None:
         """Number of the first record that is in doubt because something was changed; None if nothing was."""
-        return min((one.record or 1 for one in self.findings if one.verdict.exit_code == 1), default=None)
+        return min((finding.record or 1 for finding in self.findings if finding.changed), default=None)
 
     @property
     def sentence(self) -> str:
         """The verdict in plain words, and what is proved."""
-        first = self.first
-        told = first.message if first is not None else "Everything fits."
-        return f"{self.verdict.value}: {told} {self.proved}"
+        label = self.verdict.value if self.slug == self.verdict.value else f"{self.verdict.value} ({self.slug})"
+        message = self.first.message if self.first is not None else "Everything fits."
+        return f"{label}: {message} {self.proved}"
 
     def as_json(self) -> str:
         """Return the report as JSON."""
@@ -194,15 +240,15 @@ def genesis(log: str) -> bytes:
     return _sha(b"graphrt/journal/v1\x00", log.encode())
 
 
-def weakness(root: bytes) -> str | None:
-    """Return why a key is weak, or None."""
-    if len(root) < 32:
-        return f"it has {len(root)} bytes, fewer than 32"
+def weakness(root: bytes) -> str:
+    """Return why a key can be guessed; empty if it cannot."""
+    if len(root) < KEY_BYTES:
+        return f"too short: it has {len(root)} bytes, fewer than {KEY_BYTES}"
     if root in _SAMPLES:
-        return "it is a sample from documentation"
-    if len(set(root)) < 12:
-        return f"it has only {len(set(root))} different bytes"
-    return None
+        return "a sample from documentation"
+    if len(set(root)) < _DISTINCT:
+        return f"not random: it has only {len(set(root))} different bytes"
+    return ""
 
 
 def _joined(left: bytes, right: bytes) -> bytes:
@@ -297,7 +343,8 @@ class Sealed:
         ValueError: It does not have the form of a record.
     """
 
-    __slots__ = ("at", "commits", "count", "entries", "erased", "kid", "leaf", "lines", "macs", "more", "names", "newer", "seq", "state", "version")  # fmt: skip
+    commits: list[bytes]
+    erased: tuple[int, ...]
 
     def __init__(self, value: Mapping[str, Any]) -> None:
         if set(value) != _RECORD:
@@ -308,17 +355,8 @@ class Sealed:
         lines = self.lines
         if not lines or self.count > self.seq or value["lines"].__class__ is not list:
             raise ValueError("it is not a record")
-        seal = _base64(value["seal"])
         self._structure(lines[0])
-        self.version: int = seal[0]
-        self.erased: tuple[int, ...] = ()
-        self._seal(lines, seal)
-
-    kid: bytes
-    macs: tuple[bytes, ...]
-    commits: list[bytes]
-    state: bytes
-    leaf: bytes
+        self._seal(lines, _base64(value["seal"]))
 
     def _structure(self, line: bytes) -> None:
         structure: Any = _loads_structure(line.decode())
@@ -337,19 +375,24 @@ class Sealed:
         self.at: int = round(at * 1e6)
 
     def _seal(self, lines: list[bytes], seal: bytes) -> None:
-        _, number, self.kid, self.state, self.leaf = struct.unpack_from(">BB8s32s32s", seal)
+        self.version, number, self.kid, self.state, self.leaf = struct.unpack_from(">BB8s32s32s", seal)
         end = 74 + 32 * number
         self.macs = tuple(seal[at : at + 32] for at in range(74, end, 32))
         rest = seal[end:]
-        if not self.version & 0x80:
-            if len(rest) != 16 or number > 2:
-                raise ValueError("its seal has another length")
-            salts = hashlib.shake_256(b"graphrt/salts/v2\x00" + rest).digest(16 * len(lines))
-            self.commits = self._commits(lines, salts)
-        else:
-            self._kept(lines, rest)
+        if self.version & 0x80:
+            self._with_erased(lines, rest)
+            return
+        if len(rest) != 16 or number > 2:
+            raise ValueError("its seal has another length")
+        salts = hashlib.shake_256(b"graphrt/salts/v2\x00" + rest).digest(16 * len(lines))
+        sha256 = hashlib.sha256
+        self.commits = [
+            sha256(b"graphrt/commit/v1\x00" + salts[16 * at : 16 * at + 16] + line).digest()
+            for at, line in enumerate(lines)
+        ]
+        self.erased = ()
 
-    def _kept(self, lines: list[bytes], rest: bytes) -> None:
+    def _with_erased(self, lines: list[bytes], rest: bytes) -> None:
         """Take the commitments from a seal whose record has lines that were erased."""
         kept: list[bytes] = []
         erased: list[int] = []
@@ -366,20 +409,10 @@ class Sealed:
             raise ValueError("its seal does not fit an erased line")
         self.commits, self.erased = kept, tuple(erased)
 
-    @staticmethod
-    def _commits(lines: list[bytes], salts: bytes) -> list[bytes]:
-        if len(salts) != 16 * len(lines):
-            raise ValueError("its seal has another length")
-        sha256 = hashlib.sha256
-        return [
-            sha256(b"graphrt/commit/v1\x00" + salts[16 * at : 16 * at + 16] + line).digest()
-            for at, line in enumerate(lines)
-        ]
-
     def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
         """Return the leaf of the header that these numbers and hashes give."""
         body = hashlib.sha256(b"".join(self.commits)).digest()
-        head = struct.pack(">BQIq", 2, seq, count, self.at)
+        head = struct.pack(">BQIq", _VERSION, seq, count, self.at)
         return hashlib.sha256(b"\x00" + head + self.kid + prev + body + state).digest()
 
     def written(self) -> Iterator[tuple[int, int]]:
@@ -406,6 +439,75 @@ class Sealed:
                     yield _int(name), _int(next(each, None), 1)
 
 
+class Head(NamedTuple):
+    """The end of a log at one moment. Whoever keeps it can tell later whether anything before it was cut or changed.
+
+    It holds no values of the state.
+    """
+
+    log: str
+    """Id of the thread that the log began with; of a copied thread, that of its source."""
+    thread: str
+    """Id of the thread."""
+    seq: int
+    """Number of the last entry."""
+    size: int
+    """Number of records so far."""
+    root: bytes
+    """Root of the Merkle tree over the records' leaves (RFC 9162); 32 bytes."""
+    at: int
+    """Time of the last record, in microseconds since the epoch."""
+    kid: str = ""
+    """Name of the key that the head is authenticated with, in hexadecimal; empty without a key."""
+    mac: bytes = b""
+    """HMAC-SHA256 over all of it; empty without a key."""
+    signature: bytes = b""
+    """Ed25519 signature of the same; empty without one. See `graphrt.audit.signing`."""
+    signer: bytes = b""
+    """Public key that the signature belongs to."""
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Head:
+        """Return the head that `to_dict` made *data* of.
+
+        Raises:
+            ValueError: It is not a head.
+        """
+        if data.__class__ is not dict or data.keys() not in (_HEAD, _SIGNED):
+            raise ValueError("it is not a head")
+        keyed = data["kid"] != "" or data["mac"] != ""
+        signed = "signer" in data
+        if keyed and not _KID.fullmatch(_text(data["kid"])):
+            raise ValueError("it is not a head")
+        if signed and len(_base64(data["signature"])) != 64:
+            raise ValueError("its signature has another length")
+        return cls(
+            log=_text(data["log"]),
+            thread=_text(data["thread"]),
+            seq=_int(data["seq"], 1),
+            size=_int(data["size"], 1),
+            root=_hex(data["root"]),
+            at=_int(data["at"], -(1 << 63), (1 << 63) - 1),
+            kid=data["kid"],
+            mac=_hex(data["mac"]) if keyed else b"",
+            signature=_base64(data["signature"]) if signed else b"",
+            signer=_hex(data["signer"]) if signed else b"",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the head as JSON-ready data, in the form in which logs and anchor files keep it."""
+        data = {**self._asdict(), "root": self.root.hex(), "mac": self.mac.hex()}
+        if not self.signature:
+            del data["signature"], data["signer"]
+            return data
+        return {**data, "signature": b2a_base64(self.signature, newline=False).decode(), "signer": self.signer.hex()}
+
+    def signed(self) -> bytes:
+        """Return the bytes that its MAC and its signature are over."""
+        numbers = struct.pack(">QQq", self.size, self.seq, self.at)
+        return b"graphrt/head/v1\x00" + numbers + self.root + self.thread.encode()
+
+
 # ------------------------------------------------------------------------------------------------------- verification
 
 
@@ -417,6 +519,7 @@ class _Keys:
         self.roots = {kid_of(root): root for root in roots}
         self._derived = {kid: key_of(root, log) for kid, root in self.roots.items()}
         self.used: set[bytes] = set()
+        """Names of the keys that something was checked with."""
 
     def fits(self, kid: bytes, data: bytes, mac: bytes) -> bool | None:
         """Return whether *mac* is that of *data*; None if there is no such key."""
@@ -431,56 +534,16 @@ class _Keys:
         return any(hmac.compare_digest(hmac.digest(key, data, "sha256"), mac) for key in self._derived.values())
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A Merkle head."""
+class _Place(NamedTuple):
+    """Where something was found. 0 stands for where the check is: this line, and the next record with its first entry."""
 
-    at: int
-    kid: bytes
-    log: str
-    mac: bytes
-    root: bytes
-    seq: int
-    size: int
-    thread: str
-    signature: bytes = b""
-    signer: bytes = b""
+    line: int = 0
+    record: int = 0
+    seq: int = 0
 
-    @classmethod
-    def of(cls, value: Any) -> Head:
-        """Read a head.
 
-        Raises:
-            ValueError: It is not one.
-        """
-        if value.__class__ is not dict or value.keys() not in (_HEAD, _SIGNED):
-            raise ValueError("it is not a head")
-        keyed = value["kid"] != "" or value["mac"] != ""
-        if keyed and not re.fullmatch("[0-9a-f]{16}", _text(value["kid"])):
-            raise ValueError("it is not a head")
-        if "signer" in value:
-            _hex(value["signer"])
-            if len(_base64(value["signature"])) != 64:
-                raise ValueError("its signature has another length")
-        return cls(
-            at=_int(value["at"], -(1 << 63), (1 << 63) - 1),
-            kid=bytes.fromhex(value["kid"]) if keyed else b"",
-            log=_text(value["log"]),
-            mac=_hex(value["mac"]) if keyed else b"",
-            root=_hex(value["root"]),
-            seq=_int(value["seq"], 1),
-            size=_int(value["size"], 1),
-            thread=_text(value["thread"]),
-            signature=_base64(value["signature"]) if "signer" in value else b"",
-            signer=_hex(value["signer"]) if "signer" in value else b"",
-        )
-
-    def signed(self) -> bytes:
-        """Return the bytes that its MAC is over."""
-        return b"graphrt/head/v1\x00%b%b%b" % (
-            struct.pack(">QQq", self.size, self.seq, self.at), self.root, self.thread.encode(),
-        )  # fmt: skip
+_HERE: Final = _Place()
+_BEGIN: Final = _Place(record=1, seq=1)
 
 
 @final
@@ -528,10 +591,12 @@ class _Check:
         """Large values that wait for the record that names them, and their lines."""
         self._absent: set[str] = set()
         self._erased: dict[int, tuple[int, ...]] = {}
-        self._forged: list[tuple[int, int, int]] = []
+        """Numbers of the lines that are not there, by the last entry of their record."""
+        self._erased_values = 0
+        self._forged: list[_Place] = []
         self._genuine = 0
         """Records whose MAC fits."""
-        self._unknown: dict[bytes, tuple[int, int, int]] = {}
+        self._unknown: dict[bytes, _Place] = {}
         """Keys that are not here, and the first record under each."""
         self._head_lines: set[bytes] = set()
         """Hashes of the heads so far."""
@@ -548,19 +613,25 @@ class _Check:
         self._beside: dict[str, str] = {}
         """Keys of the staged bodies that records vouch for, and how each body ends."""
 
-    def find(
-        self, verdict: Verdict, message: str, *, record: int = 0, seq: int = 0, line: int = 0, where: str = "log"
-    ) -> None:
-        """Note a finding; it is about the next record unless *record* and *seq* say otherwise."""
-        if len(self.findings) >= MOST_FINDINGS and any(one.verdict is verdict for one in self.findings):
-            self.more_findings += 1  # but each verdict is kept once, or many harmless findings could hide the worst one
+    def find(self, slug: str, message: str, at: _Place = _HERE, where: str = "log") -> None:
+        """Note a finding, at the next record unless *at* says otherwise."""
+        if len(self.findings) >= MOST_FINDINGS and any(finding.slug == slug for finding in self.findings):
+            self.more_findings += 1  # but each slug is kept once, or many harmless findings could hide the worst one
             return
         self.findings.append(
-            Finding(verdict=verdict, message=message, line=line or self.line or None, record=record or self.records + 1, seq=seq or self.seq + 1, where=where)
-        )  # fmt: skip
+            Finding(
+                verdict=VERDICTS[slug],
+                slug=slug,
+                message=message,
+                line=at.line or self.line or None,
+                record=at.record or self.records + 1,
+                seq=at.seq or self.seq + 1,
+                where=where,
+            )
+        )
 
-    def _break(self, verdict: Verdict, message: str, *, record: int = 0, seq: int = 0) -> None:
-        self.find(verdict, message, record=record, seq=seq)
+    def _break(self, slug: str, message: str, at: _Place = _HERE) -> None:
+        self.find(slug, message, at)
         self._exact = False
 
     # ------------------------------------------------------------------------------------------------------- lines
@@ -571,23 +642,25 @@ class _Check:
             self.line += 1
             if not ended:
                 if len(line) > MOST_BYTES:
-                    self._break(Verdict.UNREADABLE, f"Line {self.line} is longer than {MOST_BYTES} bytes.")
+                    self._break("unreadable", f"Line {self.line} is longer than {MOST_BYTES} bytes.")
                     return self.line > 1
-                verdict = Verdict.TORN if self.line > 1 else Verdict.UNREADABLE
-                self.find(verdict, f"Line {self.line} is incomplete, as after a crash or a cut.")
+                self.find(
+                    "torn" if self.line > 1 else "unreadable",
+                    f"Line {self.line} is incomplete, as after a crash or a cut.",
+                )
                 return self.line > 1
             try:
                 value = parse(line)
                 self._one(value, line)
-            except _BAD_DATA as error:
+            except BAD_DATA as error:
                 if self.line == 1:
-                    self.find(Verdict.UNREADABLE, f"It is not an audit log: {str(error)[:100]}.")
+                    self.find("unreadable", f"It is not an audit log: {str(error)[:100]}.")
                     return False
-                self._break(Verdict.ALTERED, f"Line {self.line} is damaged: {str(error)[:100]}.")
+                self._break("altered", f"Line {self.line} is damaged: {str(error)[:100]}.")
             if not self.thread and not self.log and self.line == 1:
                 return False
         if not self.line:
-            self.find(Verdict.UNREADABLE, "The file is empty.")
+            self.find("unreadable", "The file is empty.")
         return self.line > 0
 
     def _one(self, value: dict[str, Any], line: bytes) -> None:
@@ -599,15 +672,23 @@ class _Check:
             self._blob(value)
         else:
             [(kind, told)] = value.items()
-            {"head": self._head, "names": self._names_line, "begin": self._begin, "recovered": self._recovered, "erased": self._erasure, "staged": self._staged}[kind](told, line)  # fmt: skip
+            read = {
+                "head": self._head,
+                "names": self._names_line,
+                "begin": self._begin,
+                "recovered": self._recovered,
+                "erased": self._erasure,
+                "staged": self._staged,
+            }[kind]
+            read(told, line)
 
     def _first(self, value: dict[str, Any]) -> None:
         form = _text(value["form"])
         if re.fullmatch(r"graphrt-audit/[1-9]\d{0,5}", form) and form != FORM:
             if int(form.rpartition("/")[2]) < int(FORM.rpartition("/")[2]):
-                self.find(Verdict.UNREADABLE, f"The log has the form {form}, which an unreleased version of graphrt wrote.")  # fmt: skip
+                self.find("unreadable", f"The log has the form {form}, which an unreleased version of graphrt wrote.")
             else:
-                self.find(Verdict.NEWER_FORM, f"The log has the form {form}, which is newer than {FORM}.")
+                self.find("newer-form", f"The log has the form {form}, which is newer than {FORM}.")
             return
         if form != FORM or value.keys() != {"form", "log", "thread"} or not value["log"] or not value["thread"]:
             raise ValueError("its first line does not name form, log and thread")
@@ -617,7 +698,12 @@ class _Check:
         for number, head in self._anchored:
             if (head.log, head.thread) == (self.log, self.thread):
                 if self._head_mac(head) is False:
-                    self.find(Verdict.ALTERED, f"The head of entry {head.seq} in the anchor was changed: its MAC is wrong.", record=1, line=number, where="anchor")  # fmt: skip
+                    self.find(
+                        "altered",
+                        f"The head of entry {head.seq} in the anchor was changed: its MAC is wrong.",
+                        _Place(number, 1),
+                        "anchor",
+                    )
                 else:
                     self._signature(head, line=number, where="anchor")
                     self._anchors.setdefault(head.size, []).append((number, head))
@@ -695,11 +781,11 @@ class _Check:
         name, text = _text(value["blob"]), value.get("text")
         data = _base64(value["data"]) if text is None else _text(text).encode()
         if name in self._blobs and not (name in self._fresh and self._recovering):
-            self._break(Verdict.DUPLICATED, f"The large value {name[:12]}... is there twice.")
+            self._break("duplicated", f"The large value {name[:12]}... is there twice.")
         elif _sha(data).hex() != name:
-            self._break(Verdict.ALTERED, f"The large value {name[:12]}... is not what was written.")
+            self._break("altered", f"The large value {name[:12]}... is not what was written.")
         elif name in self._absent:
-            self._break(Verdict.REORDERED, f"The large value {name[:12]}... stands after the record that names it.")
+            self._break("reordered", f"The large value {name[:12]}... stands after the record that names it.")
         self._blobs.add(name)
         self._fresh[name] = self.line
 
@@ -723,17 +809,20 @@ class _Check:
         fresh, self._fresh, self._recovering = self._fresh, {}, False
         try:
             one = Sealed(value)
-        except _BAD_DATA as error:
+        except BAD_DATA as error:
             try:
                 version = _base64(value["seal"])[0]
-            except _BAD_DATA:
+            except BAD_DATA:
                 version = 0
             self._misread(value, version, error)
             return
         first = one.seq - one.count
         if first != self.seq:
             if self._exact and self._follows(one, self.seq + len(one.entries), len(one.entries)):
-                self._break(Verdict.ALTERED, f"The number of the record that ends with entry {self.seq + len(one.entries)} was changed.")  # fmt: skip
+                self._break(
+                    "altered",
+                    f"The number of the record that ends with entry {self.seq + len(one.entries)} was changed.",
+                )
                 self._accept(one, self.seq + len(one.entries))
                 return
             if not self._place(one, first):
@@ -744,11 +833,10 @@ class _Check:
         self._accept(one, one.seq)
 
     def _misread(self, value: dict[str, Any], version: int, error: Exception) -> None:
-        newer = version > 2 and not version & 0x80
-        self._break(
-            Verdict.NEWER_FORM if newer else Verdict.ALTERED,
-            f"Record {self.records + 1} has a seal of a newer form ({version})." if newer else f"Record {self.records + 1} was changed: {str(error)[:100]}.",
-        )  # fmt: skip
+        if version > _VERSION and not version & 0x80:
+            self._break("newer-form", f"Record {self.records + 1} has a seal of a newer form ({version}).")
+        else:
+            self._break("altered", f"Record {self.records + 1} was changed: {str(error)[:100]}.")
         seq: Any = value.get("seq")
         count: Any = value.get("count")
         if seq.__class__ is int and count.__class__ is int and seq - count == self.seq and 0 < count <= seq < 1 << 64:
@@ -766,13 +854,12 @@ class _Check:
             return True
         at = bisect_left(self._seqs, one.seq)
         if at < len(self._seqs) and self._seqs[at] == one.seq:
-            same = bytes(self._leaves[32 * at : 32 * at + 32]) == one.leaf
-            self._break(
-                Verdict.DUPLICATED if same else Verdict.ALTERED,
-                f"The record that ends with entry {one.seq} is there twice." if same else f"There are two different records that end with entry {one.seq}.",
-            )  # fmt: skip
+            if bytes(self._leaves[32 * at : 32 * at + 32]) == one.leaf:
+                self._break("duplicated", f"The record that ends with entry {one.seq} is there twice.")
+            else:
+                self._break("altered", f"There are two different records that end with entry {one.seq}.")
         elif not self._fill(first + 1, one.seq):
-            self._break(Verdict.ALTERED, f"The record that ends with entry {one.seq} overlaps with others.")
+            self._break("altered", f"The record that ends with entry {one.seq} overlaps with others.")
         return False
 
     def _gap(self, first: int, last: int) -> None:
@@ -797,21 +884,19 @@ class _Check:
             f"The record of entry {one.seq}" if one.count == 1 else f"The record of entries {first + 1} to {one.seq}"
         )
         if self._leaf is not None and not self._follows(one, one.seq, one.count):
-            self._break(Verdict.ALTERED, f"{label} was changed, or does not follow the one before.")
-        elif one.newer or one.version not in _VERSIONS:
-            known = not one.newer and self._leaf is not None
-            self._break(
-                Verdict.ALTERED if known else Verdict.NEWER_FORM,
-                f"{label} has the version of its seal changed." if known else f"{label} has a newer form than this verifier knows.",
-            )  # fmt: skip
+            self._break("altered", f"{label} was changed, or does not follow the one before.")
+        elif one.newer or (self._leaf is None and one.version not in _VERSIONS):
+            self._break("newer-form", f"{label} has a newer form than this verifier knows.")
+        elif one.version not in _VERSIONS:
+            self._break("altered", f"{label} has the version of its seal changed.")
         elif len(one.entries) != one.count:
-            self._break(Verdict.ALTERED, f"{label} holds {len(one.entries)} entries.")
+            self._break("altered", f"{label} holds {len(one.entries)} entries.")
         elif self._exact:
             try:
                 if self._fold(one) != one.state:
-                    self._break(Verdict.ALTERED, f"{label} does not follow from the values before it.")
-            except _BAD_DATA as error:
-                self._break(Verdict.ALTERED, f"{label} does not fit: {str(error)[:100]}.")
+                    self._break("altered", f"{label} does not follow from the values before it.")
+            except BAD_DATA as error:
+                self._break("altered", f"{label} does not fit: {str(error)[:100]}.")
         self._macs(one, label)
 
     def _fold(self, one: Sealed) -> bytes:
@@ -871,13 +956,13 @@ class _Check:
         kid, before = one.kid, self._kid
         if kid == _UNKEYED:
             if one.macs or before not in (None, _UNKEYED):
-                self._break(Verdict.ALTERED, f"{label} has no MAC, and the one before has.")
+                self._break("altered", f"{label} has no MAC, and the one before has.")
             return
         signers = (kid,) if before in (None, kid, _UNKEYED) else (kid, before)
         if not one.macs or (before is not None and len(signers) != len(one.macs)):
-            self._break(Verdict.ALTERED, f"{label} has another number of MACs than it needs.")
+            self._break("altered", f"{label} has another number of MACs than it needs.")
             return
-        place = (self.line, self.records + 1, one.seq - one.count + 1)
+        place = _Place(self.line, self.records + 1, one.seq - one.count + 1)
         fits = [self._keys.fits(signer or b"", one.leaf, mac) for signer, mac in zip(signers, one.macs, strict=False)]
         if False in fits:
             self._forged.append(place)
@@ -893,7 +978,7 @@ class _Check:
         lines = [line.encode() for line in value["lines"] if '{"$t":"blob"' in line]
         named = {name.decode() for line in lines for name in _BLOB.findall(line)}
         for name in fresh.keys() - named if self._leaf is not None else ():  # else its record may be missing
-            self.find(Verdict.ALTERED, f"The large value {name[:12]}... stands before a record that does not name it.")
+            self.find("altered", f"The large value {name[:12]}... stands before a record that does not name it.")
             self._exact = False
         self._absent |= named - self._blobs
 
@@ -909,6 +994,8 @@ class _Check:
                 self._open = code <= 2
             elif code == 18 and fields == [self._pruned]:
                 self._pruned = 0
+            elif code == 34 and self._exact and len(fields) == 4 and fields[3].__class__ is int:
+                self._erased_values += fields[3]
         if self._exact:
             self.proved, self.proved_seq = self.records, seq
         if self._tree is not None:
@@ -922,7 +1009,7 @@ class _Check:
         """Return whether the MAC of a head fits; None if it has none, or its key is not here."""
         if not head.mac:
             return None
-        fits = self._keys.fits(head.kid, head.signed(), head.mac)
+        fits = self._keys.fits(bytes.fromhex(head.kid), head.signed(), head.mac)
         if fits is None and self._keys.any_fits(head.signed(), head.mac):
             return False  # the name of its key was changed
         return fits
@@ -934,53 +1021,45 @@ class _Check:
         check = self._check_signature
         fits = check(head.signer, head.signature, head.signed()) if check is not None else None
         if fits is False:
-            self.find(
-                Verdict.ALTERED, f"The signature of the head of entry {head.seq} is wrong.", line=line, where=where
-            )
+            self.find("altered", f"The signature of the head of entry {head.seq} is wrong.", _Place(line), where)
             self._exact = False
         else:
-            told = (
-                "fits"
-                if fits
-                else "is there, and was not checked"
-                if check is None
-                else "is of a key that is not trusted"
-            )
+            unknown = "is there, and was not checked" if check is None else "is of a key that is not trusted"
+            told = "fits" if fits else unknown
             self._signed.setdefault(f"{told}: {head.signer.hex()[:16]}", []).append(head.seq)
 
     def _head(self, told: Any, line: bytes) -> None:
-        head = Head.of(told)
+        head = Head.from_dict(told)
         self._signature(head)
         digest = _sha(line)
         if digest in self._head_lines:
-            self._break(Verdict.DUPLICATED, f"The head of entry {head.seq} is there twice.")
+            self._break("duplicated", f"The head of entry {head.seq} is there twice.")
             return
         self._head_lines.add(digest)
         self._seen_heads.add(head.seq)
         if (head.log, head.thread) != (self.log, self.thread):
-            self._break(Verdict.ANOTHER_LOG, f"The head of entry {head.seq} is that of another log or thread.")
+            self._break("another-log", f"The head of entry {head.seq} is that of another log or thread.")
             return
         fits = self._head_mac(head)
         if fits is None and head.mac:
-            self._unknown.setdefault(head.kid, (self.line, self.records + 1, self.seq + 1))
+            self._unknown.setdefault(bytes.fromhex(head.kid), _Place(self.line, self.records + 1, self.seq + 1))
         same = self._tree is not None and (head.size, head.root) == (self._size, _root(self._tree))
         if fits is False or (same and head.seq != self.seq) or (self._fresh and not self._recovering):
-            self._break(Verdict.ALTERED, f"The head of entry {head.seq} was changed.")
+            self._break("altered", f"The head of entry {head.seq} was changed.")
         elif same:
             self.heads += 1
         elif self._tree is not None and (head.seq == self.seq or head.size == self._size):
             if not self._exact:
                 return  # a leaf before it was changed
-            self._break(Verdict.ALTERED, f"The head of entry {head.seq} is not that of the records before it.")
+            self._break("altered", f"The head of entry {head.seq} is not that of the records before it.")
         elif head.seq > self.seq:
             self._gap(self.seq + 1, head.seq)
         elif head.seq < self.seq:
             after = bisect_left(self._seqs, head.seq) + 2
             self._break(
-                Verdict.REORDERED,
+                "reordered",
                 f"The head of entry {head.seq} stands after entry {self.seq}.",
-                record=after,
-                seq=head.seq + 1,
+                _Place(record=after, seq=head.seq + 1),
             )
 
     def _reached(self) -> None:
@@ -996,11 +1075,12 @@ class _Check:
     def _contradicted(self, number: int, head: Head) -> None:
         genuine = self._head_mac(head) is True
         self.find(
-            Verdict.FORKED if genuine else Verdict.ALTERED,
+            "forked" if genuine else "altered",
             f"The anchored head of entry {head.seq} is not that of these records"
             + (", though both are genuine: the log has two histories." if genuine else "."),
-            record=self._anchored_records + 1, seq=self.anchored_seq + 1, line=number, where="anchor",
-        )  # fmt: skip
+            _Place(number, self._anchored_records + 1, self.anchored_seq + 1),
+            "anchor",
+        )
         self._exact = False
         self.proved, self.proved_seq = self._anchored_records, self.anchored_seq
 
@@ -1009,72 +1089,96 @@ class _Check:
     def finish(self) -> None:
         """Find what only the whole file tells."""
         for first, last, line, record, came in self._gaps:
-            left = came < last - first + 1
-            verdict = (Verdict.TRUNCATED if first > self.seq else Verdict.MISSING) if left else Verdict.REORDERED
-            told = "are missing" if left else "do not stand where they belong"
-            self.find(verdict, f"Entries {first} to {last} {told}.", line=line, record=record, seq=first)
+            if came == last - first + 1:
+                slug, problem = "reordered", "do not stand where they belong"
+            else:
+                slug, problem = "truncated" if first > self.seq else "missing", "are missing"
+            self.find(slug, f"Entries {first} to {last} {problem}.", _Place(line, record, first))
         if self._pruned and self._exact:
-            self.find(Verdict.MISSING, f"Entries up to {self._pruned} are missing, and no record says that they were pruned.", record=1, seq=1)  # fmt: skip
+            self.find(
+                "missing",
+                f"Entries up to {self._pruned} are missing, and no record says that they were pruned.",
+                _BEGIN,
+            )
             self.proved = self.proved_seq = 0
         for told, seqs in self._signed.items():
             self.find(
-                Verdict.SOUND, f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {told}.", seq=max(seqs)
+                "sound", f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {told}.", _Place(seq=max(seqs))
             )
         self._finish_macs()
         self._finish_anchors()
         if self._fresh or (self._told and self._told < len(self._names) and self._exact):
-            self.find(Verdict.TORN, "The file ends before the record that its last lines belong to.")
+            self.find("torn", "The file ends before the record that its last lines belong to.")
         if self._open:
-            self.find(Verdict.OPEN_RUN, "The last run has not ended.", record=self.records, seq=self.seq)
+            self.find("open-run", "The last run has not ended.", _Place(record=self.records, seq=self.seq))
         erased = sum(map(len, self._erased.values()))
         if erased or self._absent:
-            self.find(Verdict.REDACTED, f"{erased} lines and {len(self._absent)} large values are not in the file.", record=self.records, seq=self.seq)  # fmt: skip
+            self.find(
+                "redacted",
+                f"{erased} lines and {len(self._absent)} large values are not in the file. "
+                f"The records say that {self._erased_values} values were erased.",
+                _Place(record=self.records, seq=self.seq),
+            )
 
     def _finish_macs(self) -> None:
         used = self._keys.used
-        if self._forged and not self._genuine and not any(one.verdict.exit_code == 1 for one in self.findings):
-            line, record, seq = self._forged[0]
-            self.find(Verdict.ANOTHER_LOG, "The records fit together, but their MACs are those of another log.", line=line, record=record, seq=seq)  # fmt: skip
+        if self._forged and not self._genuine and not any(finding.changed for finding in self.findings):
+            message = "The records fit together, but their MACs are those of another log."
+            self.find("another-log", message, self._forged[0])
         else:
-            for line, record, seq in self._forged:
-                self.find(Verdict.ALTERED, f"The MAC of record {record} is wrong.", line=line, record=record, seq=seq)
+            for place in self._forged:
+                self.find("altered", f"The MAC of record {place.record} is wrong.", place)
         wrong = bool(self._keys.roots) and not used
-        for kid, (line, record, seq) in self._unknown.items():
-            self.find(
-                Verdict.WRONG_KEY if wrong else Verdict.KEY_MISSING,
-                f"Records from {record} on are authenticated with the key {kid.hex()}, which was not given.",
-                line=line, record=record, seq=seq,
-            )  # fmt: skip
+        for kid, place in self._unknown.items():
+            message = f"Records from {place.record} on are authenticated with the key {kid.hex()}, which was not given."
+            self.find("wrong-key" if wrong else "key-missing", message, place)
         if wrong and not self._unknown and self.records:
-            self.find(Verdict.UNKEYED, "A key was given, but no record is authenticated.", record=1, seq=1)
+            self.find("unkeyed", "A key was given, but no record is authenticated.", _BEGIN)
         for kid in sorted(used):
             why = weakness(self._keys.roots[kid])
-            if why is not None:
-                self.find(Verdict.WEAK_KEY, f"The key {kid.hex()} can be guessed: {why}.", record=1, seq=1)
+            if why:
+                self.find("weak-key", f"The key {kid.hex()} can be guessed: it is {why}.", _BEGIN)
 
     def _finish_anchors(self) -> None:
         for number, head in [one for heads in self._anchors.values() for one in heads]:
             if head.size <= self._begun:
                 continue  # before what a prune left
             if head.seq > self.seq:
-                self.find(Verdict.TRUNCATED, f"The records end with entry {self.seq}, but the anchor has the head of entry {head.seq}.", line=number, where="anchor")  # fmt: skip
+                self.find(
+                    "truncated",
+                    f"The records end with entry {self.seq}, but the anchor has the head of entry {head.seq}.",
+                    _Place(number),
+                    "anchor",
+                )
             elif self._exact and self._tree is not None:
                 self._contradicted(number, head)
         for seq in self._agreeing if self._seen_heads else ():
             if seq not in self._seen_heads:
-                self.find(Verdict.SOUND, f"The anchor has a head of entry {seq}, and the log has not: nothing is lost by it.", seq=seq)  # fmt: skip
+                self.find(
+                    "sound",
+                    f"The anchor has a head of entry {seq}, and the log has not: nothing is lost by it.",
+                    _Place(seq=seq),
+                )
         if not self.anchored_seq:
             others = sorted({head.thread for _, head in self._anchored} - {self.thread})
             other = f" The anchor has heads of {', '.join(others[:3])[:100]} only." if others else ""
-            self.find(Verdict.UNANCHORED, f"No anchored head shows that the end is there.{other}", record=1, seq=1)
+            self.find("unanchored", f"No anchored head shows that the end is there.{other}", _BEGIN)
         elif self.anchored_seq < self.seq:
-            self.find(Verdict.TAIL_UNANCHORED, f"The entries after {self.anchored_seq} are not anchored: more could have followed.", record=self._anchored_records + 1, seq=self.anchored_seq + 1)  # fmt: skip
+            self.find(
+                "tail-unanchored",
+                f"The entries after {self.anchored_seq} are not anchored: more could have followed.",
+                _Place(record=self._anchored_records + 1, seq=self.anchored_seq + 1),
+            )
 
     def report(self) -> Report:
         """Return what was found."""
-        findings = sorted(self.findings, key=lambda one: (one.record or 0, one.where != "log", one.line or 0))
+        findings = sorted(
+            self.findings, key=lambda finding: (finding.record or 0, finding.where != "log", finding.line or 0)
+        )
+        slug = _worst(findings)
         return Report(
-            verdict=_worst(findings),
+            verdict=VERDICTS[slug],
+            slug=slug,
             findings=tuple(findings),
             more_findings=self.more_findings,
             proved=self._in_words() if self.proved else "No record is proved.",
@@ -1086,8 +1190,9 @@ class _Check:
             authenticated_seq=min(self.authenticated_seq, self.proved_seq),
             anchored_seq=self.anchored_seq,
             heads=self.heads,
+            erased_values=self._erased_values,
             erased_lines=sum(map(len, self._erased.values())),
-            withheld_blobs=len(self._absent),
+            absent_blobs=len(self._absent),
         )
 
     def _in_words(self) -> str:
@@ -1096,10 +1201,10 @@ class _Check:
         return f"Entries up to {self.proved_seq} ({self.proved} records) {how}."
 
 
-def _worst(findings: Sequence[Finding]) -> Verdict:
-    """Return the worst verdict; of a log that was changed, that of the first change, since others may follow from it."""
-    changed = next((one.verdict for one in findings if one.verdict.exit_code == 1), None)
-    return changed or max((one.verdict for one in findings), key=_RANKS.__getitem__, default=Verdict.SOUND)
+def _worst(findings: Sequence[Finding]) -> str:
+    """Return the worst slug; of a log that was changed, that of the first change, since others may follow from it."""
+    changed = next((finding.slug for finding in findings if finding.changed), None)
+    return changed or max((finding.slug for finding in findings), key=_RANKS.__getitem__, default="sound")
 
 
 def lines_of(source: Source) -> Iterator[tuple[bytes, bool]]:
@@ -1122,7 +1227,7 @@ def _heads(anchor: Source | None) -> list[tuple[int, Head]]:
             value = parse(line)
             if value.keys() != {"head"}:
                 raise ValueError(f"line {number} is not a head")
-            heads.append((number, Head.of(value["head"])))
+            heads.append((number, Head.from_dict(value["head"])))
     return heads
 
 
@@ -1148,19 +1253,21 @@ def verify(
     roots = [one for one in given if one.__class__ is bytes]
     try:
         heads = _heads(anchor)
-    except (*_BAD_DATA, OSError) as error:
-        found = Finding(verdict=Verdict.UNREADABLE, message=f"The anchor cannot be read: {str(error)[:100]}.", where="anchor")  # fmt: skip
+    except (*BAD_DATA, OSError) as error:
         report = verify(source, key=key, older=older, check_signature=check_signature)
-        findings = (*report.findings, found)
-        return replace(report, verdict=_worst(findings), findings=findings)
+        message = f"The anchor cannot be read: {str(error)[:100]}."
+        unread = Finding(verdict=Verdict.UNREADABLE, slug="unreadable", message=message, where="anchor")
+        findings = (*report.findings, unread)
+        slug = _worst(findings)
+        return replace(report, verdict=VERDICTS[slug], slug=slug, findings=findings)
     check = _Check(roots, heads, check_signature)
     if len(roots) < len(given):
-        check.find(Verdict.KEY_MISSING, "A key that was given is not bytes.")
+        check.find("key-missing", "A key that was given is not bytes.")
     try:
         if check.read(lines_of(source)):
             check.finish()
     except OSError as error:
-        check.find(Verdict.UNREADABLE, f"The file cannot be read: {error.strerror}.")
+        check.find("unreadable", f"The file cannot be read: {error.strerror}.")
     return check.report()
 
 
@@ -1192,8 +1299,8 @@ def _proved(proof: Source, check: Any, roots: Sequence[bytes], anchor: Source | 
     findings: list[Finding] = []
     counts: dict[str, Any] = {}
 
-    def find(verdict: Verdict, message: str) -> None:
-        findings.append(Finding(verdict=verdict, message=message, where="proof"))
+    def find(slug: str, message: str) -> None:
+        findings.append(Finding(verdict=VERDICTS[slug], slug=slug, message=message, where="proof"))
 
     try:
         (line, _), *more = islice(lines_of(proof), 2)
@@ -1202,7 +1309,7 @@ def _proved(proof: Source, check: Any, roots: Sequence[bytes], anchor: Source | 
         value = parse(line)
         wanted, other = str(value["proof"]).split("/"), (INCLUSION if check is _inclusion else CONSISTENCY).split("/")
         if wanted[0] == other[0] and wanted[1].isdecimal() and int(wanted[1]) > int(other[1]):
-            find(Verdict.NEWER_FORM, f"The proof has the form {value['proof']!r}, which is newer.")
+            find("newer-form", f"The proof has the form {value['proof']!r}, which is newer.")
         elif wanted != other:
             raise ValueError("it is another kind of proof")
         else:
@@ -1210,60 +1317,73 @@ def _proved(proof: Source, check: Any, roots: Sequence[bytes], anchor: Source | 
             known = {head for _, head in _heads(anchor)}
             for head in heads:
                 _genuine(head, roots, known, find)
-    except (*_BAD_DATA, OSError) as error:
-        find(Verdict.UNREADABLE, f"The proof or the anchor cannot be read: {str(error)[:100]}.")
-    verdict = _worst(findings)
-    return Report(verdict=verdict, findings=tuple(findings), **(counts if verdict.exit_code in (0, 3) else {}))
+    except (*BAD_DATA, OSError) as error:
+        find("unreadable", f"The proof or the anchor cannot be read: {str(error)[:100]}.")
+    slug = _worst(findings)
+    verdict = VERDICTS[slug]
+    proved = counts if verdict.exit_code in (0, 3) else {}
+    return Report(verdict=verdict, slug=slug, findings=tuple(findings), **proved)
 
 
 def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any) -> None:
     """Find out whether somebody vouches for a head: an anchor, or a MAC."""
     keys = _Keys(head.log, roots)
-    fits = keys.fits(head.kid, head.signed(), head.mac) if head.mac else None
+    fits = keys.fits(bytes.fromhex(head.kid), head.signed(), head.mac) if head.mac else None
     same = [one for one in anchored if (one.log, one.thread, one.size) == (head.log, head.thread, head.size)]
     if fits is False:
-        find(Verdict.ALTERED, f"The MAC of the head of entry {head.seq} is wrong.")
+        find("altered", f"The MAC of the head of entry {head.seq} is wrong.")
     elif same and (head.root, head.seq) not in {(one.root, one.seq) for one in same}:
-        find(Verdict.FORKED, f"The anchor has another head of {head.size} records.")
+        find("forked", f"The anchor has another head of {head.size} records.")
     elif _unsigned(head) in map(_unsigned, same):
         return
     elif roots and fits is None:
-        find(Verdict.WRONG_KEY if head.mac else Verdict.UNKEYED, f"The head of entry {head.seq} is not authenticated with this key.")  # fmt: skip
+        find(
+            "wrong-key" if head.mac else "unkeyed", f"The head of entry {head.seq} is not authenticated with this key."
+        )
     elif fits is None:
-        find(Verdict.UNANCHORED, f"The proof fits its head of entry {head.seq}, which neither a key nor an anchor vouches for.")  # fmt: skip
-    elif (why := weakness(keys.roots[head.kid])) is not None:
-        find(Verdict.WEAK_KEY, f"The key can be guessed: {why}.")
+        find(
+            "unanchored", f"The proof fits its head of entry {head.seq}, which neither a key nor an anchor vouches for."
+        )
+    elif why := weakness(keys.roots[bytes.fromhex(head.kid)]):
+        find("weak-key", f"The key can be guessed: it is {why}.")
 
 
 def _unsigned(head: Head) -> Head:
-    return replace(head, signature=b"", signer=b"")
+    return head._replace(signature=b"", signer=b"")
 
 
 def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
     if set(value) != {"head", "index", "path", "prev", "proof", "record"}:
         raise ValueError("it is not a proof of inclusion")
-    head, one = Head.of(value["head"]), Sealed(value["record"])
+    head, one = Head.from_dict(value["head"]), Sealed(value["record"])
     path = [_hex(part) for part in value["path"]]
     known = one.version in _VERSIONS and (one.newer or len(one.entries) == one.count)
     macs = [_Keys(head.log, roots).fits(one.kid, one.leaf, mac) for mac in one.macs[:1]]
     if one.header_leaf(one.seq, one.count, _hex(value["prev"]), one.state) != one.leaf or not known or False in macs:
-        find(Verdict.ALTERED, "The record is not the one that was sealed.")
+        find("altered", "The record is not the one that was sealed.")
     elif not includes(head.root, head.size, one.leaf, _int(value["index"]), path):
-        find(Verdict.ALTERED, "The record is not in the log that the head covers.")
+        find("altered", "The record is not in the log that the head covers.")
     elif one.erased:
-        find(Verdict.REDACTED, f"{len(one.erased)} lines of the record are not in the proof.")
-    told = f"The record that ends with entry {one.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."  # fmt: skip
-    return [head], {"proved": told, "log": head.log, "thread": head.thread, "records": 1, "proved_records": 1, "proved_seq": one.seq}  # fmt: skip
+        find("redacted", f"{len(one.erased)} lines of the record are not in the proof.")
+    told = f"The record that ends with entry {one.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."
+    return [head], {
+        "proved": told,
+        "log": head.log,
+        "thread": head.thread,
+        "records": 1,
+        "proved_records": 1,
+        "proved_seq": one.seq,
+    }
 
 
 def _consistency(value: Mapping[str, Any], find: Any, _roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
     if set(value) != {"new", "old", "path", "proof"}:
         raise ValueError("it is not a proof of consistency")
-    old, new = Head.of(value["old"]), Head.of(value["new"])
+    old, new = Head.from_dict(value["old"]), Head.from_dict(value["new"])
     if (old.log, old.thread) != (new.log, new.thread):
-        find(Verdict.ANOTHER_LOG, "The heads are of two logs.")
+        find("another-log", "The heads are of two logs.")
     elif not extends(old.root, old.size, new.root, new.size, [_hex(part) for part in value["path"]]):
-        find(Verdict.FORKED, "What the older head covers is not the beginning of what the newer one covers.")
+        find("forked", "What the older head covers is not the beginning of what the newer one covers.")
     told = f"The first {old.size} of the {new.size} records of the log {new.log!r} are the same under both heads."
     return [old, new], {"proved": told, "log": new.log, "thread": new.thread}
 
@@ -1327,7 +1447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"The key cannot be read: {error}.", file=sys.stderr)  # noqa: T201 - a script
         return 2
     report = verify(given.log, older=older, anchor=given.anchor)
-    if report.verdict is Verdict.UNREADABLE and (check := _proof_check(given.log)):
+    if report.slug == "unreadable" and (check := _proof_check(given.log)):
         report = check(given.log, older=older, anchor=given.anchor)
     print(report.as_json() if given.json else report.sentence)  # noqa: T201 - a script
     return report.exit_code
@@ -1344,7 +1464,7 @@ def _proof_check(path: str) -> Any:
     try:
         line, _ = next(lines_of(path))
         kind = str(parse(line)["proof"]).partition("/")[0]
-    except (*_BAD_DATA, OSError, StopIteration):
+    except (*BAD_DATA, OSError, StopIteration):
         return None
     return {"graphrt-inclusion": check_inclusion, "graphrt-consistency": check_consistency}.get(kind)
 

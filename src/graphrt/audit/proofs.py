@@ -10,15 +10,14 @@ A log that began with a prune holds the roots of the leaves before it, which is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, final
 
 from graphrt._journal.merkle import joined, root_of
+from graphrt.audit._lines import line_of
 from graphrt.audit.offline import CONSISTENCY, INCLUSION, Head, Sealed, Source, genesis, lines_of, parse
 from graphrt.errors._codes.audit import NOT_PROVABLE
 
-_dumps: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _NOT_KEPT: Final = "it began with a prune after these records, and does not hold what the proof needs"
 
 
@@ -47,7 +46,7 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
         raise NOT_PROVABLE(problem=f"it has no head after entry {seq}")
     path = read.inclusion(index, head["size"])
     prev = read.leaves[found - 1] if found else read.before
-    return _document(
+    return line_of(
         {
             "head": head,
             "index": index,
@@ -78,18 +77,14 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
     if later is None:
         raise NOT_PROVABLE(problem="it has no head")
     try:
-        begin, end = Head.of(dict(old)).size, Head.of(dict(later)).size
+        begin, end = Head.from_dict(dict(old)).size, Head.from_dict(dict(later)).size
     except (ValueError, KeyError, TypeError) as error:
         raise NOT_PROVABLE(problem="one of the heads is not a head") from error
     if not begin <= end <= read.base + len(read.leaves):
         has = read.base + len(read.leaves)
         raise NOT_PROVABLE(problem=f"it has {has} records, and the heads cover {begin} and {end}")
     path = [part.hex() for part in read.consistency(begin, end)]
-    return _document({"new": dict(later), "old": dict(old), "path": path, "proof": CONSISTENCY})
-
-
-def _document(value: Mapping[str, Any]) -> bytes:
-    return f"{_dumps(value)}\n".encode()
+    return line_of({"new": dict(later), "old": dict(old), "path": path, "proof": CONSISTENCY})
 
 
 @final
@@ -124,7 +119,7 @@ class _Read:
             self.leaves.append(one.leaf)
             self.ends.append(one.seq)
         elif "head" in value:
-            Head.of(value["head"])
+            Head.from_dict(value["head"])
             self.heads.append(value["head"])
         elif "begin" in value:
             self._begin(value["begin"])

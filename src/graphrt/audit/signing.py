@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.audit._heads import Head, signed_bytes
+from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import BAD_SIGNING_KEY, NO_CRYPTOGRAPHY
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def sign(head: Head, private: bytes) -> Head:
         InputError: *private* is not a private key, or `cryptography` is not installed.
     """
     key = _private(private)
-    return head._replace(signature=key.sign(signed_bytes(head)), signer=key.public_key().public_bytes_raw())
+    return head._replace(signature=key.sign(head.signed()), signer=key.public_key().public_bytes_raw())
 
 
 @final

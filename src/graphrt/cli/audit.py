@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from graphrt._display import brief
-from graphrt.audit import Report, Verdict, generate_key
+from graphrt.audit import Report, generate_key
 from graphrt.audit import export as export_log
 from graphrt.audit import verify as verify_log
 from graphrt.audit.offline import _proof_check, lines_of, parse
@@ -65,7 +65,7 @@ def verify(
             source=repr(file), form="an audit log", problem="there is no such file", fix="Name the file of a log."
         )
     report = verify_log(file, key=key, older=older, anchor=anchor)
-    if report.verdict is Verdict.UNREADABLE and (proof := _proof_check(file)):
+    if report.slug == "unreadable" and (proof := _proof_check(file)):
         report = proof(file, key=key, older=older, anchor=anchor)
     code = {0: exits.OK, 1: exits.INTEGRITY, 2: exits.USAGE, 3: exits.FAILED if strict else exits.OK}[report.exit_code]
     return Answer(data=_report(report), lines=lambda width: _report_lines(report, width), code=code)
@@ -73,18 +73,29 @@ def verify(
 
 def _report(report: Report) -> dict[str, Any]:
     findings = [
-        {"verdict": one.verdict.value, "message": one.message, "line": one.line, "record": one.record, "seq": one.seq,
-         "where": one.where}
+        {
+            "verdict": one.verdict.value,
+            "slug": one.slug,
+            "message": one.message,
+            "line": one.line,
+            "record": one.record,
+            "seq": one.seq,
+            "where": one.where,
+        }
         for one in report.findings
-    ]  # fmt: skip
+    ]
     return {
         "verdict": report.verdict.value,
+        "slug": report.slug,
         "sentence": report.sentence,
         "proved": report.proved,
         "log": report.log,
         "thread": report.thread,
         "records": report.records,
         "proved_records": report.proved_records,
+        "erased_values": report.erased_values,
+        "erased_lines": report.erased_lines,
+        "absent_blobs": report.absent_blobs,
         "findings": findings,
         "more_findings": report.more_findings,
     }
@@ -92,12 +103,13 @@ def _report(report: Report) -> dict[str, Any]:
 
 def _report_lines(report: Report, width: int) -> list[Line]:
     style = {0: "verdict-good", 3: "warn"}.get(report.exit_code, "verdict-bad")
+    label = report.verdict.value if report.slug == report.verdict.value else f"{report.verdict.value} ({report.slug})"
     mark = "✓" if report.exit_code == 0 else "!" if report.exit_code == 3 else "✗"
-    lines: list[Line] = [[(f"{mark} {report.verdict.value}", style), f"  {counted(report.records, 'record')}"]]
+    lines: list[Line] = [[(f"{mark} {label}", style), f"  {counted(report.records, 'record')}"]]
     lines += views.paragraph(report.proved, width)
     for one in report.findings:
         place = f"line {one.line}: " if one.line else ""
-        lines += views.paragraph(f"[{one.verdict.value}] {place}{one.message}", width, style="faint")
+        lines += views.paragraph(f"[{one.slug}] {place}{one.message}", width, style="faint")
     return lines
 
 

@@ -57,10 +57,10 @@ def test_d02_what_was_logged_cannot_be_changed_without_the_secret(tmp_path: Path
     data = path.read_bytes()
     records = [line for line in data.splitlines(keepends=True) if b'"seal"' in line]
 
-    assert verify(data, key=SECRET.encode()).verdict == "unanchored"
-    assert verify(data.replace(b"[1,2]", b"[1,3]"), key=SECRET.encode()).verdict == "altered"
+    assert verify(data, key=SECRET.encode()).slug == "unanchored"
+    assert verify(data.replace(b"[1,2]", b"[1,3]"), key=SECRET.encode()).slug == "altered"
     assert verify(data.replace(records[1], b""), key=SECRET.encode()).exit_code == 1
-    assert verify(data, key=b"x" * 64).verdict == "wrong-key"
+    assert verify(data, key=b"x" * 64).slug == "wrong-key"
 
 
 def test_d03_every_step_names_its_node_run_time_and_cause(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_secret_that_can_be_guessed_is_taken_with_a_warning_and_the_verifier_say
     path = executor.logger.audit.path(outcome.run_id)
     assert path is not None
 
-    assert verify(path, key=b"super-secret").verdict == "weak-key"
+    assert verify(path, key=b"super-secret").slug == "weak-key"
     with pytest.raises(InputError, match="empty"):
         AuditLogger(tmp_path, "")

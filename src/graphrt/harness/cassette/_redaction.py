@@ -1,7 +1,7 @@
 """Removal of credentials from texts, messages and replies before they are written to a cassette.
 
-Pure: values go in and redacted values come out. Only texts are changed. `harness._secrets` redacts errors and log
-lines, by looser rules.
+Pure: values go in and redacted values come out. Only texts are changed. What a credential looks like is in
+`_sensitive_texts`.
 """
 
 from __future__ import annotations
@@ -12,53 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
 from graphrt.errors._codes.cassettes import BAD_REDACTION
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness._secrets import _forms, _of_environment, credentials
 from graphrt.harness.cassette._json_values import is_mapping, is_sequence
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 
-MASK: Final = "[redacted]"
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _SHORTEST: Final = 8
 """Fewest characters of a known credential: a shorter one would match inside ordinary words."""
 _DIGIT: Final = re.compile(r"\d")
-# The lookaheads are bounded, because an unbounded one makes matching quadratic in the length of the text.
-# A match needs digits and some length, unlike in errors: a recorded reply must not lose `pk_customer` or "the bearer
-# of news" (decision 0032).
-_SHAPES: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai)(?:-(?=[\w*.-]{0,200}\d)[\w*.-]{12,}|_(?=[\w*.-]{0,200}\d)[\w*.-]{20,})|\bAIza[\w-]{16,}"
-    r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}"  # GitHub, GitLab
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bhf_[A-Za-z0-9]{16,}|\bxox[abprs]-[\w-]{10,}"  # AWS, Hugging Face, Slack
-    r"|\beyJ[\w-]{8,2000}\.[\w-]{8,2000}\.[\w-]*"  # JSON web tokens
-    r"|\b[Bb]earer\s+(?=\S*\d)[\w.~+/=-]{8,}|\bBasic\s+(?=\S*[\d=])[A-Za-z0-9+/]{12,}={0,2}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
-_IN_ADDRESS: Final = re.compile(r"(://)[^\s/@:\"']+:[^\s/@\"']+(@)")
-_NAMED: Final = re.compile(
-    r"""([?&](?:key|(?:access_)?token|secret|sig|signature)=|(?:api[-_ ]?key|passwd|password|access[-_ ]?token|client[-_ ]?secret)["']?\s*[:=]\s*["']?)"""
-    r"""(?=[^\s"',;&{}\[\]\\]{0,200}\d)[^\s"',;&{}\[\]\\]{6,}""",
-    re.IGNORECASE,
-)
-_HINTS: Final = (
-    *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xai-", "xai_", "aiza", "github_pat_", "glpat-", "akia", "asia", "hf_"),
-    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "eyj", "bearer", "basic", "private key", "://"),
-    *("key", "passw", "token", "secret", "sig"),
-)
-"""Every text that one of the patterns above matches contains one of these, in lower case. Most texts contain none, and
-skip the patterns."""
-_SECRET_OPTION: Final = re.compile(
-    r"api[-_]?key|passw|secret|credential|authorization|cookie|headers?$|(?:^|[-_])(?:access_|auth_|bearer_)?token$"
-    r"|^(?:api_base|base_url)$",
-    re.IGNORECASE,
-)
-
-
-def is_secret_option(name: str) -> bool:
-    """Return whether an option with this name holds credentials or an address, and so is not part of what is asked."""
-    return _SECRET_OPTION.search(name) is not None
 
 
 class Redactor:
@@ -81,9 +45,8 @@ class Redactor:
         given = _credentials(options)
         # Only values with a digit: an option that is merely named like a credential may have an ordinary word as its
         # value, which must not be removed from all texts.
-        known = {*(_of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
-        forms = {form for secret in known if len(secret) >= _SHORTEST for form in _forms(secret)}
-        self._known: Final = sorted(forms, key=len, reverse=True)  # longest first: one may contain another
+        known = {*(of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
+        self._known: Final = forms_of(known, _SHORTEST)
 
     def text(self, text: str) -> str:
         """Return *text* without secrets.
@@ -91,11 +54,7 @@ class Redactor:
         Raises:
             InputError: The hook did not return a string.
         """
-        for secret in self._known:
-            text = text.replace(secret, MASK)
-        lower = text.lower()
-        if any(hint in lower for hint in _HINTS):
-            text = _NAMED.sub(rf"\1{MASK}", _IN_ADDRESS.sub(rf"\1{MASK}\2", _SHAPES.sub(MASK, text)))
+        text = without_credentials(text, self._known, prose=True)
         if self._hook is None:
             return text
         given: Any = self._hook(text)

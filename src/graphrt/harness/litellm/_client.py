@@ -17,9 +17,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
 
+from graphrt._sensitive_texts import RedactingFilter
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.harness._background_loop import LoopThread
-from graphrt.harness._secrets import RedactingFilter
 from graphrt.harness.litellm import _http_exchange, _request_limits
 from graphrt.harness.litellm._silence import QuietWarnings, quiet_import
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from graphrt._sensitive_texts import redact
 from graphrt.errors import (
     AuthenticationError,
     BadRequestError,
@@ -47,7 +48,6 @@ from graphrt.errors._codes.models import (
     UNREADABLE_ANSWER,
 )
 from graphrt.errors._error_code import ErrorCode
-from graphrt.harness._secrets import redact
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
 
 _TEXT_CHARS: Final = 500

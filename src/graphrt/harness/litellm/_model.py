@@ -14,6 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from graphrt import _sensitive_texts
 from graphrt._ambient import WATCHER
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import HarnessError, MissingExtraError
@@ -26,7 +27,7 @@ from graphrt.errors._codes.models import (
     UNGUARDED_PROVIDER,
 )
 from graphrt.events import Usage
-from graphrt.harness import _secrets, real_requests
+from graphrt.harness import real_requests
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange, Kind
@@ -93,7 +94,9 @@ class LiteLLMModel:
         )
         _refuse_own(self._defaults.options)
         _refuse_unguarded(model, self._defaults.options)
-        self._secrets: Final = _secrets.credentials(api_key=api_key, api_base=api_base, options=self._defaults.options)
+        self._secrets: Final = _sensitive_texts.credentials(
+            api_key=api_key, api_base=api_base, options=self._defaults.options
+        )
         self._given: Final = profile
         self._profile: ModelProfile | None = None
 
@@ -211,8 +214,8 @@ class LiteLLMModel:
         """Begin a call: check its options, and mark this context as a call of graphrt for the guards on litellm."""
         secrets = self._secrets
         if request.options:
-            secrets += _secrets.credentials(api_key=None, api_base=None, options=request.options)
-        _secrets.remember(secrets)
+            secrets += _sensitive_texts.credentials(api_key=None, api_base=None, options=request.options)
+        _sensitive_texts.remember(secrets)
         _refuse_unguarded(request.model or self._name, request.options)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
@@ -307,7 +310,7 @@ class _Call:
             return await work
 
     def clean(self, text: str) -> str:
-        return _secrets.redact(text, self._secrets)
+        return _sensitive_texts.redact(text, self._secrets)
 
     def timed_out(self, what: str) -> HarnessError:
         return self.told(_error_mapping.timed_out(self.model, self._timeout_s, what=what))

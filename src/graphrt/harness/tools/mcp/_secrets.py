@@ -1,6 +1,6 @@
 """Credentials of a connection to an MCP server, and how they are kept out of errors and log lines.
 
-`harness._secrets` knows what a credential looks like in general, and does the redaction.
+`_sensitive_texts` knows what a credential looks like in general, and does the redaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
-from graphrt.harness._secrets import RedactingFilter, remember
+from graphrt._sensitive_texts import RedactingFilter, remember
 
 _LOGGERS: Final = ("httpx2", "mcp.client.streamable_http", "mcp.client.stdio")
 _SHORTEST: Final = 4

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
 
+from graphrt._sensitive_texts import redact
 from graphrt.errors import ToolError
 from graphrt.errors._codes.tools import (
     ADDRESS_WITH_CREDENTIALS,
@@ -29,7 +30,6 @@ from graphrt.errors._codes.tools import (
     TWO_MCP_TOOLS_OF_ONE_NAME,
 )
 from graphrt.harness._background_loop import LoopThread
-from graphrt.harness._secrets import redact
 from graphrt.harness.tools._options import Approval, OnError, SharedOptions, check_timeout, make_policy
 from graphrt.harness.tools.mcp import _connection as links
 from graphrt.harness.tools.mcp._secrets import keep_out_of_logs, of_query, worth_hiding

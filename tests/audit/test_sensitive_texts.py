@@ -1,15 +1,17 @@
-"""What the ready-made patterns find and leave, and which expressions of the user's own are refused."""
+"""What the ready-made patterns find and leave, which expressions of the user's own are refused, and which texts are
+credentials."""
 
 from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from graphrt._sensitive_texts import FINDERS, credentials, redact, unbounded, without_credentials
 from graphrt.audit import Redaction, TextPattern
-from graphrt.audit._patterns import FINDERS, unbounded
 from graphrt.errors import InputError
 
 
@@ -143,3 +145,96 @@ def test_the_label_names_the_rules_and_tells_configurations_apart() -> None:
 
     assert label.startswith("customer.email,iban,number,email sha256:")
     assert label == same != other
+
+
+# -- credentials -------------------------------------------------------------------------------------------------------
+
+KEY = "explicit-secret-0001"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("http://me:pass@host/x", "http://[redacted]@host/x"),
+        ("GET /x?key=abcdef&b=1", "GET /x?key=[redacted]&b=1"),
+        ("Authorization: Bearer abc.def", "Authorization: [redacted]"),
+        ("key sk-proj-1234567890 is wrong", "key [redacted] is wrong"),
+        ("AIzaSyA-1234567890abc", "[redacted]"),
+        ("the task is to skip", "the task is to skip"),
+        ("a token of thanks", "a token of thanks"),
+    ],
+)
+def test_what_looks_like_a_credential_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text) == clean
+
+
+def test_credential_on_the_edge_of_a_long_text_is_not_shown_in_part() -> None:
+    for start in range(19_980, 20_001):
+        assert KEY[:4] not in redact("x" * start + KEY, (KEY,))
+
+
+def test_credential_is_found_as_json_and_as_part_of_an_address() -> None:
+    secret = 'a"b/c d'
+
+    shown = redact('{"k": "a\\"b/c d"} ?x=a%22b%2Fc%20d', (secret,))
+
+    assert shown == '{"k": "[redacted]"} ?x=[redacted]'
+
+
+def test_credentials_are_those_with_the_name_of_one() -> None:
+    found = credentials(
+        api_key="k-1234",
+        api_base="http://u:pw%21x@h/?key=q-1234&api-version=2024",
+        options={"temperature": 1, "extra_headers": {"X-A": "h-1234", "Content-Type": "json"}, "seed": "plain"},
+    )
+
+    assert set(found) == {"k-1234", "pw!x", "q-1234", "h-1234", "dTpwdyF4"}
+
+
+def test_url_that_is_none_has_no_credentials() -> None:
+    with suppress(ValueError):
+        assert credentials(api_key=None, api_base="http://[broken", options={}) == ()
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-api03-abcdefghijkl",
+        "AIzaSyA1234567890abcdefgh",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "github_pat_11ABCDEFG0abcdefghijkl",
+        "glpat-abcdefghijklmnopq1",
+        "AKIAIOSFODNN7EXAMPLE",
+        "xoxb-123456789012-abcdefghijkl",
+        "hf_abcdefghijklmnopqrstuvwx",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN",
+        "Bearer abcdef123456",
+        "Basic dXNlcjpwYXNzd29yZA==",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
+    ],
+    ids=lambda secret: secret[:8],
+)
+def test_credential_is_known_by_its_form_in_errors_and_in_texts_of_models(secret: str) -> None:
+    assert redact(f"a {secret} b") == without_credentials(f"a {secret} b", (), prose=True) == "a [redacted] b"
+
+
+@pytest.mark.parametrize(
+    "text", ["pk_customer_identifier", "the bearer of news", "SK_ORDERS_2024_CUSTOMERS", "https://host/?key=primary"]
+)
+def test_only_errors_lose_what_may_be_ordinary_words(text: str) -> None:
+    assert without_credentials(text, (), prose=True) == text
+    assert "[redacted]" in redact(text)
+
+
+def test_value_behind_a_name_is_a_credential_if_it_has_a_digit() -> None:
+    for clean in (redact, lambda text: without_credentials(text, (), prose=True)):
+        assert clean('password: "hunter2hunter2", password: required') == 'password: "[redacted]", password: required'
+
+
+def test_text_full_of_beginnings_of_credentials_takes_linear_time() -> None:
+    for piece in ("sk-", "eyJa.", "Basic ", "Bearer ", "://a", "?key=", "password: ", "-----BEGIN PRIVATE KEY-----"):
+        text = piece * (400_000 // len(piece))
+        began = time.process_time()
+        without_credentials(text, (), prose=True)
+
+        assert time.process_time() - began < 5, piece
