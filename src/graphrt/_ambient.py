@@ -1,14 +1,19 @@
 """Context variables that tell code which node, agent and run it is part of, where no argument can.
 
 An agent that a node calls past its Context, or a graph that an agent has as a tool, finds its surroundings here.
+In the child of a fork they have their defaults: no run goes on there.
 Only the variables and the functions that read them live here. What a value means is the business of its owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from graphrt._forks import run_variable
+
+if TYPE_CHECKING:
+    from contextvars import ContextVar
 
 __all__ = [
     "NODE",
@@ -22,7 +27,7 @@ __all__ = [
     "running_context",
 ]
 
-NODE: Final[ContextVar[Any]] = ContextVar("graphrt_node", default=None)
+NODE: Final[ContextVar[Any]] = run_variable("graphrt_node", None)
 """The node that is running: its Context, or a `WithoutContext` if it takes none; else None.
 
 Drivers set it around each call of a node. asyncio tasks that a node starts inherit it, and so does what `ctx.call` runs
@@ -83,13 +88,13 @@ class Above(NamedTuple):
     """Collects the usage of each graph run at its end, completed or not."""
 
 
-PARENT_AGENT: Final[ContextVar[Above | None]] = ContextVar("graphrt_above", default=None)
+PARENT_AGENT: Final[ContextVar[Above | None]] = run_variable("graphrt_above", None)
 """The agent run that the running graph is part of; None if no agent runs it."""
 
-REPLACED: Final[ContextVar[tuple[Any, ...]]] = ContextVar("graphrt_replaced_models", default=())
+REPLACED: Final[ContextVar[tuple[Any, ...]]] = run_variable("graphrt_replaced_models", ())
 """Replacements for the models of agents, innermost last: see `graphrt.harness.agent._model_overrides` and decision 0039."""
-SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = ContextVar("graphrt_sleep", default=None)
+SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = run_variable("graphrt_sleep", None)
 """Function that makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
 
-WATCHER: Final[ContextVar[Any]] = ContextVar("graphrt_watcher", default=None)
+WATCHER: Final[ContextVar[Any]] = run_variable("graphrt_watcher", None)
 """The `RunWatcher` of the attempt that is running, which sees its model and tool calls; None if no sink watches."""

@@ -1,168 +1,179 @@
-"""Fork handlers: keep locks, caches and half-finished changes of the parent process out of a forked child.
+"""`os.fork`: nothing may hang in a forked child, and nothing that belongs to the parent process is used there.
 
-After `fork()` the child has only the thread that forked. A lock that another thread held stays locked there for ever,
-and data that another thread was changing stays half changed. Objects with such locks or data register with
-`watch_forks`, and are called before and after each fork for as long as they live.
+After `fork()` the child has only the thread that forked. A lock that another thread held stays locked for ever, data
+that another thread was changing stays half changed, and a connection has the parent's process at its other end. So an
+object with such a thing has a `Home`, the process that used it first, and raises `forked` in any other process; its
+lock may be an `OwnLock`, which does so by itself. What was not used before the fork works in the child, and so does what has no home: graphs, builders and agents (decision
+0171).
 
-`os.register_at_fork` cannot be undone and would keep every object alive, so this module calls it once and holds the
-objects weakly.
+Three kinds of values go on in the child, and start afresh there:
+
+- `FreshLock` guards data that is valid even if a change was interrupted: values made on first use, caches, counters.
+- `run_variable` makes a context variable about the run around the code. The child is inside no run.
+- Registries of worker threads and loops compare `process.id` with the process that made an entry.
+
+SQLite needs more: connections must not be open while a process forks. `closed_for_forks` sees to that.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import Final, Protocol, final
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeVar, final
 from weakref import WeakSet
 
-__all__ = ["Emptied", "Forked", "FreshLock", "watch_forks"]
+from graphrt.errors._codes.arguments import FORKED
 
+__all__ = ["ClosedForForks", "FreshLock", "Home", "OwnLock", "closed_for_forks", "process", "run_variable"]
 
-class Forked(Protocol):
-    """An object that is called around each fork, in the thread that forks. The three methods must not raise."""
-
-    def before_fork(self) -> None:
-        """Wait until no change is half finished, and keep others from beginning until the fork is over.
-
-        An implementation that waits for a lock may hold only locks that were taken by `before_fork` methods.
-        Otherwise a thread that needs one of its other locks could not finish, and both would wait for ever.
-        """
-
-    def after_fork_in_parent(self) -> None:
-        """Let work continue in the parent: release what `before_fork` took."""
-
-    def after_fork_in_child(self) -> None:
-        """Reset the object in the child, where the other threads of the parent do not exist."""
-
-
-class Clears(Protocol):
-    """A container that can be emptied."""
-
-    def clear(self) -> None: ...
-
-
-def watch_forks(one: Forked) -> None:
-    """Call *one* around every fork, until it is garbage collected. Only a weak reference is kept."""
-    with _lock:
-        if not _watching and hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
-            _watching.append(True)
-        _watched.add(one)
+T = TypeVar("T")
 
 
 @final
-class FreshLock:
-    """A lock for a `with` block that is always free in the child of a fork.
+class _Process:
+    """This process. Its id is kept, because each commit compares it: `os.getpid()` is a system call of 0.1 to 0.3 us."""
 
-    Use it for data that is valid even if a change was interrupted: values made on first use, caches, counters.
-
-    The lock is reentrant: inside the block, the garbage collector may end a dropped stream, whose end takes it again.
-    """
-
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ("id",)
 
     def __init__(self) -> None:
+        self.id: int = os.getpid()
+
+
+process: Final = _Process()
+
+
+@final
+class Home:
+    """The process that an object belongs to: the one that used it first.
+
+    Args:
+        of: Names the object in an error, as in "This store".
+    """
+
+    __slots__ = ("_of", "_process")
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+        self._process = 0
+        """Id of the process; 0 before the first use."""
+
+    def check(self) -> None:
+        """Note that the object is used here. Called before any of its locks is taken.
+
+        Raises:
+            InputError: Another process used it first, of which this one is a forked child (`forked`).
+        """
+        if self._process != process.id:
+            if self._process:
+                raise FORKED(of=self._of, parent=self._process, child=process.id)
+            self._process = process.id
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the object belongs to another process: closing and collecting it must do nothing here."""
+        return self._process not in (0, process.id)
+
+
+@final
+class OwnLock:
+    """A reentrant lock of an object with a home: in a forked child it raises `forked`, and never waits."""
+
+    __slots__ = ("_lock", "home")
+
+    def __init__(self, home: Home) -> None:
+        self.home: Final = home
         self._lock = threading.RLock()
-        watch_forks(self)
 
     def __enter__(self) -> None:
+        self.home.check()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def before_fork(self) -> None:
-        """Do nothing: the child gets a reset object."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
-
-    def after_fork_in_child(self) -> None:
-        """Replace the lock by a new one, which is free."""
-        self._lock = threading.RLock()
-
 
 @final
-class Emptied:
-    """Empties a container in the child of a fork, where its contents belong to threads that do not exist.
+class FreshLock:
+    """A lock for a `with` block, one in each process, so that the child of a fork finds it free.
 
-    The owner of the container keeps this object, because `watch_forks` holds it only weakly.
+    The lock is reentrant: inside the block, the garbage collector may end a dropped stream, whose end takes it again.
     """
 
-    __slots__ = ("__weakref__", "_one")
+    __slots__ = ("_locks",)
 
-    def __init__(self, one: Clears) -> None:
-        self._one = one
-        watch_forks(self)
+    def __init__(self) -> None:
+        self._locks: dict[int, Any] = {process.id: threading.RLock()}
+        """The lock by the id of the process; the parent's is never touched in the child."""
+
+    def _here(self) -> Any:
+        lock = self._locks.get(process.id)
+        # `setdefault` is atomic: all threads of the child get the same lock.
+        return self._locks.setdefault(process.id, threading.RLock()) if lock is None else lock
+
+    def __enter__(self) -> None:
+        self._here().acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._here().release()
+
+
+class ClosedForForks(Protocol):
+    """An object that closes its connections before each fork. Neither method may raise."""
 
     def before_fork(self) -> None:
-        """Do nothing: the child gets a reset object."""
+        """Wait until no connection is in use, close all, and let no thread open one until `after_fork`.
 
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
+        The locks of this object may be waited for, but no lock may be that a thread holds while it needs one of them.
+        """
 
-    def after_fork_in_child(self) -> None:
-        """Empty the container."""
-        self._one.clear()
+    def after_fork(self) -> None:
+        """Let threads go on. Called in the parent and in the child."""
 
 
+_closed: Final[WeakSet[ClosedForForks]] = WeakSet()
+_forking: Final[list[ClosedForForks]] = []
+"""The objects whose `before_fork` was called for the current fork."""
 _lock: Final = threading.Lock()
-_watched: Final[WeakSet[Forked]] = WeakSet()
-_watching: Final[list[bool]] = []
-_forking: Final[list[Forked]] = []
-"""Strong references to the objects called before the current fork, so that the same ones are called after it."""
+"""Guards both. It is held during a fork, and released in both processes."""
+_variables: Final[list[tuple[ContextVar[Any], Any]]] = []
+"""The variables of `run_variable`, with their defaults."""
 
 
-_PIECEMEAL: Final = ("_codec", "_engine", "_flows", "_journal", "_plan", "_runs", "_drivers", "_agents")
-"""Packages whose modules a run may import on first use."""
-_WITH_ASYNCIO: Final = ("_runs.async_readers", "_drivers.")
-"""Parts of the names of modules that import asyncio, which are skipped until asyncio is imported.
-
-Modules of asyncio call `os.register_at_fork` themselves, which is not possible while a fork is under way.
-"""
-_loaded: Final[set[tuple[str, ...]]] = set()
-"""Values of `left_out` that `_load` has already imported for: at most one with and one without asyncio."""
+def closed_for_forks(one: ClosedForForks) -> None:
+    """Call *one* before and after every fork, until it is garbage collected. Only a weak reference is kept."""
+    with _lock:
+        _closed.add(one)
 
 
-def _load() -> None:
-    """Import every module that runs may import on first use.
-
-    CPython locks a module while it is imported. If another thread is importing one during the fork, the child would
-    wait for ever at its first use. Each module is imported by name: CPython's deadlock detection lets two threads that
-    import each other's modules go on without waiting.
-    """
-    left_out = () if "asyncio" in sys.modules else _WITH_ASYNCIO
-    if left_out in _loaded:
-        return
-    for package in _PIECEMEAL:
-        name = f"{__package__}.{package}"
-        for module in iter_modules(import_module(name).__path__, f"{name}."):
-            if not any(part in module.name for part in left_out):
-                import_module(module.name)
-    _loaded.add(left_out)
+def run_variable(name: str, default: T) -> ContextVar[T]:
+    """Return a new context variable about the run around the code. In a forked child it has its default again."""
+    variable = ContextVar(name, default=default)
+    _variables.append((variable, default))
+    return variable
 
 
 def _before() -> None:
-    # Before the lock is taken: a module that is imported here may call watch_forks, which takes it too.
-    _load()
     _lock.acquire()
-    _forking[:] = list(_watched)
+    _forking[:] = list(_closed)
     for one in _forking:
         one.before_fork()
 
 
-def _after_in_parent() -> None:
-    for one in _forking:
-        one.after_fork_in_parent()
+def _after() -> None:
+    for one in reversed(_forking):
+        one.after_fork()
     _forking.clear()
     _lock.release()
 
 
 def _after_in_child() -> None:
-    for one in _forking:
-        one.after_fork_in_child()
-    _forking.clear()
-    _lock.release()
+    process.id = os.getpid()
+    for variable, default in _variables:
+        variable.set(default)
+    _after()
+
+
+# At import, since a fork may come at any time. It cannot be undone: these functions live as long as the process.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -16,6 +16,7 @@ from graphrt._drivers.child_threads import Tags
 from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live
+from graphrt._forks import Home
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.durability import Durability
 from graphrt._runs import (
@@ -54,7 +55,7 @@ from graphrt._runs.results import (
     TaskOutcome,
     ThreadInfo,
 )
-from graphrt._runs.run_config import configure
+from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, SignatureOf, check_options
 from graphrt._runs.schedules import Schedule, Schedules
 from graphrt._runs.streams import AsyncStream, Stream
@@ -95,10 +96,12 @@ Where: TypeAlias = str | tuple[str, str] | Callable[[str, int, str | None, Any],
 class Runtime(Generic[S]):
     """Drives a compiled graph and keeps its threads. Safe to use from several asyncio tasks and worker threads at once.
 
+    A runtime belongs to the process that uses it first: in a forked child of that process, its verbs raise `forked`.
+
     Args:
         graph: The graph to drive.
         store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...".
-            None keeps no threads. `close` closes a store that was opened from a URL, and no other.
+            The first verb opens it. None keeps no threads. `close` closes a store that was opened from a URL, and no other.
         durability: When a commit is stored. "sync" stores it before anyone can see its results. If the process dies,
             "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt. "sync"
             by default.
@@ -133,7 +136,8 @@ class Runtime(Generic[S]):
     def __init__(self, graph: CompiledGraph[S, Any], **options: Unpack[RuntimeOptions]) -> None:
         check_options(options)
         self._graph = graph
-        self._config = configure(graph, **options)
+        self._options = configure(graph, **options)
+        self._home = Home("This runtime")
         self._owns_store = isinstance(options.get("store"), str)
 
     def with_store(self, store: Store | str) -> Runtime[S]:
@@ -145,12 +149,22 @@ class Runtime(Generic[S]):
 
         Raises:
             InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
-            StoreError: The store cannot be opened.
         """
         made = copy(self)
-        made._config = self._config.with_store(store)
+        made._options = self._options.with_store(store)
+        made._home = Home("This runtime")
         made._owns_store = isinstance(store, str)
         return made
+
+    @property
+    def _config(self) -> RunConfig:
+        """The configuration, for a verb: from the first one on, the runtime belongs to this process.
+
+        Raises:
+            InputError: Another process used the runtime first, of which this one is a forked child.
+        """
+        self._home.check()
+        return self._options
 
     # -- one run -------------------------------------------------------------------------------------------------
 
@@ -1212,87 +1226,87 @@ class Runtime(Generic[S]):
     @property
     def store(self) -> Store | None:
         """The store that keeps threads; None without a store."""
-        return self._config.store
+        return self._options.store
 
     @property
     def limits(self) -> Limits:
         """The limits of a run: those of the graph, overridden by those of the runtime."""
-        return self._config.limits
+        return self._options.limits
 
     @property
     def durability(self) -> Durability:
         """When a commit is stored: "sync", "async" or "exit"."""
-        return self._config.durability
+        return self._options.durability
 
     @property
     def harness(self) -> Any:
         """The harness that nodes reach as `ctx.harness`; None without a harness."""
-        return self._config.harness
+        return self._options.harness
 
     @property
     def budget(self) -> Budget | None:
         """How much the model calls of a run may use; None is no limit."""
-        return self._config.budget
+        return self._options.budget
 
     @property
     def deps(self) -> Any:
         """The object that nodes reach as `ctx.deps`."""
-        return self._config.deps
+        return self._options.deps
 
     @property
     def chain(self) -> bool | None:
         """Whether the journals of new threads are hash-chained; None chains them if the store is durable."""
-        return self._config.chain
+        return self._options.chain
 
     @property
     def lease_s(self) -> float:
         """Seconds without a renewal after which an owner loses its thread."""
-        return self._config.lease_s
+        return self._options.lease_s
 
     @property
     def migrations(self) -> tuple[Migration, ...]:
         """Migrations for threads that were started with an older graph."""
-        return self._config.migrations
+        return self._options.migrations
 
     @property
     def sinks(self) -> tuple[Callable[[Entry], Any], ...]:
         """Functions that are called with each journal entry, after its commit."""
-        return self._config.sinks
+        return self._options.sinks
 
     @property
     def clock(self) -> Callable[[], float]:
         """The function that returns the time, in seconds since the epoch."""
-        return self._config.clock
+        return self._options.clock
 
     @property
     def sleep(self) -> Callable[[float], Any] | None:
         """The function of seconds that makes the waits before a retry; None if they take real time."""
-        return self._config.sleep
+        return self._options.sleep
 
     @property
     def ids(self) -> Callable[[], str]:
         """The function that makes the ids of runs and of unnamed threads."""
-        return self._config.ids
+        return self._options.ids
 
     @property
     def seed(self) -> int | None:
         """The seed of `ctx.random` in every run; None if each run draws its own."""
-        return self._config.seed
+        return self._options.seed
 
     @property
     def worker_threads(self) -> int:
         """How many worker threads may run sync nodes, for all runs together."""
-        return self._config.threads.most
+        return self._options.threads.most
 
     @property
     def models(self) -> Mapping[str, ChatModel]:
         """The models that replace those of agents, by agent name; empty if there are none."""
-        return {} if self._config.models is None else self._config.models.models
+        return {} if self._options.models is None else self._options.models.models
 
     @property
     def check_state(self) -> bool:
         """Whether a run that begins now compares the state before and after each superstep."""
-        return self._config.checks_state
+        return self._options.checks_state
 
     # -- the runtime itself --------------------------------------------------------------------------------------
 
@@ -1301,7 +1315,7 @@ class Runtime(Generic[S]):
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks. No thread is read."""
-        return maintenance.shown(self._config)
+        return maintenance.shown(self._options)
 
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
@@ -1335,10 +1349,7 @@ class Runtime(Generic[S]):
         """Cancel the runs that are still active, and free what the runtime opened.
 
         A store that the runtime opened from a URL is closed when the last of these runs has ended, because they still
-        store that they were cancelled.
+        store that they were cancelled. In a forked child, a runtime of the parent is left as it is.
         """
-        config = self._config
-        config.active.cancel_all("the runtime was closed")
-        config.threads.close()
-        if self._owns_store and config.store is not None:
-            config.active.close_when_idle(config.store.close)
+        if not self._home.elsewhere:
+            maintenance.close(self._options, owns_store=self._owns_store)

@@ -149,7 +149,11 @@ def test_no_command_reads_on_in_a_database_that_is_cut_off(call: Callable[..., C
         done = call(*words, form)
 
         assert done.code in (1, 3), (name, done)
-        assert done.err.startswith(("graphrt ", "printed by the module\ngraphrt ")), (name, done.err)
+        # The doctor answers all the same: that the database is damaged is one of its findings.
+        assert name == "doctor" or done.err.startswith(("graphrt ", "printed by the module\ngraphrt ")), (
+            name,
+            done.err,
+        )
         assert "Traceback" not in done.err
         assert "printed by a node" not in done.err  # nothing was executed
 

@@ -228,7 +228,7 @@ def test_background_tasks_that_a_node_leaves_are_cancelled_at_the_end_of_a_sync_
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
 def test_a_forked_process_can_run_graphs() -> None:
-    """Before the fork worker threads and the private loop were in use; after it they are gone, and made again."""
+    """Before the fork worker threads and the private loop were in use; runs of the child have their own."""
     code = """
         import asyncio, os, signal, warnings
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -251,14 +251,14 @@ def test_a_forked_process_can_run_graphs() -> None:
 
         sync = lambda s: {"n": 1}
         graphs = [build(sync), build(sync, sync, sync), build(anode), build(anode, anode), build(anode, sync)]
-        with Runtime(graphs[2]) as shared:
-            def all_of_them():
-                for graph in graphs:
-                    assert graph.run({}).state["n"] == len(graph.nodes)
-                    assert asyncio.run(graph.arun({})).state["n"] == len(graph.nodes)
-                assert shared.run({}).state["n"] == 1
+        def all_of_them():
+            for graph in graphs:
+                assert graph.run({}).state["n"] == len(graph.nodes)
+                assert asyncio.run(graph.arun({})).state["n"] == len(graph.nodes)
 
+        with Runtime(graphs[2]) as shared:
             all_of_them()
+            assert shared.run({}).state["n"] == 1
             pid = os.fork()
             if pid == 0:
                 signal.alarm(10)

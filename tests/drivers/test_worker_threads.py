@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -281,61 +278,3 @@ def test_worker_threads_must_be_a_number_of_them(number: Any) -> None:
         Runtime(sequence(("a", where)), worker_threads=number)
 
     assert caught.value.code == "bad-limit"
-
-
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
-def test_a_forked_process_starts_worker_threads_of_its_own() -> None:
-    """The parent's idle worker threads are not there; nor are those that were busy when it forked."""
-    code = """
-        import asyncio, os, threading, warnings
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from typing import Annotated, TypedDict
-        from graphrt import END, START, GraphBuilder, Runtime
-        from graphrt.reducers import add
-
-        class State(TypedDict, total=False):
-            n: Annotated[int, add]
-
-        running, go = threading.Event(), threading.Event()
-
-        def hold(state):
-            running.set()
-            go.wait(10)
-            return {"n": 1}
-
-        g = GraphBuilder(State)
-        g.add_node("a", lambda s: {"n": 1}).add_node("b", lambda s: {"n": 1})
-        g.add_edge(START, "a").add_edge(START, "b").add_edge("a", END).add_edge("b", END)
-        graph = g.compile()
-
-        async def main():
-            async with Runtime(graph, worker_threads=2) as runtime:
-                assert (await runtime.arun({})).state["n"] == 2
-                holding = Runtime(graph.with_nodes({"a": hold}))
-                holding._config.threads._pool = runtime._config.threads.pool()
-                held = asyncio.create_task(holding.arun({}))
-                while not running.is_set():
-                    await asyncio.sleep(0.001)
-                pid = os.fork()
-                if pid == 0:  # not on this loop: what wakes it is shared with the parent, which would wait for ever
-                    thread = threading.Thread(target=child, args=(runtime,))
-                    thread.start()
-                    thread.join(10)
-                    os._exit(1)
-                go.set()
-                assert (await held).state["n"] == 2
-                assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
-                assert (await runtime.arun({})).state["n"] == 2
-                print("fine")
-
-        def child(runtime):
-            os._exit(asyncio.run(runtime.arun({})).state["n"] != 2)
-
-        asyncio.run(main())
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "fine\n"

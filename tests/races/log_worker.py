@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typing_extensions as te
 from tests.stores.guarded import Guards, bare_copy
 
-from graphrt import END, START, GraphBuilder, GraphrtError, Limits, Runtime
+from graphrt import END, START, CompiledGraph, GraphBuilder, GraphrtError, Limits, Runtime
 from graphrt.reducers import add, append
 from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite import _log as log
@@ -69,19 +69,20 @@ def work(path: str, acknowledged: Acknowledged, slot: str, guards: Guards) -> No
                     acknowledged.tell(thread, "deleted")
                     runtime.delete_thread(thread)
                 if random.random() < 0.05:
-                    forked(runtime)
+                    forked(made, path)
         for _ in range(guards.unguarded + guards.by_themselves - told):
             acknowledged.tell("unguarded")
         told = guards.unguarded + guards.by_themselves
         acknowledged.tell("copied", guards.copies)
 
 
-def forked(runtime: Runtime[Any]) -> None:
-    """Let a child of this process write with the same store, and end."""
+def forked(made: CompiledGraph[Any, Any], path: str) -> None:
+    """Let a child of this process write into the same file with a store of its own, and end."""
     child = os.fork()
     if not child:
         try:
-            runtime.run({"n": 0, "said": []}, thread=f"child-{os.getpid()}-{random.random()}")
+            own = Runtime(made, store=SqliteStore(path), chain=False)
+            own.run({"n": 0, "said": []}, thread=f"child-{os.getpid()}-{random.random()}")
         finally:
             os._exit(0)
     os.waitpid(child, 0)

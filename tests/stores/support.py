@@ -40,10 +40,17 @@ def bodies(store: Store, thread: str = "t") -> list[Any]:
     return [record.body for record in store.records(thread)]
 
 
+def opened(path: Any, **options: Any) -> SqliteStore:
+    """A store that has opened its file, as its first call does, with the tables of any version."""
+    store = SqliteStore(path, **options)
+    store._file.read(lambda _db: None)
+    return store
+
+
 def refused(path: Any) -> StoreError:
     """The error that opening *path* ends in: it names the path and says what to do."""
     with pytest.raises(StoreError) as caught:
-        SqliteStore(path)
+        SqliteStore(path).heads()
     assert caught.value.fix
     assert str(path) in str(caught.value)
     return caught.value

@@ -1,36 +1,39 @@
-"""A process forks while another of its threads is inside: the child works, and the parent is not disturbed.
+"""In a forked child nothing hangs: what the parent has used is refused, and what nothing has used yet works (0171).
 
-Each test really forks, in a process of its own. The other thread stands still at a known place, inside a lock; it may go
-on once the fork is on its way, and never in the child, which does not have it.
+Each test forks in a process of its own, while other threads of it drive runs. A child that hangs is ended after a time.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import urllib.request
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 from tests.stores import postgres_support
 
+from graphrt import Runtime
+from graphrt.errors import InputError
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-PRELUDE = """
-import asyncio  # nobody saves a child of a process that is loading it: it is the interpreter's
-import os, signal, sys, threading, traceback, warnings
+APPLICATION = '''
+import asyncio, os, signal, sys, threading, traceback, warnings
 from typing import Annotated
 
 from pydantic import BaseModel
 
 from graphrt import START, GraphBuilder, Runtime
-from graphrt.errors import ConflictError
+from graphrt.errors import GraphrtError
 from graphrt.reducers import append
-from graphrt.stores import open_store
-from graphrt.stores.protocol import Commit, Record
 
-warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of what is tried here
+warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of a fork with threads
 
 
 class State(BaseModel):
@@ -38,33 +41,56 @@ class State(BaseModel):
 
 
 async def later(state):
+    await asyncio.sleep(0)
     return {"log": ["later"]}
 
 
 g = GraphBuilder(State, name="forked")
 g.add_node("one", lambda state: {"log": ["one"]})
+g.add_node("two", lambda state: {"log": ["two"]})
 g.add_node("later", later)
-g.add_sequence([START, "one", "later"])
+g.add_edge(START, "one").add_edge(START, "two").add_edge("one", "later")
 graph = g.compile()
-
-inside, go_on = threading.Event(), threading.Event()
-
-
-def held(entered=None):
-    inside.set()
-    go_on.wait()
-    return "held"
+DONE = ["one", "two", "later"]
+URL = os.environ["STORE"]
+fresh = Runtime(graph, store=URL)
+busy = Runtime(graph, store=URL)
+stop, begun = threading.Event(), threading.Barrier(4)
 
 
-def forked(child, *, leave=True):
-    '''Fork while the other thread is inside, which then may leave; how the child ended.'''
-    if leave:
-        os.register_at_fork(before=go_on.set)  # hooks that came last are called first
-    assert inside.wait(60)
+def work(name):
+    """Drive runs until the end, from a thread of the parent."""
+    n = 0
+    while not stop.is_set():
+        busy.run({}, thread=f"{name}-{n}")
+        if n == 0:
+            begun.wait(60)
+        n += 1
+
+
+def keep_busy():
+    workers = [threading.Thread(target=work, args=(f"parent{n}",), daemon=True) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    begun.wait(60)
+    return workers
+
+
+def refused(call):
+    """Whether *call* is refused as `forked`."""
+    try:
+        call()
+    except GraphrtError as error:
+        return error.code == "forked"
+    return False
+
+
+def forked(child):
+    """Call *child* in a forked process, and return how it ended."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    signal.alarm(30)  # a child that hangs is ended
+    signal.alarm(30)  # ends a child that hangs
     try:
         child()
         os._exit(0)
@@ -73,30 +99,14 @@ def forked(child, *, leave=True):
         os._exit(1)
 
 
-class Held(tuple):
-    '''Records that stop whoever iterates over them.'''
-
-    def __iter__(self):
-        held()
-        return super().__iter__()
-
-
-"""
-
-
-def script(code: str, *arguments: object) -> str:
-    """What the process printed; it ended well."""
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
+def end(workers):
+    """The threads of the parent, which go on as if nothing had been."""
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+    assert {info.status for info in busy.threads(prefix="parent")} == {"completed"}
+    busy.close()
+'''
 
 
 @pytest.fixture
@@ -104,295 +114,313 @@ def server(request):
     yield from postgres_support.fresh(request.config)
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted"])
-def url(request, tmp_path):
-    if request.param == "encrypted":
-        pytest.importorskip("cryptography")
-    return {"memory": "memory:"}.get(request.param, f"sqlite:///{tmp_path}/runs.db"), request.param == "encrypted"
-
-
-OPEN = """
-    store = open_store(sys.argv[1])
-    if sys.argv[2] == "True":
-        from graphrt.stores import EncryptedStore
-        store = EncryptedStore(store, {"k": bytes(range(32))})
-    runtime = Runtime(graph, store=store)
-"""
-
-
-def test_fork_while_another_thread_commits(url):
-    """The thread is inside the store's lock, in the middle of a commit."""
-    said = script(
-        f"""{OPEN}
-    runtime.run({{}}, thread="before")
-    claim = store.claim("t", create=True, lease_s=600, at=1.0)
-
-    def work():
-        store.commit(claim, Commit(0, 1.0, Held([Record(1, 1, b"x")])))
-
-    worker = threading.Thread(target=work)
-    worker.start()
-
-    def child():
-        assert [one.thread for one in runtime.threads()][:1] == ["before"]
-        assert runtime.run({{}}, thread="of-the-child").status == "completed"
-        try:
-            store.commit(claim, Commit(1, 1.0, [Record(2, 1, b"child")]))
-            raise AssertionError("the claim is the parent's")
-        except ConflictError:
-            pass
-        runtime.close()
-
-    print(forked(child))
-    worker.join()
-    store.commit(claim, Commit(1, 1.0, [Record(2, 1, b"parent")]))
-    print([record.body for record in store.records("t")], store.head("t").owned)
-    print(runtime.run({{}}, thread="after").state.log)
-    """,
-        *url,
-    )
-
-    assert said.splitlines() == ["0", "[b'x', b'parent'] True", "['one', 'later']"]
-
-
-@pytest.mark.parametrize(
-    "lock",
-    [
-        "graphrt._drivers.run_services:_lock",
-        "graphrt._agents.of_run:_lock",
-        "graphrt._journal.leases:_RENEWERS._lock",
-        "graphrt._journal.mail_watch:_WATCHES._lock",
-        "graphrt.stores.encrypted:EncryptedStore._lock",
-        "graphrt._drivers.shared_threads:_making",
-        "graphrt.harness:TokenTracker._lock",
-    ],
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))],
 )
-def test_fork_while_another_thread_holds_a_lock_of_ours(tmp_path, lock):
-    """Whatever lock another thread was in, the child's run needs it and gets it."""
-    if "encrypted" in lock:
-        pytest.importorskip("cryptography")
-    said = script(
-        f"""{OPEN}
-    from importlib import import_module
-    from graphrt.harness import TokenTracker
+def url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("server")
+    return {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/runs.db"}[request.param]
 
-    tracker = TokenTracker()
-    runtime = Runtime(graph, store=store, sinks=[tracker])
-    with runtime:
-        runtime.run({{}}, thread="before")
-        module, name = sys.argv[3].split(":")
-        owner = import_module(module)
-        if "." in name:
-            of, name = name.split(".")
-            owner = {{"TokenTracker": tracker, "EncryptedStore": store}}.get(of) or getattr(owner, of)
 
-        def work():
-            with getattr(owner, name):
-                held()
+@pytest.fixture
+def application(tmp_path):
+    """The module `application` in a folder of its own, which programs of a test import."""
+    folder = tmp_path / "application"
+    folder.mkdir()
+    (folder / "application.py").write_text(APPLICATION)
+    return folder
 
-        worker = threading.Thread(target=work)
-        worker.start()
-        print(forked(lambda: runtime.run({{"log": ["x" * 100_000]}}, thread="of-the-child")))
-        worker.join()
-        print(runtime.run({{}}, thread="after").state.log)
-    """,
+
+def environment(application, url):
+    path = os.pathsep.join([str(application), *filter(None, sys.path)])
+    return {**os.environ, "PYTHONPATH": path, "STORE": url}
+
+
+def program(application, url, code, errors=""):
+    """What a program printed that begins with the application; it ended well. *errors* may be in its errors."""
+    (application / "program.py").write_text("from application import *\n\n" + textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(application / "program.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment(application, url),
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr or (errors and errors in done.stderr)
+    return done.stdout.split("\n")[:-1]
+
+
+def test_every_verb_of_a_used_runtime_is_refused_in_a_child_at_once(application, url):
+    printed = program(
+        application,
+        url,
+        """
+        import inspect, io, time
+        from graphrt.workers import Worker
+
+        ARGUMENTS = {
+            "thread": "parent0-0", "other": "parent0-0", "input": {}, "where": "x", "field": "log", "reason": "",
+            "task": "1.0:one", "name": "n", "updates": [({}, "one")], "older_than_s": 0.0, "to": io.BytesIO(),
+            "source": io.BytesIO(),
+        }
+
+        async def awaited(given):
+            return await (given if inspect.isawaitable(given) else anext(given))
+
+        def call(name):
+            verb = getattr(busy, name)
+            required = [
+                each.name
+                for each in inspect.signature(verb).parameters.values()
+                if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+            ]
+            given = verb(**{name: ARGUMENTS[name] for name in required})
+            if inspect.isawaitable(given) or hasattr(given, "__anext__"):
+                asyncio.run(awaited(given))
+
+        def child():
+            public = [name for name, verb in vars(Runtime).items() if callable(verb) and not name.startswith("_")]
+            verbs = [name for name in public if name not in ("close", "with_store")]
+            begin = time.monotonic()
+            assert [name for name in verbs if not refused(lambda: call(name))] == []
+            assert refused(lambda: busy.schedules.list() and None)
+            assert refused(busy.store.heads) and refused(lambda: busy.store.load("parent0-0"))
+            assert refused(busy.__enter__)
+            assert refused(Worker(busy).run)
+            assert time.monotonic() - begin < 5
+            busy.close()  # leaves everything to the parent
+            busy.store.close()
+
+        workers = keep_busy()
+        print(forked(child))
+        end(workers)
+        """,
+    )
+
+    assert printed == ["0"]
+
+
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.needs("psycopg"))], indirect=True)
+def test_what_the_parent_has_not_used_works_in_a_child(application, url):
+    """Also with locks held for ever that all runs of a process share: a lock of another process is not waited for."""
+    printed = program(
+        application,
+        url,
+        """
+        from graphrt._agents import of_run
+        from graphrt._drivers import run_services, shared_threads
+        from graphrt._journal import leases, mail_watch
+        from graphrt._runs import active_run, run_config
+
+        def hold(inside):
+            with (
+                of_run._lock, run_services._lock, shared_threads._making, leases._RENEWERS._lock,
+                mail_watch._WATCHES._lock, active_run._following, run_config._closing,
+            ):
+                inside.set()
+                threading.Event().wait()
+
+        def child():
+            with fresh:
+                assert sorted(fresh.run({}, thread="child-1").state.log) == sorted(DONE)
+            assert sorted(graph.run({}).state.log) == sorted(DONE)
+            assert len(asyncio.run(g.compile().arun({})).state.log) == 3
+            with busy.with_store(URL) as other:
+                assert other.run({}, thread="child-2").status == "completed"
+
+        workers = keep_busy()
+        codes = [forked(child)]
+        stop.set()
+        for worker in workers:
+            worker.join(60)
+        inside = threading.Event()
+        threading.Thread(target=hold, args=(inside,), daemon=True).start()
+        inside.wait(60)
+        codes.append(forked(lambda: graph.run({}) and Runtime(graph, store=URL).run({}, thread="child-3")))
+        print(codes, flush=True)
+        os._exit(0)  # the locks are held
+        """,
+    )
+
+    assert printed == ["[0, 0]"]
+
+
+def test_store_url_is_opened_at_the_first_verb(tmp_path):
+    from typing import TypedDict
+
+    from graphrt import START, GraphBuilder
+
+    class State(TypedDict):
+        n: int
+
+    graph = GraphBuilder(State).add_node("a", lambda state: {"n": 1}).add_edge(START, "a").compile()
+    with Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db") as runtime:
+        assert runtime.store is not None
+        assert list(tmp_path.iterdir()) == []
+        runtime.threads()
+        assert (tmp_path / "runs.db").exists()
+
+    with pytest.raises(InputError, match="has no option"):
+        Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db?speed=5")
+    Runtime(graph, store=f"sqlite:///{tmp_path}/none/runs.db").close()  # never used: nothing is wrong yet
+
+
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
+def test_nodes_streams_and_copies_of_a_run_in_a_child(application, url):
+    """A child that is forked inside a node is inside no run; a stream of the parent is refused, and may be dropped."""
+    printed = program(
+        application,
+        url,
+        """
+        import gc
+        from graphrt import _ambient
+        from graphrt.harness.agent._services import HERE
+
+        codes, parent = [], os.getpid()
+
+        def inner():
+            assert _ambient.NODE.get() is None and _ambient.SLEEP.get() is None and HERE.get() is None
+            assert len(graph.run({}).state.log) == 3
+
+        def forks(state):
+            codes.append(forked(inner))
+            return {}
+
+        def copies(state):
+            codes.append(os.fork())  # the child returns from the node too, and goes on with a copy of the run
+            signal.alarm(0 if os.getpid() == parent else 30)
+            return {}
+
+        def waits(state):
+            return {}
+
+        b = GraphBuilder(State, name="outer").add_node("forks", forks).add_node("waits", waits)
+        outer = b.add_edge(START, "forks").add_edge(START, "waits").compile()
+        Runtime(outer, store=URL, sleep=lambda s: None).run({}, thread="outer")
+
+        copied = outer.with_nodes({"forks": copies})
+        try:
+            Runtime(copied, store=URL).run({}, thread="copied")
+        except GraphrtError as error:
+            os._exit(error.code != "forked")
+        assert os.getpid() == parent
+        codes[-1] = os.waitstatus_to_exitcode(os.waitpid(codes[-1], 0)[1])
+
+        read, unread = busy.stream({}, thread="s1", modes="updates"), busy.steps({}, thread="s2")
+        live = busy.stream({}, thread="s3", modes="live")
+        next(read), next(live)
+
+        def child():
+            global read, unread, live
+            assert refused(read.__next__) and refused(unread.__next__) and refused(live.__next__)
+            read.close()
+            read = unread = live = None
+            gc.collect()
+
+        codes.append(forked(child))
+        for stream in (read, unread, live):
+            for _ in stream:
+                pass
+        print(codes, [busy.state(f"s{n}").status for n in (1, 2, 3)])
+        """,
+        # If a worker thread runs the node, it ends in the child by the error, and with it the child.
+        errors="python -m graphrt.errors forked",
+    )
+
+    assert printed == ["[0, 0, 0] ['completed', 'completed', 'completed']"]
+
+
+def test_pools_of_processes_that_fork(application, tmp_path):
+    """`multiprocessing` and `ProcessPoolExecutor`, from a program whose threads drive runs, and from a node."""
+    printed = program(
+        application,
         f"sqlite:///{tmp_path}/runs.db",
-        "encrypted" in lock,
-        lock,
-    )
-
-    assert said.splitlines() == ["0", "['one', 'later']"]
-
-
-def test_fork_while_an_id_of_a_run_is_made(url):
-    """A thread that waits for the system, for random bytes say, while it makes something that all runs share."""
-    said = script(
-        f"""{OPEN}
-    runtime = Runtime(graph, store=store, ids=lambda: held() if threading.current_thread().name == "other" else "id")
-    worker = threading.Thread(target=lambda: runtime.run({{}}, thread="t"), name="other")
-    worker.start()
-    print(forked(lambda: runtime.run({{}}, thread="of-the-child")))
-    worker.join()
-    print(runtime.state("t").status)
-    """,
-        *url,
-    )
-
-    assert said.splitlines() == ["0", "completed"]
-
-
-def test_fork_while_a_module_is_loaded_that_runs_load_when_they_need_it(url):
-    """A module that a thread is importing is locked, and stays so in a child that does not have the thread."""
-    said = script(
-        f"""{OPEN}
-    class Slow:
-        @staticmethod
-        def find_spec(name, path, target=None):
-            if name == "graphrt._drivers.loop_thread":
-                sys.meta_path.remove(Slow)
-                held()
-
-    sys.meta_path.insert(0, Slow)
-    runtime = Runtime(graph, store=store)
-    worker = threading.Thread(target=lambda: runtime.run({{}}, thread="t"))
-    worker.start()
-    print(forked(lambda: runtime.run({{}}, thread="of-the-child")))
-    worker.join()
-    print(runtime.state("t").status)
-    """,
-        *url,
-    )
-
-    assert said.splitlines() == ["0", "completed"]
-
-
-@pytest.mark.parametrize("package", ["_agents", "_drivers", "_runs"])
-def test_fork_waits_for_every_module_that_another_thread_may_be_importing(package):
-    """Two threads that import each other's modules do not wait for one another: so each module is imported by itself."""
-    said = script(
         """
-    from importlib import import_module
-    from pkgutil import iter_modules
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
 
-    if os.fork() == 0:
-        os._exit(0)
-    os.wait()
-    package = import_module(f"graphrt.{sys.argv[1]}")
-    print([one.name for one in iter_modules(package.__path__, package.__name__ + ".") if one.name not in sys.modules])
-    """,
-        package,
-    )
+        fork = multiprocessing.get_context("fork")
+        own = None
 
-    assert said == "[]"
-
-
-def test_child_goes_on_with_a_copy_of_what_a_memory_store_has():
-    """What a run of the parent holds is free there: its owner is not in this process."""
-    said = script(
-        """
-    store = open_store("memory:")
-    runtime = Runtime(graph, store=store, ids=lambda: "id")
-    claim = store.claim("t", create=True, lease_s=600, at=1.0)
-    store.commit(claim, Commit(0, 1.0, [Record(1, 1, b"x")], status="running"))
-    store.claim("empty", create=True, lease_s=600, at=1.0)
-    inside.set()
-
-    def child():
-        assert not store.head("t").owned
-        own = store.claim("t", create=False, lease_s=600, at=1.0)
-        store.commit(own, Commit(1, 1.0, [Record(2, 1, b"child")]))
-        store.claim("empty", create=True, lease_s=600, at=1.0)
-
-    print(forked(child))
-    print(store.head("t").seq, store.head("t").owned)
-    """
-    )
-
-    assert said.splitlines() == ["0", "1 True"]
-
-
-def test_runtime_of_a_child_drives_nothing_of_the_parent(tmp_path):
-    """What the parent drives is cancelled there as from any other process, and closing the runtime closes its store."""
-    said = script(
-        """
-    def waits(state):
-        held()
-        return {}
-
-    slow = GraphBuilder(State, name="slow").add_node("waits", waits).add_edge(START, "waits").compile()
-    runtime = Runtime(slow, store=sys.argv[1])
-    worker = threading.Thread(target=lambda: runtime.run({}, thread="t"))
-    worker.start()
-
-    def child():
-        assert runtime.state("t").status == "running"  # the parent holds it
-        assert runtime.cancel("t")  # a letter to the parent
-        runtime.close()
-        assert "closed" in repr(runtime.store)
-
-    print(forked(child, leave=False))
-    go_on.set()
-    worker.join()
-    print(runtime.state("t").status in ("cancelled", "completed"))  # whichever came first, the letter or the end
-    """,
-        f"sqlite:///{tmp_path}/runs.db",
-    )
-
-    assert said.splitlines() == ["0", "True"]
-
-
-def test_server_that_loads_the_application_before_it_forks(tmp_path):
-    """As `gunicorn --preload` does: the store is opened, used, and inherited by workers, while the parent goes on."""
-    said = script(
-        """
-    import sqlite3
-    path = sys.argv[1]
-    runtime = Runtime(graph, store=f"sqlite:///{path}")
-    runtime.run({}, thread="warm-up")
-    stop = threading.Event()
-
-    def parent():
-        n = 0
-        while not stop.is_set():
-            runtime.run({}, thread=f"parent-{n}")
-            n += 1
-
-    worker = threading.Thread(target=parent)
-    worker.start()
-    children = []
-    for n in range(3):
-        pid = os.fork()
-        if not pid:
+        def begin():
+            global own
             signal.alarm(60)
-            code = 1
-            try:
-                threads = [
-                    threading.Thread(target=lambda m=m: runtime.run({}, thread=f"child-{n}-{m}")) for m in range(4)
-                ]
-                for one in threads:
-                    one.start()
-                for one in threads:
-                    one.join()
-                runtime.close()
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(code)
-        children.append(pid)
-    print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
-    stop.set()
-    worker.join()
-    print(len(runtime.threads(prefix="child-", status="completed")), {one.status for one in runtime.threads()})
-    runtime.close()
-    print(sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall())
-    """,
-        tmp_path / "runs.db",
+            own = Runtime(graph, store=URL)
+
+        def run(name):
+            return len(own.run({}, thread=name).state.log), refused(lambda: busy.state(name))
+
+        def in_node(state):
+            with ProcessPoolExecutor(2, mp_context=fork, initializer=begin) as pool:
+                return {"log": [str(found) for found in pool.map(run, ["node-1", "node-2"])]}
+
+        outer = GraphBuilder(State, name="outer").add_node("pool", in_node).add_edge(START, "pool").compile()
+
+        workers = keep_busy()
+        with fork.Pool(2, begin) as pool:
+            print(pool.map(run, ["pool-1", "pool-2", "pool-3"]))
+        with ProcessPoolExecutor(2, mp_context=fork, initializer=begin) as pool:
+            print(list(pool.map(run, ["executor-1", "executor-2", "executor-3"])))
+        print(busy.with_store(URL).store is not busy.store, Runtime(outer, store=URL).run({}, thread="o").state.log)
+        end(workers)
+        """,
     )
 
-    assert said.splitlines() == ["[0, 0, 0]", "12 {'completed'}", "[('ok',)]"]
+    assert printed == [
+        "[(3, True), (3, True), (3, True)]",
+        "[(3, True), (3, True), (3, True)]",
+        "True ['(3, True)', '(3, True)']",
+    ]
 
 
-@pytest.mark.needs("psycopg")
-def test_fork_while_another_thread_waits_for_a_postgresql_server(server):
-    """It has a connection of the pool, and the lock of the pool; the child leaves both alone."""
-    said = script(
-        """
-    store = open_store(sys.argv[1])
-    runtime = Runtime(graph, store=store)
-    runtime.run({}, thread="before")
+@pytest.mark.needs("gunicorn")
+def test_gunicorn_with_the_application_loaded_before_the_fork(application, tmp_path):
+    """Workers use a runtime that was made and not used before the fork, while threads of the parent drive runs."""
+    (application / "served.py").write_text(
+        textwrap.dedent(
+            """
+            import json
+            from application import *
 
-    def work():
-        with store._link.lend(), store._link._lock, store._owner._lock:
-            held()
+            keep_busy()
+            number = 0
 
-    worker = threading.Thread(target=work)
-    worker.start()
-    print(forked(lambda: runtime.run({}, thread="of-the-child")))
-    worker.join()
-    print(runtime.run({}, thread="after").state.log, len(runtime.threads()))
-    store.close()
-    """,
-        server,
+            def app(environ, start_response):
+                global number
+                number += 1
+                result = fresh.run({}, thread=f"worker-{os.getpid()}-{number}")
+                body = json.dumps([os.getpid(), len(result.state.log), refused(busy.threads)]).encode()
+                start_response("200 OK", [("Content-Type", "application/json")])
+                return [body]
+            """
+        )
     )
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0", "served:app"]
+    with (application / "errors.txt").open("w+") as errors:
+        server = subprocess.Popen(
+            command, cwd=application, stderr=errors, env=environment(application, f"sqlite:///{tmp_path}/runs.db")
+        )
+        try:
+            address = listening(application / "errors.txt", server)
+            answers = [json.loads(urllib.request.urlopen(address, timeout=30).read()) for _ in range(8)]
+        finally:
+            server.send_signal(signal.SIGTERM)
+            code = server.wait(60)
 
-    assert said.splitlines() == ["0", "['one', 'later'] 3"]
+    assert {(number, flag) for _, number, flag in answers} == {(3, True)}
+    assert server.pid not in {pid for pid, _, _ in answers}
+    assert code == 0
+
+
+def listening(log: Path, server: subprocess.Popen[bytes]) -> str:
+    """The address that gunicorn says it listens on, once both workers have started."""
+    until = monotonic() + 60
+    while monotonic() < until and server.poll() is None:
+        text = log.read_text()
+        if text.count("Booting worker") == 2:
+            return text.split("Listening at: ")[1].split(" ")[0]
+        sleep(0.05)
+    raise AssertionError(log.read_text())

@@ -87,20 +87,6 @@ def test_what_is_forgotten_leaves_no_bytes(store):
     assert b"needle" not in live(store).read_bytes()
 
 
-def test_a_child_of_a_fork_uses_a_connection_of_its_own(store):
-    store.follow_live("t", for_s=10)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            store.relay("t", "a", b"from the child")
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert [one.body for one in store.relayed("t", after=0, limit=1)] == [b"from the child"]
-
-
 def test_a_closed_store_carries_nothing(store):
     store.follow_live("t", for_s=10)
     store.close()

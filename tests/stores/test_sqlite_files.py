@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.stores.support import AT, bodies, claimed, entry, refused
+from tests.stores.support import AT, bodies, claimed, entry, opened, refused
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores.protocol import Commit
@@ -106,7 +106,7 @@ def test_missing_folder_is_refused_and_not_made(tmp_path):
 @pytest.mark.parametrize("path", ["", b"runs.db", None, 7, "a\0b", ":memory:"])
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(InputError) as caught:
-        SqliteStore(path)
+        SqliteStore(path).heads().heads().heads()
 
     assert caught.value.code == "bad-path"
     assert caught.value.fix
@@ -120,13 +120,13 @@ def test_memory_path_says_what_to_use():
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
 def test_bad_busy_timeout_is_refused(seconds, tmp_path):
     with pytest.raises(InputError, match="busy_timeout_s"):
-        SqliteStore(tmp_path / "runs.db", busy_timeout_s=seconds)
+        SqliteStore(tmp_path / "runs.db", busy_timeout_s=seconds).heads().heads()
     assert not (tmp_path / "runs.db").exists()
 
 
 def test_name_that_sqlite_could_take_for_a_url_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    SqliteStore("file:x.db?mode=memory").close()
+    opened("file:x.db?mode=memory").close()
 
     assert [path.name for path in tmp_path.iterdir()] == ["file:x.db?mode=memory"]
 
@@ -153,7 +153,7 @@ def test_new_file_is_for_its_owner_only(tmp_path):
 
 def test_symbolic_link_is_followed(tmp_path):
     (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
-    with SqliteStore(tmp_path / "link.db") as store:
+    with opened(tmp_path / "link.db") as store:
         assert store.path == str((tmp_path / "real.db").resolve())
         assert stat.S_IMODE((tmp_path / "real.db").stat().st_mode) == 0o600
 
@@ -218,7 +218,7 @@ def test_store_that_nobody_closed_is_closed_when_it_is_let_go(tmp_path):
 def test_schema_whose_words_are_no_text_is_a_damaged_file(tmp_path):
     """SQLite quotes them, and the driver cannot make a message of that."""
     path = tmp_path / "runs.db"
-    SqliteStore(path).close()
+    opened(path).close()
     db = sqlite3.connect(path)
     db.execute("PRAGMA writable_schema = ON")
     db.execute("UPDATE sqlite_master SET name = CAST(X'C7C7' AS TEXT), sql = 'CREATE nothing' WHERE name = 'thread'")

@@ -115,7 +115,7 @@ def test_checkpoint_that_sqlite_makes_by_itself_is_counted(path, monkeypatch):
     guards = Guards()
     guards.watch(monkeypatch, deaf=("wal_autocheckpoint = 0",))
     with pytest.raises(StoreError, match="automatic checkpoints") as caught:
-        SqliteStore(path)
+        SqliteStore(path).heads()
 
     assert caught.value.code == "store-unsafe"
 
@@ -297,11 +297,11 @@ def test_log_is_gone_when_the_last_has_closed(few, path):
     assert [one.name for one in path.parent.iterdir()] == ["runs.db"]
 
 
-def test_copying_ends_before_a_fork_and_a_close(few, store, monkeypatch):
-    """In the child nothing of a copy is left that another thread of the parent made."""
+def test_copying_ends_before_a_fork_and_a_close(few, store, path, monkeypatch):
+    """No connection of a checkpoint is open when the process forks, so the child may open the file for itself."""
     claim = claimed(store)
     real, begun, forks = log._copy, threading.Event(), threading.Event()
-    before_fork = store._file._log.before_fork
+    before_fork = store._file.before_fork
 
     def slow(db: Any) -> Any:
         begun.set()
@@ -313,15 +313,15 @@ def test_copying_ends_before_a_fork_and_a_close(few, store, monkeypatch):
         before_fork()
 
     monkeypatch.setattr(log, "_copy", slow)
-    monkeypatch.setattr(store._file._log, "before_fork", about_to_fork)
+    monkeypatch.setattr(store._file, "before_fork", about_to_fork)
     write(store, claim, 1, 30)
     assert begun.wait(PATIENCE_S)
     child = os.fork()
     if not child:
         code = 1
         try:
-            mine = store.claim("other", create=True, lease_s=60, at=AT)
-            store.commit(mine, Commit(0, AT, [entry(1)]))
+            own = SqliteStore(path)
+            own.commit(own.claim("other", create=True, lease_s=60, at=AT), Commit(0, AT, [entry(1)]))
             code = 0
         finally:
             os._exit(code)

@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 import typing_extensions as te
-from tests.stores.support import bodies, claimed, refused
+from tests.stores.support import bodies, claimed, opened, refused
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.cli.app import main
@@ -147,10 +147,10 @@ def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
     """While they have it open, a read without locks is not safe; with a rollback journal, only while they write."""
     filled(path, mode)
     locked[0] = True
-    with SqliteStore(path) as reader:
+    with opened(path) as reader:
         assert [head.thread for head in reader.heads()] == ["t"]
         locked[0] = False
-        with SqliteStore(path, _pragmas=MODES[mode]) as writer:
+        with opened(path, _pragmas=MODES[mode]) as writer:
             locked[0] = True
             claimed(writer, "u", entries=2)
             db = writer._file.connection()
@@ -268,5 +268,5 @@ def test_a_name_that_is_no_plain_uri_is_opened(tmp_path, monkeypatch):
     path = tmp_path / "50% ?x=1#y.db"
     filled(path, "delete")
     monkeypatch.setattr(os, "access", lambda asked, how: how != os.W_OK and real_access(asked, how))
-    with SqliteStore(path) as store:
+    with opened(path) as store:
         assert [head.thread for head in store.heads()] == ["t"]

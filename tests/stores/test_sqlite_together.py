@@ -9,7 +9,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from tests.stores.support import AT, bodies, claimed, entry
+from tests.stores.support import AT, bodies, claimed, entry, opened
 
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.protocol import Commit
@@ -171,7 +171,7 @@ def test_interruption_of_the_one_that_writes_for_all_is_its_own(together, connec
 
 
 def test_who_is_interrupted_while_it_claims_leaves_the_thread_free(tmp_path, connections):
-    with SqliteStore(tmp_path / "runs.db") as store:
+    with opened(tmp_path / "runs.db") as store:
 
         def interrupt(db: Any) -> None:
             db.execute("COMMIT")

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.stores.support import claimed, end, line, other_process, pragma, refused
+from tests.stores.support import claimed, end, line, opened, other_process, pragma, refused
 
 from graphrt.errors import StoreError
 from graphrt.stores.sqlite import SqliteStore
@@ -29,7 +29,7 @@ def test_file_of_another_version_is_refused_and_unchanged(tmp_path, version):
 
 
 def test_file_says_whose_it_is(tmp_path):
-    SqliteStore(tmp_path / "runs.db").close()
+    opened(tmp_path / "runs.db").close()
 
     assert pragma(tmp_path / "runs.db", "application_id") == schema.APPLICATION
     assert pragma(tmp_path / "runs.db", "user_version") == schema.VERSION
@@ -51,8 +51,8 @@ def test_opening_waits_for_a_process_that_writes(tmp_path):
     )
     assert line(process) == "locked"
     with pytest.raises(StoreError) as caught:
-        SqliteStore(path, busy_timeout_s=0.05)
+        SqliteStore(path, busy_timeout_s=0.05).heads().heads().heads()
     assert caught.value.code == "store-busy"
 
     end(process)
-    SqliteStore(path).close()
+    opened(path).close()

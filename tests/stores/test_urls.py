@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,12 +29,15 @@ def test_sqlite_url_with_four_slashes_is_absolute(tmp_path):
 
 def test_sqlite_url_with_three_slashes_is_relative(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with open_store("sqlite:///runs.db"):
+    with open_store("sqlite:///runs.db") as store:
+        assert not Path("runs.db").exists()  # the first call opens it
+        store.heads()
         assert (tmp_path / "runs.db").exists()
 
 
 def test_sqlite_url_is_percent_decoded(tmp_path):
-    with open_store(f"sqlite:///{tmp_path}/a%20b%3Fc%23%25.db"):
+    with open_store(f"sqlite:///{tmp_path}/a%20b%3Fc%23%25.db") as store:
+        store.heads()
         assert (tmp_path / "a b?c#%.db").exists()
 
 

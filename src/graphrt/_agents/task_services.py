@@ -32,6 +32,7 @@ from graphrt._engine.model_calls import Reply
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Spent
+from graphrt._forks import run_variable
 from graphrt._plan.fields import own
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts, Usage
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from graphrt.harness.protocol import ModelResponse
 
 T = TypeVar("T")
-_AROUND: Final[ContextVar[frozenset[Future[None]]]] = ContextVar("graphrt_runs_around", default=frozenset())
+_AROUND: Final[ContextVar[frozenset[Future[None]]]] = run_variable("graphrt_runs_around", frozenset())
 """Harness runs that enclose the current one; a pausing run must not wait for them."""
 
 

@@ -11,13 +11,13 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from graphrt._forks import Home
 from graphrt._waits import result_of, run_until_stopped, slice_s
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class LoopThread:
     """Runs coroutines for callers on other threads."""
 
     def __init__(self) -> None:
-        self.pid: int = os.getpid()
-        """Process that the thread runs in. In the child of a fork it does not exist."""
+        self._home: Final = Home("This event loop")
+        self._home.check()  # the thread runs in this process, and in no child of it
         self._ready = threading.Event()
         """Set when the loop runs."""
         # Made here: an error, such as of too many open files, is for the caller.
@@ -81,7 +81,12 @@ class LoopThread:
         self._ending = self._loop.create_task(end())  # kept: the loop holds its tasks only weakly
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Running:
-        """Start the coroutine that *make* makes, in a copy of the caller's context variables; do not wait for it."""
+        """Start the coroutine that *make* makes, in a copy of the caller's context variables; do not wait for it.
+
+        Raises:
+            InputError: The loop runs in another process, of which this one is a forked child.
+        """
+        self._home.check()
         running = Running(self._loop)
         context = contextvars.copy_context()
 
@@ -126,9 +131,8 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, stop the loop and end its thread; does nothing in the child of a fork."""
-        if not self._thread.is_alive():  # closed before, or in the child of a fork
+        if self._home.elsewhere or not self._thread.is_alive():  # in the child of a fork, or closed before
             return
-
         self._loop.call_soon_threadsafe(self._stop)
         if threading.current_thread() is not self._thread:  # a thread cannot join itself
             self._thread.join()

@@ -29,6 +29,7 @@ from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.thread_pool import INSIDE, inside
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
+from graphrt._forks import Home, OwnLock
 from graphrt._waits import slice_s
 
 Ended = tuple[Task, int, Any]
@@ -60,7 +61,7 @@ class ParallelTasks:
         self.ended: deque[Ended] = deque()
         self.bell = threading.Event()
         """Set when a task or helper ended, a place is free or the run halts; the caller waits for it."""
-        self.lock = threading.Lock()
+        self.lock = OwnLock(Home("This run"))  # in a forked child it raises, so that no copy of the run waits there
         self.helpers: set[Helper] = set()
         """Helpers that are queued in the pool or running. One that is not in this set any more was abandoned."""
         self.called = False  # whether a helper is queued in the pool, which will ask for the next one itself

@@ -7,7 +7,6 @@ uses them. A runtime calls `keep` when its `with` block begins, and `close` at i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
@@ -63,13 +62,13 @@ class SharedThreads:
             self._kept = False
             self.pool().release()
         loop, self._loop = self._loop, None
-        if loop is not None and loop.pid == os.getpid():  # in a forked child its thread does not exist
+        if loop is not None:
             loop.close()
 
     def _the_loop(self) -> LoopThread:
-        """Return the shared loop thread, and make it if there is none in this process; the value of `loop_source`."""
+        """Return the shared loop thread, and make it if there is none; the value of `loop_source`."""
         with _making:
-            if self._loop is None or self._loop.pid != os.getpid():  # a forked child has the object, not the thread
+            if self._loop is None:
                 from graphrt._drivers.loop_thread import LoopThread
 
                 self._loop = LoopThread()

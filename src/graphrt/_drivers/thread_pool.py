@@ -20,9 +20,9 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Final, Protocol, final
 
-from graphrt._forks import watch_forks
+from graphrt._forks import Home, run_variable
 
-INSIDE: Final[ContextVar[tuple[ThreadPool, ...]]] = ContextVar("graphrt_inside_pools", default=())
+INSIDE: Final[ContextVar[tuple[ThreadPool, ...]]] = run_variable("graphrt_inside_pools", ())
 """Pools that have a worker thread waiting for the code that is running; set in the context of each job."""
 
 
@@ -49,10 +49,11 @@ class ThreadPool:
     thread, which ends after the job; another one may take its place.
     """
 
-    __slots__ = ("__weakref__", "_idle", "_inner", "_jobs", "_number", "_users", "_wake", "_workers", "most")
+    __slots__ = ("_home", "_idle", "_inner", "_jobs", "_number", "_users", "_wake", "_workers", "most")
 
     def __init__(self, most: int) -> None:
         self.most: int = most
+        self._home = Home("This thread pool")
         self._wake = threading.Condition()
         """Its lock guards the other fields. Idle worker threads wait for its signal. The lock is reentrant: the garbage
         collector may end a dropped stream, and with it a run, while this thread holds it."""
@@ -68,7 +69,6 @@ class ThreadPool:
         """Runs, and perhaps the runtime, that hold the pool."""
         self._inner: ThreadPool | None = None
         """Pool for runs and nested graphs that begin inside jobs of this one; see `here`."""
-        watch_forks(self)  # `after_fork_in_child` is called in a process that is forked from this one
 
     def here(self) -> ThreadPool:
         """Return the pool for tasks that are started here: this one, or an inner one inside a job of this one.
@@ -87,12 +87,18 @@ class ThreadPool:
         return pool
 
     def hold(self) -> None:
-        """Keep started worker threads alive until the matching `release`."""
+        """Keep started worker threads alive until the matching `release`.
+
+        Raises:
+            InputError: The pool belongs to another process, of which this one is a forked child. So for all methods.
+        """
+        self._home.check()
         with self._wake:
             self._users += 1
 
     def release(self) -> None:
         """Undo one `hold`; the last one ends the worker threads and waits for them."""
+        self._home.check()
         with self._wake:
             self._users -= 1
             if self._users:
@@ -117,6 +123,7 @@ class ThreadPool:
         Raises:
             RuntimeError: The system refused to start a thread, and the pool has no other.
         """
+        self._home.check()
         with self._wake:
             self._jobs.append(job)
             try:
@@ -127,6 +134,7 @@ class ThreadPool:
 
     def withdraw(self, job: Job) -> bool:
         """Take *job* out of the queue; return False if it has begun or ended."""
+        self._home.check()
         with self._wake:
             if job not in self._jobs:
                 return False
@@ -191,6 +199,7 @@ class ThreadPool:
                 job = self._jobs.popleft()
                 job.worker = me
             job.run()
+            self._home.check()  # a node that forks may return in the child too: this thread then ends there
             # Idle before `land`: what lands may submit the next job at once, which must not start another thread.
             with self._wake:
                 job.worker = None
@@ -198,18 +207,6 @@ class ThreadPool:
                     self._idle += 1
             job.land()
             del job  # an idle worker thread must not keep a job alive
-
-    def before_fork(self) -> None:
-        """Do nothing: the child drops all state."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing: the parent keeps its threads and jobs."""
-
-    def after_fork_in_child(self) -> None:
-        """Forget the worker threads, which do not exist in the child, and the jobs of the parent."""
-        self._wake = threading.Condition()
-        self._workers, self._idle = set(), 0
-        self._jobs.clear()
 
 
 def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:

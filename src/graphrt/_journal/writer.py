@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from pydantic_core import to_json
@@ -25,6 +24,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.snapshot_data import saved
+from graphrt._forks import Home, OwnLock
 from graphrt._journal.batch import STATUS, UNSTAGES, Batch, fingerprint_after, last_cause
 from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body
@@ -78,7 +78,7 @@ class Journal:
     ) -> None:
         self._clock, self._run_id, self._sinks, self._watched = clock, run_id, sinks, watched
         self._copies = copies
-        self._lock = RLock()
+        self._lock = OwnLock(Home("This run"))
         self._commits: CommitQueue | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None

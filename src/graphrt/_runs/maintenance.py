@@ -197,3 +197,11 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     target = check_id(to if to is not None else config.ids())
     the_store(config).copy(check_id(thread), target, at=config.clock())
     return target
+
+
+def close(config: RunConfig, *, owns_store: bool) -> None:
+    """Cancel the runs that are active, end the shared threads, and close an own store when no run uses it any more."""
+    config.active.cancel_all("the runtime was closed")
+    config.threads.close()
+    if owns_store and config.store is not None:
+        config.active.close_when_idle(config.store.close)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._drivers.shared_threads import SharedThreads
-from graphrt._forks import Emptied, FreshLock
+from graphrt._forks import FreshLock
 from graphrt._journal.compatibility_check import GraphLike
 from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
@@ -53,7 +53,7 @@ class ActiveRuns:
     `Runtime.cancel`, `hand_over` and `close` reach runs through it.
     """
 
-    __slots__ = ("_close_store", "_controls", "_forks", "_unclosed")
+    __slots__ = ("_close_store", "_controls", "_unclosed")
 
     def __init__(self) -> None:
         self._controls: dict[str, Control] = {}
@@ -62,14 +62,9 @@ class ActiveRuns:
         """Runs that may still write to the store. A run loses its thread before its last commit is confirmed."""
         self._close_store: Callable[[], None] | None = None
         """Closes the store after the last of those runs; None unless the runtime was closed before it."""
-        self._forks: tuple[Emptied, Emptied] | None = None
-        """Empties the two collections in a child of os.fork(); made with the first run."""
 
     def add(self, thread: str, control: Control) -> None:
         """Note that the run of *control* drives *thread*. Those who call this also call `remove` and then `closed`."""
-        if self._forks is None:
-            # The child of os.fork() does not drive the runs of its parent.
-            self._forks = Emptied(self._controls), Emptied(self._unclosed)
         self._unclosed.add(control)
         self._controls[thread] = control
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 import typing_extensions as te
 
+from graphrt._forks import Home
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.results import RunResult
 
@@ -27,6 +28,8 @@ S = te.TypeVar("S", default=Any)
 
 END: Final = object()
 """Returned by `Reader.next` after the last item."""
+_PARENTS: Final[list[object]] = []
+"""What drives the runs of streams that were dropped in a forked child. Collecting it would end the parent's runs."""
 
 
 class Reader(Protocol):
@@ -59,11 +62,13 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         make: Makes the generator that drives it, which puts the result into the given list.
     """
 
-    __slots__ = ("_box", "_items", "_run")
+    __slots__ = ("_box", "_home", "_items", "_run")
 
     def __init__(
         self, run: ActiveRun, make: Callable[[ActiveRun, list[RunResult[Any]]], Generator[T_co, None, None]]
     ) -> None:
+        self._home = Home("This stream")
+        self._home.check()  # its run is driven in this process, and in no child of it
         self._run: ActiveRun | None = run
         """The run while nothing was read; None afterwards, when the generator closes it."""
         self._box: list[RunResult[Any]] = []
@@ -75,6 +80,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     def __next__(self) -> T_co:
         """Return the next item; the run goes on until it has one."""
+        self._home.check()
         self._run = None  # the generator has begun: it closes the run itself, also if it is closed
         return next(self._items)
 
@@ -84,7 +90,9 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         return self._box[0] if self._box else None
 
     def close(self) -> None:
-        """End the run as cancelled, unless it has ended."""
+        """End the run as cancelled, unless it has ended. In a forked child, the run is left to the parent."""
+        if self._home.elsewhere:
+            return
         run, self._run = self._run, None
         self._items.close()  # does nothing to a generator that has not begun: nothing in it would close the run
         if run is not None:
@@ -101,7 +109,9 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
     def __del__(self) -> None:
         # Only a stream that was never read: else the generator is closed by the interpreter, and closes the run.
         run = getattr(self, "_run", None)
-        if run is not None:
+        if self._home.elsewhere:
+            _PARENTS.append((self._items, run))
+        elif run is not None:
             with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
                 run.close()
 
@@ -117,9 +127,10 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         open_: Opens the run and returns what reads it.
     """
 
-    __slots__ = ("_busy", "_closed", "_open", "_opening", "_reader")
+    __slots__ = ("_busy", "_closed", "_home", "_open", "_opening", "_reader")
 
     def __init__(self, open_: Callable[[], Awaitable[Reader]]) -> None:
+        self._home = Home("This stream")
         self._open: Callable[[], Awaitable[Reader]] | None = open_
         """None once the opening has begun, or the stream was closed before."""
         self._opening: Future[None] | None = None
@@ -136,6 +147,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
     async def _opened(self) -> AsyncStream[T_co, S]:
         """Open the run, if that was not done yet, and return the stream."""
+        self._home.check()
         if self._open is not None:
             import asyncio
 
@@ -156,6 +168,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         return self
 
     async def __anext__(self) -> T_co:
+        self._home.check()
         if self._busy:
             raise RuntimeError("the stream is being read already, by another asyncio task")
         if self._open is not None:
@@ -181,8 +194,11 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     async def aclose(self) -> None:
         """End the run as cancelled, unless it has ended, and wait until it has.
 
-        May be called while another asyncio task waits for an item: its iteration ends.
+        May be called while another asyncio task waits for an item: its iteration ends. In a forked child, the run is
+        left to the parent.
         """
+        if self._home.elsewhere:
+            return
         self._open, self._closed = None, True
         if self._opening is not None:
             import asyncio
@@ -201,6 +217,8 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
 
     def __del__(self) -> None:
         reader = getattr(self, "_reader", None)
-        if reader is not None:
+        if self._home.elsewhere:
+            _PARENTS.append(reader)
+        elif reader is not None:
             with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
                 reader.leave()

@@ -18,6 +18,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
 
 from graphrt import events
+from graphrt._forks import run_variable
 from graphrt.errors import ConflictError
 from graphrt.events import Entry
 from graphrt.otel import _names
@@ -44,7 +45,7 @@ class _Calling:
     messages: Any = None
 
 
-_calling: Final[ContextVar[_Calling | None]] = ContextVar("graphrt_otel_call", default=None)
+_calling: Final[ContextVar[_Calling | None]] = run_variable("graphrt_otel_call", None)
 
 
 @final

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from threading import Lock
 from typing import Any, Final, final
 
+from graphrt._forks import Home, OwnLock
 from graphrt.stores._sealing import Keyring
 from graphrt.stores.protocol import Claim, Commit, Store
 
@@ -27,18 +27,19 @@ class BlobNames:
     Args:
         keys: The keys of the encrypted store.
         thread: Id of the thread.
+        home: The process that uses the encrypted store.
 
     The methods get the *store* that is encrypted: it has the sealed bodies.
     """
 
-    def __init__(self, keys: Keyring, thread: str) -> None:
+    def __init__(self, keys: Keyring, thread: str, home: Home) -> None:
         self._keys: Final = keys
         self._thread: Final = thread
         self._count: int | None = None
         """Number of pages, or None if it is not known."""
         self.known: set[str] = set()
         """Names on the pages, as the caller of the encrypted store knows them. Some of these blobs may be pruned."""
-        self._lock: Final = Lock()
+        self._lock: Final = OwnLock(home)
 
     def read(self, store: Store) -> int:
         """Read all pages, if that is still to be done, and return their number.

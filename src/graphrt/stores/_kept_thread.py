@@ -1,4 +1,4 @@
-"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it. `Guard`: the lock of the store.
+"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it.
 
 The methods of a thread are called under the lock. Claims and refusals are in `memory`.
 
@@ -13,10 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from itertools import count
 from operator import attrgetter
-from threading import RLock
 from typing import Final, final
 
-from graphrt._forks import watch_forks
 from graphrt.stores._mailbox import Mailbox
 from graphrt.stores._searching import NO_LABELS
 from graphrt.stores.ids import tenant_of
@@ -163,33 +161,3 @@ class KeptThread:
                 one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
                 for one in commit.questions
             }
-
-
-@final
-class Guard:
-    """The lock of a `MemoryStore`. A fork waits for it, so that the child gets complete threads and a free lock.
-
-    `watch_forks`, which holds this object weakly, calls its other three methods before and after each fork.
-    """
-
-    __slots__ = ("__weakref__", "_threads", "lock")
-
-    def __init__(self, threads: dict[str, KeptThread]) -> None:
-        self.lock = RLock()
-        self._threads = threads
-        watch_forks(self)
-
-    def before_fork(self) -> None:
-        """Wait for a call in another worker thread to end: the child gets the threads as they are after it."""
-        self.lock.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        """Let calls go on."""
-        self.lock.release()
-
-    def after_fork_in_child(self) -> None:
-        """Make a free lock, and end all claims: the runs that hold them exist only in the parent."""
-        self.lock = RLock()
-        for kept in list(self._threads.values()):
-            if kept.claim is not None:
-                kept.free(self._threads)

@@ -13,23 +13,23 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import final
 
-from graphrt._forks import FreshLock
+from graphrt._forks import Home, OwnLock
 from graphrt.stores.ids import check_id
 from graphrt.stores.live import KEPT_S, Batch
 
 
 @final
 class LiveBoard:
-    """Followers and batches by thread. Several worker threads may use it."""
+    """Followers and batches by thread, of the store with *home*. Several worker threads may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home) -> None:
         self._until: dict[str, float] = {}
         """Thread to the monotonic time at which the interest of its followers ends."""
         self._batches: dict[str, deque[tuple[float, Batch]]] = {}
         """Thread to its batches in order, each with the monotonic time at which it came."""
         self._last = 0
         """Place of the newest batch of all threads."""
-        self._lock = FreshLock()  # free in the child of a fork, even if another thread held it in the parent
+        self._lock = OwnLock(home)
 
     def follow(self, thread: str, for_s: float) -> int:
         """Note interest in *thread* for the next *for_s* seconds, and return the place of its newest batch or 0.

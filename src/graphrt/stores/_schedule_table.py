@@ -8,21 +8,21 @@ definition of a schedule.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from threading import Lock
 from typing import final
 
+from graphrt._forks import Home, OwnLock
 from graphrt.stores.schedules import Scheduled
 
 
 @final
 class ScheduleTable:
-    """Schedules by their names. Several threads may use it."""
+    """Schedules by their names, of the store with *home*. Several threads may use it."""
 
     __slots__ = ("_lock", "_rows")
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home) -> None:
         self._rows: dict[str, Scheduled] = {}
-        self._lock = Lock()
+        self._lock = OwnLock(home)
 
     def put(self, schedule: Scheduled, replaces: str | None) -> bool:
         """Keep *schedule* in place of the version *replaces*, None for a new name; False if the table has another."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NoReturn, final
 
-from graphrt._forks import Emptied, FreshLock
+from graphrt._forks import Home, OwnLock
 from graphrt.stores import _refusals
 from graphrt.stores._blob_names import BlobNames
 from graphrt.stores._copying import copy_thread
@@ -84,9 +84,7 @@ class EncryptedStore(StoreVerbs):
         self._lists: Final[dict[tuple[str, int], BlobNames]] = {}
         """Lists of blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to
         them, so they stay in memory."""
-        # A forked child has none of the parent's claims: `Emptied` empties the lists there, and `FreshLock` is free.
-        self._forks: Final = Emptied(self._lists)
-        self._lock: Final = FreshLock()
+        self._lock: Final = OwnLock(Home("This encrypted store"))
 
     @property
     def _wrapped(self) -> Store:
@@ -302,7 +300,7 @@ class EncryptedStore(StoreVerbs):
 
         def blobs() -> list[str]:
             """Return the names of the thread's blobs. `copy_thread` calls it after it has read the entries."""
-            names = BlobNames(self._keys, thread)
+            names = BlobNames(self._keys, thread, self._lock.home)
             names.read(self._store)
             return sorted(names.known)
 
@@ -365,7 +363,7 @@ class EncryptedStore(StoreVerbs):
         if inner is None:
             return []
         there = set(inner(thread))
-        names = BlobNames(self._keys, thread)
+        names = BlobNames(self._keys, thread, self._lock.home)
         there.difference_update(names.pages(self._store))
         found: list[str] = []
         for name in names.known:
@@ -378,7 +376,8 @@ class EncryptedStore(StoreVerbs):
     def _names(self, claim: Claim) -> BlobNames:
         """Return the list of blob names of the claimed thread, which is read at its first use."""
         with self._lock:
-            return self._lists.setdefault((claim.thread, claim.epoch), BlobNames(self._keys, claim.thread))
+            names = BlobNames(self._keys, claim.thread, self._lock.home)
+            return self._lists.setdefault((claim.thread, claim.epoch), names)
 
     def close(self) -> None:
         """Close the inner store. May be called again."""

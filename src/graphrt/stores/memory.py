@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, final
 
+from graphrt._forks import Home, OwnLock
 from graphrt.stores import _refusals
-from graphrt.stores._kept_thread import Guard, KeptThread
+from graphrt.stores._kept_thread import KeptThread
 from graphrt.stores._live_board import LiveBoard, Relaying
 from graphrt.stores._mailbox import Posting
 from graphrt.stores._schedule_table import ScheduleTable, Scheduling
@@ -49,9 +50,10 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def __init__(self) -> None:
         self._threads: dict[str, KeptThread] = {}
-        self._guard = Guard(self._threads)
-        self._schedule_table = ScheduleTable()
-        self._live_board = LiveBoard()
+        home = Home("This memory store")
+        self._guard = OwnLock(home)
+        self._schedule_table = ScheduleTable(home)
+        self._live_board = LiveBoard(home)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -63,7 +65,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         *lease_s* has no effect.
         """
         check_id(thread)
-        with self._guard.lock:
+        with self._guard:
             kept = self._open().get(thread)
             if kept is None:
                 if not create:
@@ -81,14 +83,14 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._threads.get(claim.thread)
             if kept is not None and kept.claim is claim:
                 self._free(kept)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
-        with self._guard.lock:
+        with self._guard:
             self._open()
             seq = _refusals.last_seq(commit, claim.thread)
             _refusals.bytes_only(commit, claim.thread)
@@ -99,7 +101,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
-        with self._guard.lock:
+        with self._guard:
             return self._get(thread).head()
 
     def heads(
@@ -114,7 +116,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
         most = _refusals.page_size(limit)  # -1 without a limit, which no length equals
-        with self._guard.lock:
+        with self._guard:
             # A dict keeps the order of insertion, which is the order of creation.
             everything = iter(list(self._open().values()))
             if after is not None:
@@ -137,7 +139,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             seq = kept.seq if upto is None else upto
             at = bisect_right(kept.snapshots, seq, key=_SEQ)
@@ -152,18 +154,18 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
         A record that lies only partly in this range is included, whole.
         """
-        with self._guard.lock:
+        with self._guard:
             return iter(self._get(thread).part(after, upto))  # a new list, which is read without the lock
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._open().get(check_id(thread))
             return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
 
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             if kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
@@ -173,7 +175,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     def copy(self, thread: str, to: str, *, at: float) -> None:
         """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
         check_id(to)
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             if not kept.seq:  # a thread without entries counts as never created
                 raise _refusals.unknown_thread(thread)
@@ -193,7 +195,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
-        with self._guard.lock:
+        with self._guard:
             self._open()
             kept = self._owned(claim)
             if all(saved.seq != upto for saved in kept.snapshots):
@@ -224,7 +226,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         """
         wanted = _refusals.replaced(records, claim.thread)
         keep = set(keep_blobs)
-        with self._guard.lock:
+        with self._guard:
             self._open()
             seq = _refusals.last_seq(commit, claim.thread)
             kept = self._owned(claim)
@@ -265,26 +267,26 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
         """Return number, head and open questions of all threads with entries, for searching, in order of creation."""
-        with self._guard.lock:
+        with self._guard:
             # A dict keeps the order of insertion, which is the order of creation.
             threads = [kept for kept in self._open().values() if kept.seq]
             return [(kept.number, kept.head(), tuple(kept.questions.values())) for kept in threads]
 
     def _number(self, thread: str) -> int:
         """Return the number of *thread*, which tells the order of creation."""
-        with self._guard.lock:
+        with self._guard:
             return self._get(thread).number
 
     def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
         """Return head and open questions of *thread*, for searching."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             return kept.head(), tuple(kept.questions.values())
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
         _refusals.check_letter(check_id(thread), id, body)
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             if not kept.seq:
                 raise _refusals.unknown_thread(thread)
@@ -292,19 +294,19 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def mail(self, thread: str) -> list[Letter]:
         """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
-        with self._guard.lock:
+        with self._guard:
             box = self._get(thread).mailbox
             return [] if box is None else list(box.letters.values())
 
     def mailed(self, threads: Iterable[str]) -> list[str]:
         """Return those of *threads* that have letters. See `Postable.mailed`."""
-        with self._guard.lock:
+        with self._guard:
             known = self._open()
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
     def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
         """Return number, head and open questions of all threads with entries, and whether letters wait, for `due`."""
-        with self._guard.lock:
+        with self._guard:
             return [
                 (kept.number, kept.head(), tuple(kept.questions.values()), kept.has_mail)
                 for kept in self._open().values()
@@ -313,7 +315,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def _rank_of(self, thread: str) -> tuple[int, int]:
         """Return the place of *thread* in the order of `due`: the highest priority first, then order of creation."""
-        with self._guard.lock:
+        with self._guard:
             kept = self._get(thread)
             return -kept.head().priority, kept.number
 
@@ -331,12 +333,14 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def _blob_names(self, thread: str) -> list[str]:
         """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
-        with self._guard.lock:
+        with self._guard:
             return list(self._get(thread).blobs)
 
     def close(self) -> None:
-        """Delete all threads and void all claims. May be called again."""
-        with self._guard.lock:
+        """Delete all threads and void all claims. May be called again. In a forked child it does nothing."""
+        if self._guard.home.elsewhere:
+            return
+        with self._guard:
             self._closed = True
             self._threads.clear()
 

@@ -35,7 +35,7 @@ _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log
 
 
 def open_store(url: str, *, tenant: str | None = None) -> Store:
-    """Open the store that *url* names.
+    """Return the store that *url* names. Its first call opens the file, or connects.
 
     Args:
         url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where necessary, with
@@ -46,7 +46,6 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
     Raises:
         InputError: *url* does not name a store (`unknown-store`), or *tenant* is not a name (`bad-tenant`). A password
             in the URL is never shown.
-        StoreError: The store cannot be opened.
     """
     if tenant is not None:
         from graphrt.stores.tenants import TenantStore
@@ -80,11 +79,10 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
 
 
 def _sqlite(rest: str) -> Store:
-    """Open a SQLite store; *rest* is the URL after `sqlite:`.
+    """Return a SQLite store; *rest* is the URL after `sqlite:`.
 
     Raises:
         InputError: It names no file, or has an unknown or invalid option (`unknown-store`).
-        StoreError: The file cannot be opened.
     """
     from urllib.parse import parse_qsl, unquote
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from graphrt._drivers.context import Context
+from graphrt._forks import FreshLock
 from graphrt.commands import Command, NodeRef, Send
 from graphrt.errors._codes.testing_doubles import BAD_FAILURE_COUNT, NODE_SCRIPT_LEFT_OVER, NODE_SCRIPT_USED_UP
 from graphrt.testing.virtual_clock import VirtualClock
@@ -25,7 +25,7 @@ class ScriptedNode:
 
     def __init__(self, results: Iterable[Any]) -> None:
         self._results = list(results)
-        self._lock = threading.Lock()
+        self._lock = FreshLock()
         self.states: list[Any] = []
         """The state of each call, in order."""
         self.args: list[Any] = []

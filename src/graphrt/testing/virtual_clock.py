@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import final
 
+from graphrt._forks import FreshLock
 from graphrt.errors._codes.testing_doubles import BAD_CLOCK_SECONDS
 
 
@@ -25,7 +25,7 @@ class VirtualClock:
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = _seconds("VirtualClock(start=)", start)
-        self._lock = threading.Lock()
+        self._lock = FreshLock()
         self.slept: list[float] = []
         """Each wait in seconds, in the order of the calls."""
 

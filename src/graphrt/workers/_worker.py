@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, final
 
 import typing_extensions as te
 
+from graphrt._forks import Home
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
@@ -101,6 +102,7 @@ class Worker:
         self._tasks = QueueRunner(self._runtimes, served, tasks, self._poll_s, self._repeated, self._wake)
         every_s = checked_pause("retention_every_s", retention_every_s)
         self._sweeper = Sweeper(next(iter(self._runtimes.values())), retention, every_s, self._sweep_failed)
+        self._home = Home("This worker")
         self._lock = threading.Condition()
         self._state = "new"
         self._driving: dict[str, str] = {}
@@ -153,12 +155,14 @@ class Worker:
 
         Each is given *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the superstep
         are interrupted, and run again where the thread is driven next. Nothing that was stored is lost.
-        May be called again, and from a signal handler's thread.
+        May be called again, and from a signal handler's thread. In a forked child, the worker is left to the parent.
 
         Raises:
             InputError: *grace_s* is not seconds from 0. Nothing was stopped.
         """
         checked_number("grace_s", grace_s, whole=False)
+        if self._home.elsewhere:
+            return 0
         with self._lock:
             if self._state in ("new", "stopped"):
                 self._state = "stopped"
@@ -186,6 +190,7 @@ class Worker:
         self._tasks.wake()
 
     def _wake(self) -> None:
+        self._home.check()
         with self._lock:
             self._lock.notify_all()
 
@@ -199,6 +204,7 @@ class Worker:
 
     def health(self) -> WorkerHealth:
         """Return what the worker does now and has done."""
+        self._home.check()
         with self._lock:
             return WorkerHealth(
                 state=self._state,
@@ -219,6 +225,9 @@ class Worker:
             )
 
     def _begin(self) -> None:
+        self._home.check()
+        for runtime in self._runtimes.values():
+            _ = runtime.schedules  # raises if the parent of this process has used the runtime: all looks would fail
         with self._lock:
             if self._state != "new":
                 raise WORKER_RUNS_ALREADY(state=self._state)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
+from graphrt._forks import FreshLock
 from graphrt.commands import END, Command, Interrupt
 from graphrt.compat.lar._models import Models, answer
 from graphrt.compat.lar._nodes import (
@@ -36,7 +36,7 @@ Ask: TypeAlias = Callable[[str], str]
 Function: TypeAlias = Callable[[Any, Context[Any]], Any]
 
 LAST_ERROR: Final = "last_error"
-_terminal: Final = Lock()
+_terminal: Final = FreshLock()
 """Branches of a batch may ask at the same time, and a terminal shows one question at once."""
 
 

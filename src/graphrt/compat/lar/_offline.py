@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import socket
 import sys
-from threading import Lock
 from types import TracebackType
 from typing import Any, Final, final
 
+from graphrt._forks import FreshLock
 from graphrt.errors._codes.compat import OFFLINE
 
 _TO_AN_ADDRESS: Final = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
@@ -32,7 +32,7 @@ class _Guard:
     __slots__ = ("installed", "lock", "wanted")
 
     def __init__(self) -> None:
-        self.lock = Lock()
+        self.lock = FreshLock()
         self.wanted = 0
         self.installed = False
 

@@ -186,6 +186,15 @@ BAD_MODE = ErrorCode(
     "bad-mode", InputError, "{problem}", known="{modes:names}", fix="Choose one or several of the known modes."
 )
 
+FORKED = ErrorCode(
+    "forked",
+    InputError,
+    "{of} was used in process {parent}, of which this process, {child}, is a forked child.",
+    known="threads, locks and connections of a process do not work in its children",
+    fix="Make it in the child, after the fork: with gunicorn in the hook post_fork, with multiprocessing in the "
+    "initializer of the pool.",
+)
+
 NOT_COMPILED = ErrorCode(
     "not-compiled",
     InputError,

@@ -7,11 +7,11 @@ Nothing here sleeps, draws a random number or opens a connection: the same calls
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
+from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.doubles import (
     BAD_ANSWER,
@@ -54,7 +54,7 @@ class Recorder:
             raise BAD_USAGE(value=given)
         self._usage: Final = usage
         self._model: Final = model
-        self._lock: Final = threading.RLock()  # reentrant: patterns run under it, and may read `calls` of the double
+        self._lock: Final = FreshLock()  # reentrant: patterns run under it, and may read `calls` of the double
         self._book = Book(self._name)
 
     @property

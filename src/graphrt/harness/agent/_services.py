@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
+from graphrt._forks import run_variable
 from graphrt.errors._codes.agents import NOBODY_TO_ASK, NOBODY_TO_GRANT
 from graphrt.events import Amounts
 from graphrt.harness.tools.protocol import EffectClass
@@ -244,11 +245,11 @@ class Place:
     """Usage of each sub-agent, appended when it has ended."""
 
 
-HERE: Final[ContextVar[Place | AgentServices | None]] = ContextVar("graphrt_agent_place", default=None)
+HERE: Final[ContextVar[Place | AgentServices | None]] = run_variable("graphrt_agent_place", None)
 """Place of the agent that runs in this context; before the first agent, the services for it; else None."""
-INSTEAD: Final[ContextVar[Callable[[], Awaitable[Any]] | None]] = ContextVar("graphrt_instead", default=None)
+INSTEAD: Final[ContextVar[Callable[[], Awaitable[Any]] | None]] = run_variable("graphrt_instead", None)
 """Answers a model call in place of the model, when a run is executed again from its log; None asks the model."""
-ORDER: Final[ContextVar[tuple[int, ...]]] = ContextVar("graphrt_run_order", default=())
+ORDER: Final[ContextVar[tuple[int, ...]]] = run_variable("graphrt_run_order", ())
 """Start order of the current agent run or tool call among its concurrent siblings, one number per level.
 
 The questions of a task are sorted by it, so that a journal does not depend on timing (R13).

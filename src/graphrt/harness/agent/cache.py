@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import final
 
 from graphrt._arguments import number_problem
-from graphrt._forks import Emptied, FreshLock
+from graphrt._forks import FreshLock, process
 from graphrt.errors._codes.agents import BAD_CACHE_SIZE
 from graphrt.events import Usage
 from graphrt.harness.protocol import ModelResponse
@@ -39,7 +39,7 @@ class ResponseCache:
         self._lock = FreshLock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
         self._flying: dict[Hashable, Future[ModelResponse]] = {}
-        self._forks = Emptied(self._flying)  # after a fork, the calls in flight belong to the parent process
+        """Calls that are being made, by the key of the response with the id of the process that makes them."""
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """Return the response of *key*, from *call* if it is not cached, and whether it was.
@@ -53,10 +53,10 @@ class ResponseCache:
                 if known is not None:
                     self._known.move_to_end(key)
                     return _free(known), True
-                flying = self._flying.get(key)
+                flying = self._flying.get((process.id, key))
                 mine: Future[ModelResponse] | None = None
                 if flying is None:
-                    mine = self._flying[key] = Future()
+                    mine = self._flying[process.id, key] = Future()
             if mine is not None or flying is None:
                 return await self._fly(key, mine or Future(), call), False
             task = asyncio.current_task()
@@ -76,7 +76,7 @@ class ResponseCache:
             response = await call()
         except BaseException as error:
             with self._lock:
-                del self._flying[key]
+                del self._flying[process.id, key]
             if isinstance(error, Exception):
                 mine.set_exception(error)
                 mine.exception()  # mark it as retrieved: perhaps no other caller waits for it
@@ -84,7 +84,7 @@ class ResponseCache:
                 mine.cancel()
             raise
         with self._lock:
-            del self._flying[key]
+            del self._flying[process.id, key]
             self._known[key] = response
             while len(self._known) > self._most:
                 self._known.popitem(last=False)

@@ -14,10 +14,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Final, final
 
+from graphrt._forks import run_variable
 from graphrt._usage.amounts import SECONDS, UNITS, Unit, limit_names
 from graphrt._usage.budget import Budget, BudgetWarning
 from graphrt.errors import BudgetExceededError
@@ -27,7 +27,7 @@ from graphrt.events import Amounts
 __all__ = ["Ledger"]
 
 _log: Final = logging.getLogger("graphrt.harness")
-HOLDING: ContextVar[bool] = ContextVar("graphrt_budget_holding", default=False)
+HOLDING: Final = run_variable("graphrt_budget_holding", False)
 """Whether the current context is inside a call that holds a reservation. A call made there must not wait for room: it
 could be waiting for the reservation of the call that it is part of."""
 

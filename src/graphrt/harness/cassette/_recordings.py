@@ -6,12 +6,12 @@ reply arrives, so parallel calls replay as they ran (decision 0032). No model is
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.cassettes import CASSETTE_MISS, CASSETTE_MISSING, CASSETTE_UNUSED
 from graphrt.harness.cassette._canonical import key
@@ -53,7 +53,7 @@ class Recordings:
     def __init__(self, file: CassetteFile, *, records: bool, anew: bool) -> None:
         self._file: Final = file
         self._records: Final = records
-        self._lock: Final = threading.Lock()
+        self._lock: Final = FreshLock()
         self._places: Final[list[Place]] = []
         self._by_key: Final[defaultdict[str, list[Place]]] = defaultdict(list)
         self._asked: Final[Counter[str]] = Counter()

@@ -15,9 +15,9 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from threading import Lock
 from typing import Any, Final, Protocol, final, overload
 
+from graphrt._forks import FreshLock
 from graphrt.errors._codes.recursion import NOT_A_LONG_TEXT
 
 __all__ = ["LongText"]
@@ -237,7 +237,7 @@ class _File:
 
 _files: Final[OrderedDict[tuple[Any, ...], LongText]] = OrderedDict()
 """Opened files by path, inode, size and time of change, the one that was used last at the end."""
-_lock: Final = Lock()
+_lock: Final = FreshLock()
 
 
 def _opened(path: os.PathLike[Any]) -> LongText:

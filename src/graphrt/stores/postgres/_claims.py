@@ -16,18 +16,17 @@ place of the schema's name, which `Link.named` puts in. Commits are in `_commit`
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from graphrt._forks import watch_forks
+from graphrt._forks import OwnLock
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
-from graphrt.stores.postgres._connection import Link, alive, leave
+from graphrt.stores.postgres._connection import Link, alive
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.protocol import Claim, Head
 
@@ -43,24 +42,18 @@ _LOOK_S: Final = 0.05
 class PostgresClaim(Claim):
     """A claim, with the data that the store needs for commits under it."""
 
-    __slots__ = ("fence", "no", "owner", "pid", "unsure")
+    __slots__ = ("fence", "no", "owner", "unsure")
 
     def __init__(self, head: Head, lease_s: float, no: int, owner: Owner) -> None:
         super().__init__(head, lease_s)
         self.owner: Final = owner
         self.no: Final = no
         """The thread's number. Its id may later belong to another thread, its number never."""
-        self.pid: Final = os.getpid()
-        """The process that has the claim: a claim is void in the child of a fork."""
         self.fence: int = 0
         """Number that a commit must find in the thread's row. It is raised when the outcome of a commit is unknown, so
         that a statement that is still under way can no longer take effect."""
         self.unsure: bool = False
         """Whether the outcome of the last commit is still unknown."""
-
-    def is_of(self, owner: Owner) -> bool:
-        """Return whether *owner* has this claim, in this process."""
-        return self.owner is owner and self.pid == os.getpid()
 
 
 class Owner:
@@ -72,29 +65,11 @@ class Owner:
     def __init__(self, link: Link) -> None:
         self._link: Final = link
         self._connection: Connection | None = None
-        self._begin()
-        watch_forks(self)
-
-    def before_fork(self) -> None:
-        """Do nothing: there is no call to wait for."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
-
-    def after_fork_in_child(self) -> None:
-        """Start without claims and without a connection; the parent keeps its own."""
-        leave(self._connection)  # keeps it from being closed here, which would end the parent's session
-        self._begin()
-
-    def _begin(self) -> None:
-        """Set the state of an owner without claims."""
-        self._connection = None
         self._identity: tuple[int | None, int | None] = (None, None)
         """Pid and start time of the backend that represents this owner now; see `identity`."""
         self._named: tuple[int | None, int | None] = (None, None)
         """The same, as stored with our claims in the database; differs after a reconnect."""
-        # Reentrant: the garbage collector may end a dropped stream while this thread holds it.
-        self._lock = threading.RLock()
+        self._lock: Final = OwnLock(link.home)
         self.claims: dict[int, PostgresClaim] = {}
         """Claims that callers got and have not released, by the number of their thread."""
         self.doubtful: dict[str, set[int]] = {}

@@ -1,8 +1,8 @@
 """Connections to a PostgreSQL server: opening, checking, lending them to calls, and dropping dead ones.
 
 The pool is our own and not psycopg_pool (decision 0026). The calling worker thread connects itself, so its error says
-at once, in the server's words, why that failed. No background thread runs, and a forked child uses none of its
-parent's connections.
+at once, in the server's words, why that failed. No background thread runs. A forked child uses no connection of its
+parent, and ends none: psycopg closes a connection that is collected only in the process that opened it.
 
 Nothing here knows of threads or commits.
 """
@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from graphrt._forks import watch_forks
+from graphrt._forks import Home, OwnLock
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE, POSTGRES_TOO_OLD, POSTGRES_UNSAFE
 from graphrt.stores import _refusals
@@ -49,9 +49,6 @@ _SESSION: Final = (
 """Settings of each session. They are set by a statement, because a pooler would refuse them as options of libpq."""
 _OLDEST: Final = 130000
 """Oldest supported version of the server, as libpq reports it: 13."""
-_LEFT: Final[list[Any]] = []
-"""Connections of a parent process. They are never used again, and kept alive here: if they were garbage collected,
-psycopg would close them, and end the parent's sessions."""
 
 
 class Link:
@@ -74,29 +71,14 @@ class Link:
         self._closed = False
         self._named: Final[dict[str, bytes]] = {}
         """Results of `named`."""
-        self._begin()
-        watch_forks(self)
-
-    def _begin(self) -> None:
-        """Set the state of a pool without connections: at the start, and again in the child of a fork."""
+        self.home: Final = Home("This PostgreSQL store")
         self._idle: list[Connection] = []
         """Open connections that are not lent, the one that was used last at the end."""
-        self._lock = threading.RLock()  # reentrant: the garbage collector may end a dropped stream meanwhile
-        self._free = threading.BoundedSemaphore(self._size)
+        self._lock: Final = OwnLock(self.home)
+        self._free: Final = threading.BoundedSemaphore(self._size)
         """Counts the connections that may still be lent."""
         self._ready = False
         """Whether the tables were made or checked, and so whether the server has answered."""
-
-    def before_fork(self) -> None:
-        """Do nothing: connections that are lent stay with their worker threads in the parent."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
-
-    def after_fork_in_child(self) -> None:
-        """Start with an empty pool, and leave the connections to the parent."""
-        leave(self._idle)
-        self._begin()
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
@@ -105,10 +87,10 @@ class Link:
         Raises:
             StoreError: The store is closed, all connections are in use for too long, or the server cannot be used.
         """
+        self.home.check()
         if self._closed:
             raise _refusals.closed("This PostgreSQL store")
-        free = self._free  # the same semaphore to the end: in a forked child, `_begin` replaces the attribute
-        if not free.acquire(timeout=self._busy_timeout_s):
+        if not self._free.acquire(timeout=self._busy_timeout_s):
             raise POSTGRES_POOL_IN_USE(size=self._size, busy_timeout_s=self._busy_timeout_s, where=self.address.place)
         try:
             connection = self._take() or self.open()
@@ -119,7 +101,7 @@ class Link:
             finally:
                 self._give_back(connection)
         finally:
-            free.release()
+            self._free.release()
 
     @property
     def met(self) -> bool:
@@ -280,8 +262,3 @@ def _readable(socket: int) -> bool:
         poll.register(socket, select.POLLIN)
         return bool(poll.poll(0))
     return bool(select.select([socket], [], [], 0)[0])
-
-
-def leave(connections: Any) -> None:
-    """Leave *connections*, a connection, a list of them or None, to the parent process. Called in the forked child."""
-    _LEFT.append(connections)

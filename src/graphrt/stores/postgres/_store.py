@@ -103,7 +103,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
-        given = [claim for claim in claims if isinstance(claim, PostgresClaim) and claim.is_of(self._owner)]
+        given = [claim for claim in claims if isinstance(claim, PostgresClaim) and claim.owner is self._owner]
         if self._link.closed:
             return  # the claims are void
         self._stay_alive()
@@ -115,7 +115,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
-        if not isinstance(claim, PostgresClaim) or not claim.is_of(self._owner) or self._link.closed:
+        if not isinstance(claim, PostgresClaim) or claim.owner is not self._owner or self._link.closed:
             return
         self._calls.call(
             lambda connection, _: _claims.free(self._link, connection, claim), f"release thread {claim.thread!r}"
@@ -160,7 +160,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def _own(self, claim: Claim) -> PostgresClaim:
         """Return *claim*; refuse one of another store object, or of the parent in a forked child (`lost-lease`)."""
-        if isinstance(claim, PostgresClaim) and claim.is_of(self._owner):
+        if isinstance(claim, PostgresClaim) and claim.owner is self._owner:
             return claim
         raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store, or to another process")
 
@@ -380,8 +380,8 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         return [to_text(name) for (name,) in rows]
 
     def close(self) -> None:
-        """Release all claims and close the connections. May be called again."""
-        if self._link.closed:
+        """Release all claims and close the connections. May be called again. In a forked child it does nothing."""
+        if self._link.closed or self._link.home.elsewhere:
             return
         ours = list(self._owner.claims.values())
         try:

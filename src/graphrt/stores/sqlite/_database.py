@@ -1,6 +1,6 @@
 """One connection to a SQLite file and its transactions, which are all or nothing wherever they fail.
 
-Locks, transactions, reconnection and forks belong here. What a transaction reads or writes is passed in by the store.
+Locks, transactions and reconnection belong here. What a transaction reads or writes is passed in by the store.
 Worker threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`). A
 *thread* in names such as `Write.thread` is a stored one, by its id; a *claim* is the right of one owner to write it.
 
@@ -20,7 +20,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import finalize
 
-from graphrt._forks import watch_forks
+from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_CALLED_INSIDE_A_CALL
 from graphrt.stores import _refusals
@@ -47,16 +47,18 @@ _READS: Final = 20
 
 
 class Database:
-    """A file and at most one connection to it, used by one worker thread at a time.
+    """A file and at most one connection to it, used by one worker thread at a time. The first call opens the file.
 
-    SQLite connections must not be carried across a fork: right before one, the connection is closed, and afterwards
-    both processes open their own when they need one.
+    SQLite connections must not be carried across a fork, not even to be closed: SQLite keeps what it knows of locks by
+    file, so a child that inherits a connection would take its parent's locks for its own, on new connections too
+    (https://sqlite.org/howtocorrupt.html, 2.6). So right before a fork the connection is closed. The parent then opens
+    another one; the child opens files only by stores that the parent has not used.
     """
 
     def __init__(self, path: str, *, busy_timeout_s: float, pragmas: Pragmas | None, log_limit_bytes: int) -> None:
         self.path = path
-        self.owner: Owner = this_owner()
-        """The owner of this store object's claims; the child of a fork gets a new one."""
+        self.home: Final = Home("This SQLite store")
+        self._owner: Owner | None = None
         self.closed = False
         self.closing = False
         """Set when `SqliteStore.close` begins; then only writes marked as *last* are accepted. Guarded by the lock."""
@@ -84,10 +86,18 @@ class Database:
         """State of the file when it was opened read-only; None if it is read with locks."""
         self._group: Group[Write] = Group()
         self._log = Log(path, log_limit_bytes)
-        watch_forks(self)
+        closed_for_forks(self)
         # For a store that is dropped without `close`. A process that ends closes its files anyway.
         finalize(self, _close_all, self._kept).atexit = False
-        self.connection()  # so that a file that cannot be used is found out now
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of this store object's claims, made at first use: it names the process that uses the store."""
+        if self._owner is None:
+            with self.lock:
+                if self._owner is None:
+                    self._owner = this_owner()
+        return self._owner
 
     def connection(self) -> Connection:
         """Return the connection, and open it if necessary. The caller holds the lock.
@@ -115,6 +125,7 @@ class Database:
         The transaction begins while no thread of this process writes. With a rollback journal, threads that write
         continuously would otherwise keep the connection out (decision 0045). A read-only file lends the first one.
         """
+        self.home.check()
         with self._aside:
             with self.lock:
                 db = self.connection()  # checks that the store is open and the file is still the same
@@ -139,6 +150,7 @@ class Database:
         Raises:
             StoreError: The file cannot be read.
         """
+        self.home.check()
         with self.lock:
             if self._db is not None and self._db.in_transaction and held_twice(self.lock):  # see `write`
                 raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
@@ -197,6 +209,7 @@ class Database:
         Raises:
             StoreError: Nothing was written, or it is not known whether it was.
         """
+        self.home.check()
         write = Write(work, landed, kept, thread, then, size, last=last)
         try:
             self._group.do(write, self._write_all)
@@ -355,25 +368,19 @@ class Database:
         self._db = self._state = None
         _close_all(self._kept)
 
-    # Around a fork, called because of `watch_forks`: no lock may be held by a thread that the child does not have. The
-    # order of the locks is that of `aside`, and of a checkpoint, which needs `lock` at its end.
+    # Around a fork, called by `closed_for_forks`. The order of the locks is that of `aside`, and of a checkpoint, which
+    # needs `lock` at its end.
 
     def before_fork(self) -> None:
         self._aside.acquire()
-        self._log.before_fork()
+        self._log.copying.acquire()
         self.lock.acquire()
         self.drop()
 
-    def after_fork_in_parent(self) -> None:
+    def after_fork(self) -> None:
         self.lock.release()
-        self._log.after_fork_in_parent()
+        self._log.copying.release()
         self._aside.release()
-
-    def after_fork_in_child(self) -> None:
-        self.lock, self._aside = RLock(), RLock()
-        self._log.after_fork_in_child()
-        self._group = Group()  # the threads of the old one are in the parent
-        self.owner = this_owner()
 
 
 def _close_all(connections: list[Connection]) -> None:

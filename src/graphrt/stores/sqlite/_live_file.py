@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from graphrt._forks import watch_forks
+from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_CANNOT_MAKE
 from graphrt.stores import _refusals
@@ -71,20 +71,21 @@ _AT_ONCE: Final = 500
 
 @final
 class LiveFile:
-    """The file beside the database *path*; it is made when the first follower notes its interest.
+    """The file beside the database *path*, of the store with *home*. It is made when the first follower notes interest.
 
     Methods that need the file make it if it is missing (`making=True`); their `or 0` is for the type checker alone.
     The functions `work` are called by `_do` in a transaction, and may be called several times.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, home: Home) -> None:
+        self._home: Final = home
         self.path: Final = f"{path}-live"
         self._lock = RLock()
         self._db: Connection | None = None
         self._file: tuple[int, int] | None = None
         """Device and inode of the file that is open."""
         self._closed = False
-        watch_forks(self)
+        closed_for_forks(self)
 
     def follow(self, thread: str, for_s: float) -> int:
         """Note a follower for *for_s* seconds, and return the place of the newest batch of *thread*; 0 without any."""
@@ -171,6 +172,7 @@ class LiveFile:
         Raises:
             StoreError: The file cannot be used.
         """
+        self._home.check()
         with self._lock:
             for last in (False, True):  # whether this is the second attempt
                 try:
@@ -266,17 +268,14 @@ class LiveFile:
             with suppress(Exception):
                 db.close()
 
-    # Around a fork, called because of `watch_forks`: SQLite's connections do not survive one.
+    # Around a fork, called by `closed_for_forks`: SQLite's connections do not survive one (see `Database`).
 
     def before_fork(self) -> None:
         self._lock.acquire()
         self._drop()
 
-    def after_fork_in_parent(self) -> None:
+    def after_fork(self) -> None:
         self._lock.release()
-
-    def after_fork_in_child(self) -> None:
-        self._lock = RLock()
 
 
 class Relaying:

@@ -68,8 +68,8 @@ class Log:
         self._path = path
         self._name = f"{path}-wal"
         self._limit_bytes = limit_bytes
-        self._copying = Lock()
-        """Held during a checkpoint."""
+        self.copying: Final = Lock()
+        """Held during a checkpoint, and during a fork, since SQLite's connections do not survive one."""
         self._main: tuple[int, int] | None = None
         """Device and inode of the database file when it was opened."""
         self._file: tuple[int, int] | None = None
@@ -135,7 +135,7 @@ class Log:
             StoreError: It failed, or a reader still prevents it from completing.
         """
         try:
-            # The caller holds the lock of the database. `_copying` is not acquired: a checkpoint in the background may
+            # The caller holds the lock of the database. `copying` is not acquired: a checkpoint in the background may
             # hold it while it waits for that lock.
             copied = copy(self._path, self._main, None)
         except Exception as error:
@@ -162,11 +162,11 @@ class Log:
         self._written += 1
         if self._written >= _LOOKS:
             self._look()
-        if self._pages < PAGES or self._copying.locked():  # it is not time yet, or a checkpoint is running
+        if self._pages < PAGES or self.copying.locked():  # it is not time yet, or a checkpoint is running
             return
         # The lock is taken here and released by the new thread, so that no second checkpoint is started.
         thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
-        if not self._copying.acquire(blocking=False):
+        if not self.copying.acquire(blocking=False):
             return  # a checkpoint has begun meanwhile
         try:
             thread.start()
@@ -174,24 +174,13 @@ class Log:
             self._copy_soon(hold)
         except BaseException:  # Ctrl-C
             if thread.ident is None:  # the thread was not started, so it will not release the lock
-                self._copying.release()
+                self.copying.release()
             raise
 
     def close(self) -> None:
         """Wait for the checkpoint that is running, if any. The caller must not hold the database's lock."""
-        with self._copying:
+        with self.copying:
             pass
-
-    # Around a fork, called by `Database`: no checkpoint may be running, because the child would not have its thread.
-
-    def before_fork(self) -> None:
-        self._copying.acquire()
-
-    def after_fork_in_parent(self) -> None:
-        self._copying.release()
-
-    def after_fork_in_child(self) -> None:
-        self._copying = Lock()
 
     # Checkpoints.
 
@@ -214,7 +203,7 @@ class Log:
         return file == self._file
 
     def _copy_soon(self, hold: AbstractContextManager[Any]) -> None:
-        """Run a checkpoint in the background, log its failure, and release `_copying`, which the caller acquired."""
+        """Run a checkpoint in the background, log its failure, and release `copying`, which the caller acquired."""
         try:
             # Reset first: what is written meanwhile counts for the next checkpoint.
             self._pages, self._before = 0, self._size
@@ -233,7 +222,7 @@ class Log:
                         error,
                     )
         finally:
-            self._copying.release()
+            self.copying.release()
 
     def _note(self, copied: Copied | None) -> None:
         """Record the result of a checkpoint; None if another process was running one, which tells nothing."""

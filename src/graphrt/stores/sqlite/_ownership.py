@@ -43,7 +43,7 @@ class Holding:
             del self._held[claim.no]
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
-        """Return whether *claim* comes from this store object, in this process: a forked child has another token."""
+        """Return whether *claim* comes from this store object."""
         return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
 
     def _owned(self, db: Connection, claim: Claim) -> Row:

@@ -60,8 +60,8 @@ _LEAST_LOG_BYTES: Final = 16 * 2**20
 class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     """A store in one SQLite file, for any number of processes of one machine.
 
-    The file is created if it is missing, and then only the user who created it may read it. A commit is on the disk
-    when it returns.
+    The first call opens the file. It is created if it is missing, and then only the user who created it may read it. A
+    commit is on the disk when it returns.
 
     A claim becomes void at once when its process dies or the machine is restarted, and otherwise when its lease runs
     out. Leases are measured by a clock that all processes of the machine share. Between hosts, or containers with pid
@@ -80,7 +80,6 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
 
     Raises:
         InputError: *path* is not the path of a file (`bad-path`), or a number is out of range.
-        StoreError: The file cannot be opened, is not a store's, or cannot be written safely (`store-unsafe`).
     """
 
     durable: bool = True
@@ -103,7 +102,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         self._file = Database(
             resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
         )
-        self._live = LiveFile(self._file.path)
+        self._live = LiveFile(self._file.path, self._file.home)
 
     @property
     def path(self) -> str:
@@ -293,13 +292,14 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         return self._file.read(lambda db: reading.blobs(db, thread, wanted))
 
     def close(self) -> None:
-        """Release all claims and close the file. May be called again."""
+        """Release all claims and close the file. May be called again. In a forked child it leaves all to the parent."""
+        if self._file.home.elsewhere:
+            return
         with self._file.lock:
             if self._file.closing:
                 return
             self._file.closing = True  # from now on, no other write is accepted
-            # In the child of a fork, `_held` has claims of the parent, which `_gave` leaves out.
-            own = [claim for claim in self._held.values() if self._gave(claim)]
+            own = list(self._held.values())
             self._held.clear()
 
         def work(db: Connection) -> None:

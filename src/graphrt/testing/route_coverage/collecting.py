@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, final
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+from graphrt._forks import FreshLock
 from graphrt.events import Entry
 from graphrt.graph import observe
 from graphrt.testing.route_coverage.arcs import Arc
@@ -55,7 +55,7 @@ class Collector:
         self._folder = folder
         self._path: Path | None = None
         self._process = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = FreshLock()
         self._units: WeakKeyDictionary[Graph, Unit] = WeakKeyDictionary()
         self._told: set[str] = set()
         """Keys of the graphs that are described in the file."""
