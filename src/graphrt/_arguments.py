@@ -12,14 +12,10 @@ from typing import Any, Literal, TypeGuard, TypeVar, overload
 
 import typing_extensions as te
 
-from graphrt.errors import a_type
+from graphrt.errors import a, a_type
 from graphrt.errors._codes.arguments import (
-    OPTION_NOT_A_FUNCTION,
-    OPTION_NOT_A_LIST,
-    OPTION_NOT_A_MAPPING,
-    OPTION_NOT_TEXT,
-    OPTION_OF_WRONG_TYPE,
-    OPTION_OUT_OF_BOUNDS,
+    ARGUMENT_OUT_OF_BOUNDS,
+    INVALID_ARGUMENT,
 )
 
 T = TypeVar("T")
@@ -99,7 +95,7 @@ def check_text(name: str, value: Any) -> None:
         InputError: It is not.
     """
     if value is not None and (not isinstance(value, str) or not value):
-        raise OPTION_NOT_TEXT(option=name, value=value)
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted="a text")
 
 
 def check_mapping(name: str, value: Any) -> None:
@@ -109,7 +105,9 @@ def check_mapping(name: str, value: Any) -> None:
         InputError: It is not.
     """
     if value is not None and not isinstance(value, Mapping):
-        raise OPTION_NOT_A_MAPPING(option=name, value=value)
+        raise INVALID_ARGUMENT(
+            argument=name, value=value, wanted=f'a mapping from names to values, for instance {name}={{"user": "u-1"}}'
+        )
 
 
 def each(name: str, value: Any) -> tuple[Any, ...]:
@@ -119,7 +117,7 @@ def each(name: str, value: Any) -> tuple[Any, ...]:
         InputError: It is not iterable, or it is a string, which would be read letter by letter.
     """
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise OPTION_NOT_A_LIST(option=name, value=value)
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted=f"a list: {name}=[...]")
     return tuple(value)
 
 
@@ -130,7 +128,7 @@ def checked_type(name: str, value: Any, kind: type[T], fix: str) -> T | None:
         InputError: It is something else.
     """
     if value is not None and not isinstance(value, kind):
-        raise OPTION_OF_WRONG_TYPE(option=name, kind=kind.__name__, value=value, fix=fix)
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted=a(kind.__name__), fix=fix)
     return value
 
 
@@ -141,13 +139,13 @@ def checked_function(name: str, value: Any, fix: str) -> Any:
         InputError: It is something else.
     """
     if value is not None and not callable(value):
-        raise OPTION_NOT_A_FUNCTION(option=name, value=value, fix=fix)
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted="a function", fix=fix)
     return value
 
 
 def _refuse(problem: str | None, value: Any) -> None:
     if problem is not None:
-        raise OPTION_OUT_OF_BOUNDS(problem=problem, value=value)
+        raise ARGUMENT_OUT_OF_BOUNDS(problem=problem, wanted="such a number, or None to leave it out", value=value)
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:

@@ -282,11 +282,11 @@ def test_a_source_that_another_branch_writes_conflicts() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"sources": [], "prompt": "x"}, "is empty"),
+        ({"sources": [], "prompt": "x"}, "at least one field"),
         ({"sources": "notes"}, "a prompt or a function"),
-        ({"sources": "notes", "prompt": "{notes}", "function": len}, "a prompt or a function"),
+        ({"sources": "notes", "prompt": "{notes}", "function": len}, "does not go with function="),
         ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "does not use"),
-        ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "is not a source"),
+        ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "has no source"),
         ({"sources": "notes", "function": 3}, "function= of reduce"),
         ({"sources": "notes", "function": len, "system": Template("x")}, "options of a model"),
     ],

@@ -196,12 +196,15 @@ def test_later_nodes_read_what_earlier_ones_wrote() -> None:
     [
         (lambda: llm(3, into="answer"), "The prompt of llm"),
         (lambda: llm("x", into=""), "into= of llm"),
-        (lambda: llm("x", into={"answer": "title"}), "maps parts of an answer that is a text"),
-        (lambda: llm("x", into="answer", thinking="answer"), "go to one field"),
+        (lambda: llm("x", into={"answer": "title"}), "needs output="),
+        (lambda: llm("x", into="answer", thinking="answer"), "another field for each result"),
         (lambda: llm("x", into="answer", modle="m"), "no option 'modle'"),
-        (lambda: llm("x", into="answer", fallbacks=["m"]), "without model="),
-        (lambda: llm("x", into="answer", model=ScriptedModel([]), harness=MockHarness([])), "a model and a harness"),
-        (lambda: subagent(MockHarness([]), "x", into="answer"), "which is not an Agent"),
+        (lambda: llm("x", into="answer", fallbacks=["m"]), "needs model="),
+        (
+            lambda: llm("x", into="answer", model=ScriptedModel([]), harness=MockHarness([])),
+            "does not go with harness=",
+        ),
+        (lambda: subagent(MockHarness([]), "x", into="answer"), "cannot be MockHarness|Pass an Agent"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_at_once(make: Any, text: str) -> None:

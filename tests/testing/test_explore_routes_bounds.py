@@ -224,7 +224,7 @@ def test_assertion_in_a_predicate_tells_its_message() -> None:
         ({"first": []}, "empty list"),
         ({"first": {"count": 1}}, "Pass a list"),
         ({"first": [{"cuont": 1}]}, "'cuont', which is not a field"),
-        ({"first": [waits]}, "async function"),
+        ({"first": [waits]}, "a function that does not wait"),
         ({"first": ["done"]}, "which no node can return"),
         ({"first": [{"count": "many"}]}, "An alternative of node 'first' is impossible"),
         ({"first": [Command(goto="nowhere")]}, "'nowhere', which is not a node"),

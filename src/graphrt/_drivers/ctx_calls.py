@@ -9,7 +9,8 @@ import inspect
 from typing import Any
 
 from graphrt._engine.task import Task
-from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_A_COROUTINE, CALL_OF_NO_FUNCTION
+from graphrt.errors import brief
+from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION
 
 
 def check_call(task: Task, given: Any) -> None:
@@ -24,6 +25,8 @@ def check_call(task: Task, given: Any) -> None:
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
     if inspect.iscoroutine(given):
-        raise CALL_OF_A_COROUTINE(function=given.__qualname__, where=task.engine.where(task))
+        raise CALL_OF_NO_FUNCTION(
+            given="a coroutine", known=f"{given.__qualname__}() was called already", where=task.engine.where(task)
+        )
     if not callable(given):
-        raise CALL_OF_NO_FUNCTION(given=given, where=task.engine.where(task))
+        raise CALL_OF_NO_FUNCTION(given=brief(given), where=task.engine.where(task))

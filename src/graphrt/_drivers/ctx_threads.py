@@ -31,8 +31,6 @@ from graphrt._engine.task import Task
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.child_threads import (
     BAD_CHILD,
-    BAD_CHILD_GRAPH,
-    BAD_CHILD_NAME,
     CHILD_DELETED,
     CHILD_FAILED,
     CHILDREN_NEED_STORE,
@@ -219,9 +217,14 @@ def _begun(
     children, mine = _of_thread(services, task)
     where = task.engine.where(task)
     if not hasattr(graph, "__graphrt_plan__"):
-        raise BAD_CHILD_GRAPH(given=graph, where=where)
+        raise BAD_CHILD(argument="The graph of ctx.start()", given=graph, wanted="what compile() returned", where=where)
     if name is not None and not (type(name) is str and 1 <= len(name) <= LONGEST_NAME and name.isprintable()):
-        raise BAD_CHILD_NAME(given=name, longest=LONGEST_NAME, where=where)
+        raise BAD_CHILD(
+            argument="name= of ctx.start()",
+            given=name,
+            wanted=f"a str of 1 to {LONGEST_NAME} printable characters, or leave it out to count the calls",
+            where=where,
+        )
     key = f"name={name}" if name is not None else str(context._count("start"))
     labels = children.check(graph, given, title, tags)
     extra = task.more()
@@ -273,7 +276,12 @@ def _checked(task: Task, child: Any) -> str:
         InputError: *child* is not a `ChildThread`.
     """
     if not isinstance(child, ChildThread):
-        raise BAD_CHILD(given=child, where=task.engine.where(task))
+        raise BAD_CHILD(
+            argument="The child of ctx.wait()",
+            given=child,
+            wanted="what ctx.start() returned, or ChildThread(graph, thread)",
+            where=task.engine.where(task),
+        )
     return bare_id(child.thread)
 
 

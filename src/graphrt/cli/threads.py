@@ -15,7 +15,7 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_o
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, views
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.command_line import UNKNOWN_EVENT
+from graphrt.errors._codes.command_line import UNKNOWN_AMOUNT
 from graphrt.events import Event, event_kind
 from graphrt.stores import Status
 
@@ -78,7 +78,7 @@ def log(target: str, thread: str, store: str | None, after: int, limit: int | No
     for kind in kinds:
         if kind not in EVENT_KINDS:
             guess = "".join(get_close_matches(kind, EVENT_KINDS, 1))
-            raise UNKNOWN_EVENT(kind=kind, names=EVENT_KINDS, guess=guess)
+            raise UNKNOWN_AMOUNT(option="--event", name=kind, names=EVENT_KINDS, guess=guess)
     with opened_runtime(target, store) as runtime:
         every = runtime.entries(thread, after=after)
         chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)

@@ -5,7 +5,7 @@ The values themselves are in `_codes`. A raise names one and gives the fields of
     raise UNKNOWN_THREAD(thread=thread)
 
 A template is a `str.format` text whose fields are plain names. Besides the usual conversions and format specifications
-it knows `{items:names}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, `{number:count entry}` for a number
+it knows `{items:names}`, `{value:brief}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, `{number:count entry}` for a number
 with its noun, and `{items:is|are}`, which chooses by the number, or by the length of a collection. An error must not be lost while its text is made: a field
 that is missing, or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
 
@@ -191,6 +191,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "a_type": _words.a_type,
     "a": _words.a,
     "told": told,
+    "brief": _words.brief,
     "type": lambda value: type(value).__name__,
 }
 """Format specifications of templates, beside those of the values themselves."""

@@ -27,7 +27,7 @@ from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.errors import Problem
-from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, WRAP_OF_UNKNOWN_NODES
+from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.findings import TOPOLOGY_WITH_UNKNOWN_REDUCER, UNKNOWN_REDUCER
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -70,7 +70,9 @@ def rewired(
     changed = plan if topology == graph.topology() else _changed(graph, topology)
     unknown = [name for name in wrap or () if name not in plan.by_name]
     if unknown:
-        raise WRAP_OF_UNKNOWN_NODES(unknown=unknown, known_nodes=plan.by_name, where=plan.place())
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument="wrap=", name=unknown[0], what="node of the graph", known_names=plan.by_name, where=plan.place()
+        )
     if wrap:
         # After the checks, which look into the code of functions: a wrapper does not show what its function returns.
         declared = tuple(

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
     ARGUMENTS_NOT_JSON,
     BAD_TOOL_ARGUMENTS,
-    BAD_TOOL_PARAMETERS,
-    TOOL_WITHOUT_NAME,
 )
 from graphrt.harness._surrogates import whole, whole_values
 
@@ -57,9 +56,17 @@ class ToolSpec:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise TOOL_WITHOUT_NAME(description=self.description)
+            raise INVALID_ARGUMENT(
+                argument=f"The name of the tool with the description {self.description!r}",
+                value=self.name,
+                wanted="a name",
+            )
         if not _is_mapping(self.parameters):
-            raise BAD_TOOL_PARAMETERS(name=self.name, value=self.parameters)
+            raise INVALID_ARGUMENT(
+                argument=f"The parameters of tool {self.name!r}",
+                value=self.parameters,
+                wanted="the JSON schema of the arguments as a mapping",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

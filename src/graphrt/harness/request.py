@@ -13,17 +13,10 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
-    NO_MESSAGES,
-    NOT_A_MESSAGE,
-    NOT_A_PROMPT,
-    NOT_A_TOOL_SPEC,
-    SYSTEM_NOT_TEXT,
-    TOOL_CHOICE_WITHOUT_TOOLS,
     TWO_TOOLS_OF_ONE_NAME,
     UNKNOWN_HARNESS_OPTION,
-    UNKNOWN_REASONING,
-    UNKNOWN_TOOL_CHOICE,
 )
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness._output.spec import OutputSpec
@@ -132,7 +125,9 @@ class ModelRequest:
         merged: dict[str, Any] = {**base, **given}
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
-            raise SYSTEM_NOT_TEXT(value=system)
+            raise INVALID_ARGUMENT(
+                argument="system", value=system, wanted="a text; render a Template first: template.render(state)"
+            )
         _check(base)
         _check(given)
         extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
@@ -178,15 +173,23 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
         return (UserMessage(text=prompt),)
     given: Any = prompt
     if not hasattr(given, "__iter__"):
-        raise NOT_A_PROMPT(
-            value=given, fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None
+        raise INVALID_ARGUMENT(
+            argument="The prompt",
+            value=given,
+            wanted="a text, or a list of messages",
+            fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None,
         )
     messages = tuple(prompt)
     for message in messages:
         if not _is_a(message, _KINDS):
-            raise NOT_A_MESSAGE(value=message, kinds=(kind.__name__ for kind in _KINDS))
+            raise INVALID_ARGUMENT(
+                argument="A message of the prompt",
+                value=message,
+                wanted='a text, or a list of messages such as UserMessage(text="...")',
+                known=names(kind.__name__ for kind in _KINDS),
+            )
     if not messages:
-        raise NO_MESSAGES()
+        raise INVALID_ARGUMENT(argument="The prompt", value=[], wanted="a text, or at least one message")
     return messages
 
 
@@ -214,7 +217,12 @@ def _check(options: Mapping[str, Any]) -> None:
             check(name, value)
     reasoning = options.get("reasoning")
     if reasoning is not None and reasoning not in get_args(ReasoningEffort):
-        raise UNKNOWN_REASONING(value=reasoning, efforts=get_args(ReasoningEffort))
+        raise INVALID_ARGUMENT(
+            argument="reasoning",
+            value=reasoning,
+            wanted="one of these; what only one provider understands goes into options={...}",
+            known=names(get_args(ReasoningEffort)),
+        )
 
 
 def _stop(given: Any) -> tuple[str, ...]:
@@ -234,7 +242,7 @@ def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     known: dict[str, ToolSpec] = {}
     for tool in each("tools", tools) if tools != () else ():
         if not _is_a(tool, ToolSpec):
-            raise NOT_A_TOOL_SPEC(value=tool)
+            raise INVALID_ARGUMENT(argument="A tool of a request", value=tool, wanted="ToolSpec values")
         if tool.name in known:
             raise TWO_TOOLS_OF_ONE_NAME(name=tool.name, tools=known)
         known[tool.name] = tool
@@ -247,7 +255,14 @@ def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> str:
         return choice
     check_text("tool_choice", choice)
     if choice not in ("auto", "none", "required") and choice not in known:
-        raise UNKNOWN_TOOL_CHOICE(value=choice, known=names(known) or "no tools")
+        raise INVALID_ARGUMENT(
+            argument="tool_choice",
+            value=choice,
+            wanted='"auto", "none", "required" or the name of a tool of the call',
+            known=names(known) or "no tools",
+        )
     if choice == "required" and not known:
-        raise TOOL_CHOICE_WITHOUT_TOOLS()
+        raise INVALID_ARGUMENT(
+            argument="tool_choice", value=choice, wanted='tools too, or "auto"', known="there are no tools"
+        )
     return choice

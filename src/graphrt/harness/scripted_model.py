@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, final, overload
 
-from graphrt.errors._codes.doubles import FUNCTION_MODEL_WITHOUT_FUNCTION
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
 from graphrt.harness._doubles.playback import Recorder, ScriptPlayer
 from graphrt.harness._doubles.reply_pieces import pieces
@@ -114,7 +114,11 @@ class FunctionModel(Recorder):
         super().__init__(usage=usage, model=self._profile.name)
         given: Any = fn  # untyped: callers without a type checker pass anything
         if not callable(given) or isinstance(given, type):
-            raise FUNCTION_MODEL_WITHOUT_FUNCTION(value=fn)
+            raise INVALID_ARGUMENT(
+                argument="The function of a FunctionModel",
+                value=fn,
+                wanted="a function from ModelRequest to a reply, or use ScriptedModel([...])",
+            )
         self._fn: Final = fn
 
     @property

@@ -26,13 +26,10 @@ from graphrt._drivers.context import Context
 from graphrt.commands import START, Command, Send
 from graphrt.errors import BadResponseError, InputError, Problem
 from graphrt.errors._codes.ready_nodes import (
-    BAD_ATTEMPTS,
+    BAD_READY_NODE,
     DESIGN_NO_LONGER_VALID,
     DESIGN_REJECTED,
-    NO_DESIGNER,
-    NO_REGISTRY,
-    NO_VALIDATOR,
-    UNKNOWN_ALLOWED,
+    NO_SUCH_NAME_IN_READY_NODE,
     UNREADABLE_REQUIRED,
 )
 from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph, declare_fields
@@ -183,16 +180,24 @@ class AdaptiveForm(ModelForm):
 
 def _check(state: type[Any], registry: Any, validator: Any, attempts: Any) -> None:
     if not isinstance(registry, Registry):
-        raise NO_REGISTRY(given=registry)
+        raise BAD_READY_NODE(
+            argument="The registry of adaptive()", given=registry, wanted="graphrt.nodes.registry(...)"
+        )
     if not isinstance(validator, TopologyValidator):
-        raise NO_VALIDATOR(given=validator)
+        raise BAD_READY_NODE(argument="The validator of adaptive()", given=validator, wanted="a TopologyValidator(...)")
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-        raise BAD_ATTEMPTS(given=attempts)
+        raise BAD_READY_NODE(argument="attempts= of adaptive()", given=attempts, wanted="a whole number of 1 or more")
     known = fields_of(state)
     for option in ("reads", "writes"):
         unknown = [field for field in getattr(validator, option) if field not in known]
         if unknown:
-            raise UNKNOWN_ALLOWED(option=option, unknown=unknown, known_names=known)
+            raise NO_SUCH_NAME_IN_READY_NODE(
+                owner="The state",
+                what="field",
+                name=unknown[0],
+                known_names=known,
+                argument=f"{option}= of the validator",
+            )
     unreadable = [
         field for field, required in known.items() if required and field not in (*validator.reads, *validator.writes)
     ]
@@ -210,7 +215,11 @@ def _call(
         given: Any = options
         return model_call(designer, given, of="adaptive", output=output)
     if not callable(designer) or options:
-        raise NO_DESIGNER(given=designer)
+        raise BAD_READY_NODE(
+            argument="The designer of adaptive()",
+            given=designer,
+            wanted="the text of a prompt for a model, a Template, or a function of the state and the request",
+        )
     return None
 
 

@@ -20,21 +20,14 @@ from typing_extensions import Unpack
 from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
-from graphrt.errors import NodeError, TaskFailure
+from graphrt.errors import NodeError, TaskFailure, names
 from graphrt.errors._codes.ready_nodes import (
-    BAD_BATCH_NUMBER,
-    BAD_ON_FAILURE,
-    BAD_OVER,
+    ARGUMENT_NEEDS_ANOTHER,
+    ARGUMENTS_EXCLUDE_EACH_OTHER,
+    BAD_READY_NODE,
     BATCH_LIMIT,
     BATCH_QUORUM,
-    BATCH_WITHOUT_NODES,
-    COLLECT_WITHOUT_FIELD,
-    FAILURES_WITHOUT_COLLECT,
-    HALF_A_QUORUM,
-    ITEM_OF_FUNCTION,
     NO_BATCH_ITEMS,
-    NODE_NAME_OF_BATCH,
-    ON_ERROR_IN_BATCH,
 )
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.graph.policies import GraphPolicy
@@ -107,7 +100,11 @@ def batch(
     _check(nodes, over, on_failure, quorum, failures, max_items, options)
     as_mapping = item if any(hasattr(fn, "__graphrt_plan__") for fn in nodes.values()) else None
     if item is not None and as_mapping is None:
-        raise ITEM_OF_FUNCTION()
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="item= of batch()",
+            other="a function as its work",
+            superfluous="item=: a function finds its item as ctx.arg",
+        )
     wanted = quorum if on_failure == "quorum" else None
     tasks = partial(_tasks, over=over, nodes=tuple(nodes), item=as_mapping, most=max_items, name=name)
 
@@ -199,27 +196,38 @@ def _check(
     options: Mapping[str, Any],
 ) -> None:
     if not nodes:
-        raise BATCH_WITHOUT_NODES()
+        raise BAD_READY_NODE(argument="The work of batch()", given={}, wanted="a node, or a mapping of names to nodes")
     taken = [name for name in nodes if name in (_SPLIT, _SETTLE)]
     if taken:
-        raise NODE_NAME_OF_BATCH(name=taken[0])
+        raise BAD_READY_NODE(
+            argument="A node of a batch", given=taken[0], wanted="another name: the batch has a node of this name"
+        )
     if not (over is None or callable(over) or (isinstance(over, str) and over)):
-        raise BAD_OVER(given=over)
+        raise BAD_READY_NODE(
+            argument="over= of batch()", given=over, wanted="a field with items, or a function that returns them"
+        )
     if on_failure not in _POLICIES:
-        raise BAD_ON_FAILURE(given=on_failure, policies=_POLICIES)
+        raise BAD_READY_NODE(argument="on_failure= of batch()", given=on_failure, wanted=f"one of {names(_POLICIES)}")
     if (on_failure == "quorum") != (quorum is not None):
-        raise HALF_A_QUORUM()
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="on_failure='quorum' of batch()" if quorum is None else "quorum= of batch()",
+            missing="quorum=" if quorum is None else "on_failure='quorum'",
+        )
     for option, value in (("quorum", 1 if quorum is None else quorum), ("max_items", max_items)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BAD_BATCH_NUMBER(option=option, given=value)
+            raise BAD_READY_NODE(argument=f"{option}= of batch()", given=value, wanted="a whole number of 1 or more")
     if on_failure == "collect" and failures is None:
-        raise COLLECT_WITHOUT_FIELD()
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="on_failure='collect' of batch()", missing="a field for them: failures='failed'"
+        )
     if on_failure == "raise" and failures is not None:
-        raise FAILURES_WITHOUT_COLLECT()
+        raise ARGUMENT_NEEDS_ANOTHER(argument="failures= of batch()", missing="on_failure='collect'")
     if failures is not None:
         checked_names("failures", failures, "batch()")
     if "on_error" in options:
-        raise ON_ERROR_IN_BATCH()
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="on_error= of batch()", other="its on_failure=", superfluous="on_error=, and give it to add_node"
+        )
 
 
 def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, most: int, name: str) -> list[Any]:

@@ -12,7 +12,7 @@ from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import Interrupt, Overwrite
 from graphrt.errors import QuestionExpiredError
-from graphrt.errors._codes.ready_nodes import EDIT_OF_NO_FIELDS, ROLE_OF_NO_CHOICE
+from graphrt.errors._codes.ready_nodes import ARGUMENT_NEEDS_ANOTHER, NO_SUCH_NAME_IN_READY_NODE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._decision import Rules, decision_type
@@ -175,12 +175,16 @@ def _rules(choices: Any, roles: Any, *, rationale: bool, edit: Any) -> Rules:
     if editable and EDIT not in offered:
         offered = (*offered, EDIT)
     if EDIT in offered and not editable:
-        raise EDIT_OF_NO_FIELDS()
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="The choice 'edit' of human()", missing="the fields to edit: edit=('letter',)"
+        )
     if roles is None:
         return Rules(offered, (), rationale, editable)
     by_choice = roles if is_mapping(roles) else dict.fromkeys(offered, roles)
     unknown = [choice for choice in by_choice if choice not in offered]
     if unknown:
-        raise ROLE_OF_NO_CHOICE(choice=unknown[0], choices=offered)
+        raise NO_SUCH_NAME_IN_READY_NODE(
+            owner="human()", what="choice", name=unknown[0], known_names=offered, argument="roles="
+        )
     may = tuple((choice, checked_names("roles", by_choice[choice], "human()", least=1)) for choice in by_choice)
     return Rules(offered, may, rationale, editable)

@@ -16,10 +16,10 @@ from pydantic import Field
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import (
     AGENT_WITHOUT_OUTPUT,
-    BAD_NODE_PROMPT,
-    MODEL_AND_HARNESS,
-    MODEL_OPTION_WITHOUT_MODEL,
-    UNKNOWN_MODEL_OPTION,
+    ARGUMENT_NEEDS_ANOTHER,
+    ARGUMENTS_EXCLUDE_EACH_OTHER,
+    BAD_READY_NODE,
+    NO_SUCH_NAME_IN_READY_NODE,
 )
 from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
 from graphrt.harness.request import ReasoningEffort
@@ -159,10 +159,18 @@ def model_call(
     options: dict[str, Any] = dict(given)
     unknown = [name for name in options if name not in ModelOptions.__annotations__]
     if unknown:
-        raise UNKNOWN_MODEL_OPTION(factory=of, option=unknown[0], options=ModelOptions.__annotations__)
+        raise NO_SUCH_NAME_IN_READY_NODE(
+            owner=f"{of}()",
+            what="option",
+            name=unknown[0],
+            known_names=ModelOptions.__annotations__,
+            argument=f"the call of {of}()",
+        )
     source: Any = Template(prompt) if isinstance(prompt, str) else prompt
     if not _can_prompt(source):
-        raise BAD_NODE_PROMPT(factory=of, given=prompt)
+        raise BAD_READY_NODE(
+            argument=f"The prompt of {of}()", given=prompt, wanted="a text, a Template or a function of the state"
+        )
     call = {name: options[name] for name in _FOR_THE_CALL if options.get(name) is not None}
     if output is not None:
         call["output"] = output
@@ -185,9 +193,9 @@ def _can_prompt(source: object) -> bool:
 def _answering(options: Mapping[str, Any], of: str) -> AgentHarness | None:
     model, harness = options.get("model"), options.get("harness")
     if model is None and (options.get("fallbacks") or options.get("name")):
-        raise MODEL_OPTION_WITHOUT_MODEL(factory=of)
+        raise ARGUMENT_NEEDS_ANOTHER(argument=f"fallbacks= or name= of {of}()", missing="model=")
     if model is not None and harness is not None:
-        raise MODEL_AND_HARNESS(factory=of)
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(argument=f"model= of {of}()", other="harness=", superfluous="one of them")
     if model is None:
         found: AgentHarness | None = harness
         return found

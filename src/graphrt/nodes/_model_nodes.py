@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.ready_nodes import NO_AGENT, PARTS_OF_TEXT, TWO_RESULTS_IN_ONE_FIELD
+from graphrt.errors._codes.ready_nodes import ARGUMENT_NEEDS_ANOTHER, BAD_READY_NODE
 from graphrt.graph import declare_fields
 from graphrt.harness import Agent, AgentReply, Budget
 from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, PromptField, PromptSource, model_call
@@ -50,7 +50,7 @@ def llm(
     """
     call = model_call(prompt, options, of="llm", output=output, item=item)
     if isinstance(into, Mapping) and output is None:
-        raise PARTS_OF_TEXT()
+        raise ARGUMENT_NEEDS_ANOTHER(argument="A mapping as into= of llm()", missing="output=, a type with these parts")
     node = _node(call, into, of="llm()", thinking=thinking, messages=messages, as_list=as_list)
     shared = {"thinking": thinking, "messages": messages, "item": item, "as_list": as_list}
     return declare_form(node, LlmForm, {"prompt": prompt, "into": into, "output": output, **shared, **options})
@@ -111,7 +111,9 @@ def subagent(
     """
     given: Any = agent
     if not isinstance(given, Agent):
-        raise NO_AGENT(given=given)
+        raise BAD_READY_NODE(
+            argument="The agent of subagent()", given=given, wanted="an Agent; for any harness use llm(harness=...)"
+        )
     call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
     node = _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
     shared = {"thinking": thinking, "messages": messages, "item": item, "as_list": as_list}
@@ -160,7 +162,9 @@ def _node(
     extra = [field for field in (thinking, messages) if field is not None]
     written = (*fields_in(target), *extra)
     if len(set(written)) < len(written):
-        raise TWO_RESULTS_IN_ONE_FIELD(factory=of, written=written)
+        raise BAD_READY_NODE(
+            argument=f"The fields that {of} writes", given=written, wanted="another field for each result"
+        )
     return declare_fields(ask, reads=call.reads, writes=written)
 
 

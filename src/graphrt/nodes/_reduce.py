@@ -12,10 +12,10 @@ from typing_extensions import Unpack
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE, Overwrite
 from graphrt.errors._codes.ready_nodes import (
-    BAD_REDUCE_FUNCTION,
-    KEEPS_NO_SOURCE,
-    MODEL_OPTION_OF_FUNCTION,
-    PROMPT_OR_FUNCTION,
+    ARGUMENT_NEEDS_ANOTHER,
+    ARGUMENTS_EXCLUDE_EACH_OTHER,
+    BAD_READY_NODE,
+    NO_SUCH_NAME_IN_READY_NODE,
     UNUSED_SOURCE,
 )
 from graphrt.graph import declare_fields
@@ -87,9 +87,15 @@ def _reduced(
     checked_names("into", into, "reduce()", least=1)
     stray = [name for name in kept if name not in read_ones]
     if stray:
-        raise KEEPS_NO_SOURCE(field_name=stray[0])
-    if (prompt is None) == (function is None):
-        raise PROMPT_OR_FUNCTION()
+        raise NO_SUCH_NAME_IN_READY_NODE(
+            owner="reduce()", what="source", name=stray[0], known_names=read_ones, argument="keep="
+        )
+    if prompt is None and function is None:
+        raise ARGUMENT_NEEDS_ANOTHER(argument="reduce()", missing="a prompt or a function")
+    if prompt is not None and function is not None:
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="The prompt of reduce()", other="function=", superfluous="one of them"
+        )
     gone = tuple(name for name in read_ones if name not in kept and name != into)
 
     def update(result: Any) -> dict[str, Any]:
@@ -107,7 +113,11 @@ def _reduced(
         reads = tuple(dict.fromkeys((*read_ones, *call.reads)))
         return declare_fields(ask, reads=reads, writes=(into,), deletes=gone)
     if options or output is not None:
-        raise MODEL_OPTION_OF_FUNCTION()
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="function= of reduce()",
+            other="output= and options of a model",
+            superfluous="these, or use a prompt instead of the function",
+        )
     return _by_function(function, read_ones, update, into, gone)
 
 
@@ -115,7 +125,9 @@ def _by_function(
     function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, gone: Sequence[str]
 ) -> AsyncNode | SyncNode:
     if not callable(function):
-        raise BAD_REDUCE_FUNCTION(given=function)
+        raise BAD_READY_NODE(
+            argument="function= of reduce()", given=function, wanted="a function of the sources' values"
+        )
     if inspect.iscoroutinefunction(function):
 
         async def fold_async(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from graphrt.commands import END
-from graphrt.errors._codes.ready_nodes import BAD_ROUTER_FIELD
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
 from graphrt.graph.handles import RouterResult, Target
 from graphrt.nodes._state_access import read
 from graphrt.specs import Form, Parts, declare_form
@@ -49,7 +49,9 @@ def router(
     """
     if not isinstance(by, str):
         if not callable(by):
-            raise BAD_ROUTER_FIELD(given=by)
+            raise BAD_READY_NODE(
+                argument="by= of router()", given=by, wanted="the name of a field, or a function of the state"
+            )
         return Routes(by, routes, default)
 
     def choose(state: Any) -> Any:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors import names
-from graphrt.errors._codes.ready_nodes import BAD_INTO, FIELD_NAMED_TWICE, MISSING_PART, NO_FIELD_NAMES, TOO_FEW_FIELDS
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE, MISSING_PART
 
 AsyncNode: TypeAlias = Callable[[Any, Context[Any]], Coroutine[Any, Any, Any]]
 """An async node for a graph of any state. Its update is `Any`: the fields are names, which `compile()` checks."""
@@ -38,7 +38,11 @@ def checked_into(into: Any, taker: str) -> Into:
     named = isinstance(into, str) and bool(into)
     mapped = is_mapping(into) and bool(into) and all(isinstance(part, str) for part in (*into, *into.values()))
     if not named and not mapped:
-        raise BAD_INTO(factory=taker, given=into)
+        raise BAD_READY_NODE(
+            argument=f"into= of {taker}",
+            given=into,
+            wanted="a field, such as into='answer', or a mapping of fields to parts of the result",
+        )
     found: Into = into
     return found
 
@@ -51,11 +55,11 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     """
     found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
     if any(not isinstance(name, str) or not name for name in found):
-        raise NO_FIELD_NAMES(option=option, factory=taker, given=given)
+        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=given, wanted="names of fields, as strings")
     if len(found) < least:
-        raise TOO_FEW_FIELDS(option=option, factory=taker)
+        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=(), wanted="the name of at least one field")
     if len(set(found)) < len(found):
-        raise FIELD_NAMED_TWICE(option=option, factory=taker, given=given)
+        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=given, wanted="each name once")
     return found
 
 

@@ -10,11 +10,9 @@ from typing import Any, ClassVar, Literal
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.ready_nodes import (
-    BAD_EFFECT,
-    LIST_WITHOUT_FIELD,
-    NO_TOOL_FUNCTION,
+    ARGUMENT_NEEDS_ANOTHER,
+    BAD_READY_NODE,
     RESULT_WITHOUT_FIELD,
-    UNKNOWN_PARAMETERS,
 )
 from graphrt.graph import declare_fields
 from graphrt.nodes._state_access import (
@@ -88,14 +86,14 @@ class ToolForm(Form):
 def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: bool) -> AsyncNode | SyncNode:
     given: Any = fn
     if not callable(given):
-        raise NO_TOOL_FUNCTION(given=fn)
+        raise BAD_READY_NODE(argument="The function of tool()", given=fn, wanted="a function")
     if effect not in ("pure", "idempotent", "once", None):
-        raise BAD_EFFECT(given=effect)
+        raise BAD_READY_NODE(argument="effect= of tool()", given=effect, wanted="'pure', 'idempotent', 'once' or None")
     name = getattr(fn, "__name__", type(fn).__name__)
     positional, named = _inputs(fn, inputs, item, name)
     target = None if into is None else checked_into(into, "tool()")
     if target is None and as_list:
-        raise LIST_WITHOUT_FIELD()
+        raise ARGUMENT_NEEDS_ANOTHER(argument="as_list= of tool()", missing="a field for the list: into='results'")
 
     def bound(state: Any, ctx: Context[Any]) -> Callable[[], Any]:
         values = {parameter: read(state, field) for parameter, field in named.items()}
@@ -140,7 +138,11 @@ def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[st
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        raise UNKNOWN_PARAMETERS(function=name) from None
+        raise BAD_READY_NODE(
+            argument="inputs= of tool()",
+            given=None,
+            wanted=f"the fields for the parameters of {name}(), which are unknown: inputs=('field',), or inputs=() for none",
+        ) from None
     known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]
     odd = [p for p in known if p.kind is p.POSITIONAL_ONLY]
     if odd:

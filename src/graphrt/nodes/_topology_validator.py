@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard
 
 from graphrt._arguments import is_mapping
 from graphrt.errors import DefinitionError, InputError, Problem
-from graphrt.errors._codes.ready_nodes import BAD_VALIDATOR, FORBIDDEN_DESIGN, UNKNOWN_VALIDATOR_OPTION
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE, FORBIDDEN_DESIGN, NO_SUCH_NAME_IN_READY_NODE
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import Budget
 from graphrt.nodes._design_walk import DesignWalk, node_paths, prepared
@@ -94,22 +94,28 @@ class TopologyValidator:
         for name in _NAMES:
             given: Any = getattr(self, name)
             if not _is_collection(given) or any(not isinstance(one, str) or not one for one in given):
-                raise BAD_VALIDATOR(option=name, given=given, wanted="a collection of names")
+                raise BAD_READY_NODE(
+                    argument=f"{name} of TopologyValidator", given=given, wanted="a collection of names"
+                )
             object.__setattr__(self, name, tuple(dict.fromkeys(given)))
         for name, least in _NUMBERS.items():
             number: Any = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                raise BAD_VALIDATOR(option=name, given=number, wanted=f"a whole number of {least} or more")
+                raise BAD_READY_NODE(
+                    argument=f"{name} of TopologyValidator", given=number, wanted=f"a whole number of {least} or more"
+                )
         budget: Any = self.budget
         if budget is not None and not isinstance(budget, Budget):
-            raise BAD_VALIDATOR(option="budget", given=budget, wanted="a Budget, or None")
+            raise BAD_READY_NODE(argument="budget of TopologyValidator", given=budget, wanted="a Budget, or None")
         flag: Any = self.run_harness
         if not isinstance(flag, bool):
-            raise BAD_VALIDATOR(option="run_harness", given=flag, wanted="True or False")
+            raise BAD_READY_NODE(argument="run_harness of TopologyValidator", given=flag, wanted="True or False")
         seconds: Any = self.timeout_s
         is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and 0 < seconds < inf):
-            raise BAD_VALIDATOR(option="timeout_s", given=seconds, wanted="seconds above 0, or None")
+            raise BAD_READY_NODE(
+                argument="timeout_s of TopologyValidator", given=seconds, wanted="seconds above 0, or None"
+            )
 
     @property
     def digest(self) -> str:
@@ -133,14 +139,18 @@ class TopologyValidator:
         known = [one.name for one in fields(TopologyValidator)]
         unknown = [name for name in data if name not in known]
         if unknown:
-            raise UNKNOWN_VALIDATOR_OPTION(option=unknown[0], options=known)
+            raise NO_SUCH_NAME_IN_READY_NODE(
+                owner="TopologyValidator", what="option", name=unknown[0], known_names=known, argument="the data"
+            )
         given = dict(data)
         budget = given.get("budget")
         if budget is not None:
             limits = [one.name for one in fields(Budget)]
             odd = [name for name in budget if name not in limits] if is_mapping(budget) else [budget]
             if odd:
-                raise UNKNOWN_VALIDATOR_OPTION(option=odd[0], options=limits)
+                raise NO_SUCH_NAME_IN_READY_NODE(
+                    owner="TopologyValidator", what="option", name=odd[0], known_names=limits, argument="the data"
+                )
             given["budget"] = Budget(**budget)
         return TopologyValidator(**given)
 

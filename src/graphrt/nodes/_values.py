@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.ready_nodes import NOTHING_TO_SET
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._state_access import SyncNode, checked_names, read
@@ -64,7 +64,11 @@ def set_value(**values: Any) -> SyncNode:
         InputError: No value was given (`bad-ready-node`).
     """
     if not values:
-        raise NOTHING_TO_SET()
+        raise BAD_READY_NODE(
+            argument="what set_value() sets",
+            given={},
+            wanted="at least one field with its value: set_value(status='done')",
+        )
 
     def write(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
         return {field: _made(value, state) for field, value in values.items()}

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast, final
 
 from graphrt.commands import END, START, NodeRef, node_name
 from graphrt.errors import InputError, closest, names
-from graphrt.errors._codes.recorded_runs import NOT_A_RECORDED_RUN, UNKNOWN_NAME_IN_ASSERTION
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import TaskRetried, Usage
 from graphrt.testing.recording import RecordedRun
 
@@ -33,7 +33,9 @@ def assert_run(run: RecordedRun[S]) -> RunAssertions[S]:
     """
     given: object = run
     if type(given) is not RecordedRun:
-        raise NOT_A_RECORDED_RUN(given=given)
+        raise INVALID_ARGUMENT(
+            argument="The run of assert_run()", value=given, wanted="a recorded run: run = record(graph, input)"
+        )
     return RunAssertions(run)
 
 
@@ -323,4 +325,6 @@ def _lines(value: Any) -> list[str]:
 
 
 def _unknown(what: str, name: Any, known: Any) -> InputError:
-    return UNKNOWN_NAME_IN_ASSERTION(what=what, name=name, known_names=known, guess=closest(name, known))
+    return UNKNOWN_NAME_IN_ARGUMENT(
+        argument="The assertion", name=name, what=what, known_names=known, guess=closest(name, known)
+    )

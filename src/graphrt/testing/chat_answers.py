@@ -12,12 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from graphrt.errors._codes.testing_doubles import (
-    ASYNC_CHAT_ANSWER,
-    NOT_A_CHAT_ANSWER,
-    SERVER_RULES_NOT_A_MAPPING,
-    SERVER_SCRIPT_NOT_A_LIST,
-)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply
@@ -168,7 +163,12 @@ def script_of(script: Any) -> list[Any]:
         InputError: *script* is not a list, or an item cannot be made into an answer.
     """
     if issubclass(type(script), (str, Mapping)) or not hasattr(script, "__iter__"):
-        raise SERVER_SCRIPT_NOT_A_LIST(value=script, kinds=_KINDS)
+        raise INVALID_ARGUMENT(
+            argument="The script of a FakeChatServer",
+            value=script,
+            wanted="a list with the answers, in the order of the requests",
+            known=f"an item is {_KINDS}",
+        )
     return [_item(item, f"item {place} of its script") for place, item in enumerate(script, 1)]
 
 
@@ -179,7 +179,9 @@ def rules_of(rules: Any) -> dict[Any, Any]:
         InputError: *rules* is not a mapping, or a value cannot be made into an answer.
     """
     if not issubclass(type(rules), Mapping):
-        raise SERVER_RULES_NOT_A_MAPPING(value=rules)
+        raise INVALID_ARGUMENT(
+            argument="The rules of a FakeChatServer", value=rules, wanted="a mapping from patterns to answers"
+        )
     given: Mapping[Any, Any] = rules
     made: dict[Any, Any] = {}
     for pattern, answers in given.items():
@@ -200,7 +202,12 @@ def _item(item: Any, where: str) -> Any:
     if callable(item) and not isinstance(item, type):
         if not inspect.iscoroutinefunction(item):
             return item
-        raise ASYNC_CHAT_ANSWER(where=where, value=item)
+        raise INVALID_ARGUMENT(
+            argument="An answer of a FakeChatServer",
+            value=item,
+            wanted="a sync function: each request is answered on a worker thread of its own",
+            where=where,
+        )
     return answer_of(item, where)
 
 
@@ -227,7 +234,13 @@ def answer_of(item: Any, where: str) -> ChatAnswer:
                 thinking_blocks=item.thinking_blocks,
             )
         case _:
-            raise NOT_A_CHAT_ANSWER(where=where, value=item, kinds=_KINDS)
+            raise INVALID_ARGUMENT(
+                argument="An answer of a FakeChatServer",
+                value=item,
+                wanted="one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures",
+                known=f"an item is {_KINDS}",
+                where=where,
+            )
 
 
 def _text(content: Any) -> str:

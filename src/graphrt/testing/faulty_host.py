@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import typing_extensions as te
 
-from graphrt.errors._codes.testing_doubles import BAD_SHARE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import InboxItem, Runtime
@@ -66,7 +66,11 @@ class FaultyHost:
         self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
         for option, share, below in (("drop", drop, 1.0), ("duplicate", duplicate, 1.0 + 1e-9)):
             if not 0.0 <= share < below:
-                raise BAD_SHARE(option=option, given=share)
+                raise INVALID_ARGUMENT(
+                    argument=f"{option}=",
+                    value=share,
+                    wanted="the share of the messages, from 0.0; drop= must be below 1.0, for a host that loses all can drive nothing",
+                )
         self._chance = random.Random(seed)  # noqa: S311 - a test repeats it
         self._drop, self._duplicate = drop, duplicate
         self._delay_s = checked_number("delay_s", delay_s, whole=False)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, final
 
-from graphrt.errors import closest
+from graphrt.errors import closest, names
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.testing_doubles import (
-    BAD_FAULT_NUMBERS,
     PLANNED_STORE_FAILURE,
     STALL_ON_EVENT_LOOP,
-    UNKNOWN_FAULT_MOMENT,
-    UNKNOWN_STORE_OPERATION,
 )
 from graphrt.stores.mail import Letter
 from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Record, Status, Store
@@ -50,13 +48,23 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.operation not in OPERATIONS:
-            raise UNKNOWN_STORE_OPERATION(
-                operation=self.operation, operations=OPERATIONS, guess=closest(self.operation, OPERATIONS)
+            raise INVALID_ARGUMENT(
+                argument="The operation of a fault",
+                value=self.operation,
+                wanted="the name of a method of the store protocol",
+                known=names(OPERATIONS),
+                guess=closest(self.operation, OPERATIONS),
             )
         if self.nth < 1 or self.times < 1:
-            raise BAD_FAULT_NUMBERS(nth=self.nth, times=self.times)
+            raise INVALID_ARGUMENT(
+                argument="(nth, times) of a fault",
+                value=(self.nth, self.times),
+                wanted="1 or more for both: calls are counted from 1, and a fault hits at least one",
+            )
         if self.moment not in _MOMENTS:
-            raise UNKNOWN_FAULT_MOMENT(moment=self.moment, moments=_MOMENTS)
+            raise INVALID_ARGUMENT(
+                argument="The moment of a fault", value=self.moment, wanted=f"one of {names(_MOMENTS)}"
+            )
 
 
 @final

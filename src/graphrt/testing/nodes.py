@@ -8,7 +8,8 @@ from typing import Any, final
 from graphrt._drivers.context import Context
 from graphrt._forks import FreshLock
 from graphrt.commands import Command, NodeRef, Send
-from graphrt.errors._codes.testing_doubles import BAD_FAILURE_COUNT, NODE_SCRIPT_LEFT_OVER, NODE_SCRIPT_USED_UP
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.testing_doubles import NODE_SCRIPT_LEFT_OVER, NODE_SCRIPT_USED_UP
 from graphrt.testing.virtual_clock import VirtualClock
 
 
@@ -85,7 +86,9 @@ def failing(times: int = 1, then: Any = None, *, error: Callable[[], BaseExcepti
         InputError: *times* is not a number of calls.
     """
     if type(times) is not int or times < 0:
-        raise BAD_FAILURE_COUNT(times=times)
+        raise INVALID_ARGUMENT(
+            argument="times= of failing()", value=times, wanted="how many calls fail: an int, 0 or more"
+        )
     make = error if error is not None else lambda: ConnectionError("the test says so")
     return ScriptedNode([*(make() for _ in range(times)), then])
 

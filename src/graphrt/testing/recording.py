@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, TypeVar, final
 
 from graphrt.commands import END, START, UNSET, Send
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.recorded_runs import BAD_RECORD_OPTIONS, RECORD_OF_A_RUNTIME
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.recorded_runs import BAD_RECORD_OPTIONS
 from graphrt.events import (
     Entry,
     Event,
@@ -197,7 +198,11 @@ async def arecord(
 
 def _prepared(graph: CompiledGraph[S, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
     if _is_runtime(graph):
-        raise RECORD_OF_A_RUNTIME()
+        raise INVALID_ARGUMENT(
+            argument="The graph for record()",
+            value=graph,
+            wanted="runtime.graph, and the arguments of the runtime as options: record(graph, input, harness=...)",
+        )
     entries: list[Entry] = []
     all_options: dict[str, Any] = {"store": "memory:", **options, "sinks": (*options.get("sinks", ()), entries.append)}
     try:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final
 
-from graphrt.errors._codes.arguments import MISSING_PACKAGE
-from graphrt.errors._codes.testing_doubles import NOT_A_STRATEGY
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, MISSING_PACKAGE
 
 _NOT_GIVEN: Final[Any] = object()
 
@@ -57,7 +56,11 @@ def check_reducer(
         ) from error
     for name, strategy in (("values", values), ("current", current)):
         if not isinstance(strategy, SearchStrategy) and not (name == "current" and strategy is None):
-            raise NOT_A_STRATEGY(option=name, strategy=strategy)
+            raise INVALID_ARGUMENT(
+                argument=f"{name}= of check_reducer()",
+                value=strategy,
+                wanted="a Hypothesis strategy, for instance st.lists(st.integers())",
+            )
     told = getattr(reducer, "__name__", repr(reducer))
     start: SearchStrategy[Any] = current if current is not None else one_of(values, _folded(reducer, values))
 

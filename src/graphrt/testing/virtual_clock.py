@@ -6,7 +6,7 @@ import math
 from typing import final
 
 from graphrt._forks import FreshLock
-from graphrt.errors._codes.testing_doubles import BAD_CLOCK_SECONDS
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 
 @final
@@ -60,5 +60,9 @@ class VirtualClock:
 
 def _seconds(call: str, seconds: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
-        raise BAD_CLOCK_SECONDS(call=call, seconds=seconds)
+        raise INVALID_ARGUMENT(
+            argument=f"The seconds of {call}",
+            value=seconds,
+            wanted="a number of seconds, 0 or more: time never goes back",
+        )
     return float(seconds)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from graphrt.errors._codes.workers import (
-    BAD_WORKER_NUMBER,
+    BAD_WORKER_OPTION,
     NO_RUNTIMES,
-    NOT_A_RUNTIME,
     RUNTIME_NEEDS_STORE,
     TWO_RUNTIMES_OF_ONE_GRAPH,
     TWO_STORES_OF_A_WORKER,
@@ -24,11 +23,11 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
             different stores.
     """
     if not runtimes:
-        raise NO_RUNTIMES()
+        raise NO_RUNTIMES(given=())
     found: dict[str, Runtime[Any]] = {}
     for runtime in runtimes:
         if not _is_runtime(runtime):
-            raise NOT_A_RUNTIME(given=runtime)
+            raise NO_RUNTIMES(given=runtime)
         name = runtime.graph.name
         if runtime.store is None:
             raise RUNTIME_NEEDS_STORE(name=name)
@@ -49,7 +48,7 @@ def check_runtime(given: Any) -> None:
         InputError: It is not.
     """
     if not _is_runtime(given):
-        raise NOT_A_RUNTIME(given=given)
+        raise NO_RUNTIMES(given=given)
 
 
 def _may_be_one(one: Store | None, other: Store | None) -> bool:
@@ -75,7 +74,7 @@ def checked_pause(option: str, given: Any) -> float:
     """
     seconds: float = checked_number(option, given, whole=False)
     if seconds == 0:
-        raise BAD_WORKER_NUMBER(option=option, given=given, wanted="seconds above 0")
+        raise BAD_WORKER_OPTION(option=option, given=given, wanted="seconds above 0")
     return seconds
 
 
@@ -87,7 +86,7 @@ def checked_number(option: str, given: Any, *, whole: bool) -> Any:
     """
     fits = isinstance(given, int if whole else (int, float)) and not isinstance(given, bool)
     if not fits or not (1 if whole else 0) <= given < float("inf"):
-        raise BAD_WORKER_NUMBER(
+        raise BAD_WORKER_OPTION(
             option=option, given=given, wanted="a whole number from 1" if whole else "seconds from 0"
         )
     return given

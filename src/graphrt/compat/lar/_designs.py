@@ -17,7 +17,7 @@ from graphrt._arguments import is_mapping
 from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
 from graphrt.compat.lar._state import BUDGET, is_items
 from graphrt.errors import InputError
-from graphrt.errors._codes.compat import BAD_EXECUTOR_PART, NODES_REJECTED, NOT_CALLABLE, NOT_NAMES
+from graphrt.errors._codes.compat import BAD_NODE_OBJECT, NODES_REJECTED
 from graphrt.harness import Template
 
 END_OF_DESIGN: Final = "__end__"
@@ -74,11 +74,13 @@ class TopologyValidator:
         for tool in tools:
             given: Any = tool
             if not callable(given) or not getattr(given, "__name__", ""):
-                raise NOT_CALLABLE(option="allowed_tools", owner="TopologyValidator", given=given)
+                raise BAD_NODE_OBJECT(argument="allowed_tools of TopologyValidator", given=given, wanted="a function")
         self.allowed_tools: Final = {str(getattr(tool, "__name__", "")): tool for tool in tools}
         models: Any = allowed_models
         if isinstance(models, str) or not all(isinstance(one, str) for one in models):
-            raise NOT_NAMES(option="allowed_models", owner="TopologyValidator", given=allowed_models)
+            raise BAD_NODE_OBJECT(
+                argument="allowed_models of TopologyValidator", given=allowed_models, wanted="a list of texts"
+            )
         self.allowed_models: Final[frozenset[str]] = frozenset(models)
         bounds = {
             "max_nodes": max_nodes,
@@ -258,8 +260,10 @@ class AdaptiveNode(BaseNode):
     ) -> None:
         given: Any = validator
         if not isinstance(given, TopologyValidator):
-            raise BAD_EXECUTOR_PART(
-                option="validator", owner=type(self).__name__, expected="a TopologyValidator", given=given
+            raise BAD_NODE_OBJECT(
+                argument=f"validator of {type(self).__name__}",
+                given=given,
+                wanted="a TopologyValidator of graphrt.compat.lar",
             )
         instruction = system_instruction or "You design graphs. Answer with one JSON object and nothing else."
         self.designer: LLMNode = LLMNode(llm_model, prompt_template, "design", system_instruction=instruction)

@@ -24,7 +24,7 @@ from graphrt.compat.lar._offline import offline
 from graphrt.compat.lar._records import CANCELLED, INTERRUPTED, SUCCESS, outcome_of, record_of, record_of_limit
 from graphrt.compat.lar._state import BUDGET, apply_diff, copied
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.compat import BAD_EXECUTOR_PART, BAD_INITIAL_STATE, NOTHING_TO_RESUME, TWO_LOGS
+from graphrt.errors._codes.compat import BAD_NODE_OBJECT, NOTHING_TO_RESUME, TWO_LOGS
 from graphrt.graph import CompiledGraph
 from graphrt.harness import Budget, ChatModel
 from graphrt.limits import Limits
@@ -240,7 +240,9 @@ class GraphExecutor:
 
     def _begin(self, start_node: Any, initial_state: Any, max_steps: int) -> tuple[_Run, Iterator[Step[Any]]]:
         if not is_mapping(initial_state) or not all(isinstance(key, str) for key in initial_state):
-            raise BAD_INITIAL_STATE(given=initial_state)
+            raise BAD_NODE_OBJECT(
+                argument="initial_state", given=initial_state, wanted="a dictionary of texts to values, {} for none"
+            )
         state: dict[str, Any] = copied(dict(initial_state))
         lowering = self._lowered(start_node, max_steps)
         run_id = str(uuid.uuid4())
@@ -318,4 +320,8 @@ class GraphExecutor:
 
 def _check(option: str, given: Any, kind: type[Any]) -> None:
     if given is not None and not isinstance(given, kind):
-        raise BAD_EXECUTOR_PART(option=option, owner="GraphExecutor", expected=f"a {kind.__name__}", given=given)
+        raise BAD_NODE_OBJECT(
+            argument=f"{option} of GraphExecutor",
+            given=given,
+            wanted=f"a {kind.__name__} of graphrt.compat.lar",
+        )

@@ -13,13 +13,7 @@ from typing import Any, ClassVar, Final, overload
 from graphrt._arguments import is_mapping
 from graphrt.compat.lar._state import is_items
 from graphrt.errors._codes.compat import (
-    BAD_GENERATION,
-    BAD_NODE_NUMBER,
-    BAD_PATHS,
-    NOT_A_NAME,
-    NOT_A_NODE_OBJECT,
-    NOT_CALLABLE,
-    NOT_NAMES,
+    BAD_NODE_OBJECT,
 )
 from graphrt.harness import Template
 
@@ -116,7 +110,11 @@ class LLMNode(BaseNode):
         self.system_instruction = system_instruction
         given: Any = generation_config
         if given is not None and not isinstance(given, Mapping):
-            raise BAD_GENERATION(option="generation_config", owner=type(self).__name__, given=given)
+            raise BAD_NODE_OBJECT(
+                argument=f"generation_config of {type(self).__name__}",
+                given=given,
+                wanted="a mapping of options, or None",
+            )
         self.generation_config: dict[str, Any] = dict(generation_config or {})
         self.stream = stream
         self.response_format = response_format
@@ -169,7 +167,11 @@ class RouterNode(BaseNode):
         self.decision_function: Callable[..., Any] = function("decision_function", decision_function, self)
         given: Any = path_map
         if not isinstance(given, Mapping) or not given or not all(map(_is_path, path_map.items())):
-            raise BAD_PATHS(given=given)
+            raise BAD_NODE_OBJECT(
+                argument="path_map of RouterNode",
+                given=given,
+                wanted="a mapping of texts to node objects: path_map={'done': node}",
+            )
         self.path_map: dict[str, BaseNode] = dict(path_map)
         self.default_node: BaseNode | None = link("default_node", default_node, self)
 
@@ -233,7 +235,11 @@ class BatchNode(BaseNode):
     ) -> None:
         given: Any = nodes
         if not isinstance(given, (list, tuple)):
-            raise NOT_A_NODE_OBJECT(option="nodes", owner="BatchNode", given=given)
+            raise BAD_NODE_OBJECT(
+                argument="nodes of BatchNode",
+                given=given,
+                wanted="a node such as LLMNode(...), or None where nothing follows",
+            )
         self.nodes: list[BaseNode] = [required(f"nodes[{at}]", one, self) for at, one in enumerate(nodes)]
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.error_node: BaseNode | None = link("error_node", error_node, self)
@@ -323,7 +329,11 @@ def name(option: str, given: Any, owner: BaseNode) -> str:
         InputError: It is not (`bad-node-object`); so in all these functions.
     """
     if not isinstance(given, str) or not given:
-        raise NOT_A_NAME(option=option, owner=type(owner).__name__, given=given)
+        raise BAD_NODE_OBJECT(
+            argument=f"{option} of {type(owner).__name__}",
+            given=given,
+            wanted="a text that is not empty: a key of the state",
+        )
     return given
 
 
@@ -331,7 +341,7 @@ def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[s
     """Return *given* as a list if it has at least *least* texts."""
     texts: Sequence[Any] = given if is_items(given) else (None,)
     if len(texts) < least or not all(isinstance(one, str) and one for one in texts):
-        raise NOT_NAMES(option=option, owner=type(owner).__name__, given=given)
+        raise BAD_NODE_OBJECT(argument=f"{option} of {type(owner).__name__}", given=given, wanted="a list of texts")
     found: list[str] = list(texts)
     return found
 
@@ -339,7 +349,7 @@ def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[s
 def function(option: str, given: Any, owner: BaseNode) -> Callable[..., Any]:
     """Return *given* if it can be called."""
     if not callable(given):
-        raise NOT_CALLABLE(option=option, owner=type(owner).__name__, given=given)
+        raise BAD_NODE_OBJECT(argument=f"{option} of {type(owner).__name__}", given=given, wanted="a function")
     checked: Callable[..., Any] = given
     return checked
 
@@ -348,7 +358,7 @@ def whole(option: str, given: Any, owner: BaseNode | str, *, least: int) -> int:
     """Return *given* if it is a whole number of *least* or more."""
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
         shown = owner if isinstance(owner, str) else type(owner).__name__
-        raise BAD_NODE_NUMBER(option=option, owner=shown, given=given, least=least)
+        raise BAD_NODE_OBJECT(argument=f"{option} of {shown}", given=given, wanted=f"a whole number of {least} or more")
     return given
 
 
@@ -361,7 +371,11 @@ def required(option: str, given: Any, owner: BaseNode | str) -> BaseNode:
     """Return *given* if it is a node object."""
     if not isinstance(given, BaseNode):
         shown = owner if isinstance(owner, str) else type(owner).__name__
-        raise NOT_A_NODE_OBJECT(option=option, owner=shown, given=given)
+        raise BAD_NODE_OBJECT(
+            argument=f"{option} of {shown}",
+            given=given,
+            wanted="a node such as LLMNode(...), or None where nothing follows",
+        )
     return given
 
 

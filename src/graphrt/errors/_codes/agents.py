@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from graphrt.errors import AgentLimitError, InputError, ToolError
 from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT, INVALID_ARGUMENT
-from graphrt.errors._codes.models import UNREADABLE_ANSWER
+from graphrt.errors._codes.models import BAD_RESPONSE
 from graphrt.errors._codes.tools import NO_SUCH_TOOL, TOOL_ARGUMENTS, TOOL_SCHEMA, VALIDATOR_FAILED
 from graphrt.errors._error_code import ErrorCode
 
-CLASS_INSTEAD_OF_MODEL = ErrorCode(
+NO_MODEL = ErrorCode(
     "no-model",
     InputError,
-    "{of} is the class {cls}.",
-    known="a class is not a model: its instances are",
+    "{of} is {given}.",
+    known="{lack}",
     fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
     carries=("value",),
-)
-NOT_A_MODEL = CLASS_INSTEAD_OF_MODEL.variant(
-    "{of} is {given:type}, which has no {missing}.",
-    fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
 )
 
 AGENT_LIMIT = ErrorCode(
@@ -38,25 +34,6 @@ BAD_APPROVAL = ErrorCode(
     fix="Return True or False; only a person's answer may be a mapping.",
 )
 
-BAD_AGENT_NAME = INVALID_ARGUMENT.variant(
-    "The name of an agent must be a str without '/', not {value!r}.", fix='Give name="helper".'
-)
-RETURN_OR_RAISE = INVALID_ARGUMENT.variant(
-    "{option} must be 'return' or 'raise', not {value!r}.", fix='Pass {option}="return" or {option}="raise".'
-)
-BAD_AGENT_RETRY = INVALID_ARGUMENT.variant(
-    "retry must be a RetryPolicy or a number of attempts, not {value!r}.",
-    fix="Use RetryPolicy(attempts=...), or None to never repeat.",
-)
-BAD_RETRY_POLICY = INVALID_ARGUMENT.variant(
-    "The retry policy of an agent is wrong: {problems}.",
-    fix="Correct it; RetryPolicy(attempts=1), or None, never repeats.",
-    carries=("value",),
-)
-SINK_NOT_A_FUNCTION = INVALID_ARGUMENT.variant(
-    "A sink must be a function of one item, not {value!r}.", fix="Give functions."
-)
-BAD_CACHE_SIZE = INVALID_ARGUMENT.variant("{problem}.", fix="Say how many responses are kept.", carries=("value",))
 
 NOT_A_LAYER = ErrorCode(
     "bad-middleware",
@@ -86,25 +63,20 @@ ANSWER_CUT_OFF = ErrorCode(
     carries=("limit", "messages"),
 )
 
-NOT_A_RESPONSE = UNREADABLE_ANSWER.variant(
+NOT_A_RESPONSE = BAD_RESPONSE.variant(
     "Model {model!r} gave {problem} as its response.",
     fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
     where="",
     carries=(),
 )
 
-MODELS_NOT_A_MAPPING = ErrorCode(
+BAD_MODELS = ErrorCode(
     "bad-models",
     InputError,
-    "models= must be a mapping from names of agents to models, not {given:a_type}.",
-    fix='Pass models={{"writer": ScriptedModel([...])}}, where an agent is named Agent(..., name="writer").',
-    carries=("value",),
-)
-MODELS_OF_A_BAD_NAME = MODELS_NOT_A_MAPPING.variant(
-    "models= has the key {value!r}, which cannot be the name of an agent.",
-    known="the name of an agent is a text without '/'",
-    fix='Use the name that the agent was given: Agent(..., name="writer").',
-    carries=(),
+    "{argument} cannot be {value:brief}.",
+    known="names of agents, which are texts without '/'",
+    fix='Pass a mapping from names of agents to models: models={{"writer": ScriptedModel([...])}} for Agent(..., '
+    'name="writer").',
 )
 
 OVERRIDE_OF_A_GENERATOR = ErrorCode(
@@ -177,7 +149,7 @@ STREAM_WITHOUT_REPLY = ErrorCode(
     fix="Yield the whole AgentReply as the last item.",
 )
 
-USAGE_CANNOT_BE_COUNTED = UNREADABLE_ANSWER.variant(
+USAGE_CANNOT_BE_COUNTED = BAD_RESPONSE.variant(
     "{harness:type} gave a reply with {problem}.",
     fix="Give counts of 0 or more, or usage=None where they are not known.",
     where="",

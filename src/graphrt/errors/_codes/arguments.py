@@ -68,32 +68,15 @@ NAME_INSTEAD_OF_FUNCTION = ErrorCode(
     fix="Write @g.node(name={name!r}).",
 )
 
-INVALID_ARGUMENT = ErrorCode("input", InputError, "{problem}.")
+INVALID_ARGUMENT = ErrorCode("input", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
+ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wanted}.", carries=("value",))
+UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(
+    "{argument} names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
+)
 BAD_OBSERVER = INVALID_ARGUMENT.variant(
     "The observer of graphs in the environment cannot be used: {error:told}",
     known="{variable}={given!r}",
     fix="Set it to module:function, a function without arguments, or remove it.",
-)
-GRAPH_NOT_COMPILED = INVALID_ARGUMENT.variant(
-    "{function} takes a compiled graph, not {given:a_type}.", fix="Pass what compile() returned."
-)
-OPTION_NOT_TEXT = INVALID_ARGUMENT.variant("{option} must be a str, not {value!r}.")
-OPTION_NOT_A_MAPPING = INVALID_ARGUMENT.variant(
-    "{option} must be a mapping from names to values, not {value:a_type}.",
-    fix='Give for instance {option}={{"user": "u-1"}}.',
-)
-OPTION_NOT_A_LIST = INVALID_ARGUMENT.variant(
-    "{option} must be a list, not {value!r}.", fix="Put it into a list: {option}=[...]."
-)
-OPTION_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant(
-    "{problem}.", fix="Give such a number, or None to leave it out.", carries=("value",)
-)
-OPTION_OF_WRONG_TYPE = INVALID_ARGUMENT.variant("{option} must be of type {kind}, not {value!r}.")
-OPTION_NOT_A_FUNCTION = INVALID_ARGUMENT.variant("{option} must be a function, not {value!r}.")
-WRAP_OF_UNKNOWN_NODES = INVALID_ARGUMENT.variant(
-    "wrap= names {unknown:names}, which the graph does not have.",
-    known="nodes {known_nodes:names}",
-    fix="Name nodes of the graph.",
 )
 IMPOSSIBLE_EDGES = INVALID_ARGUMENT.variant(
     "The topology has {number} edges that the graph cannot have, the first from {source!r} to {destination!r}.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import BudgetExceededError, InputError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 BUDGET_EXCEEDED = ErrorCode(
@@ -69,8 +68,4 @@ BAD_TOKEN_COUNT = ErrorCode(
     "count_tokens of model {model!r} returned {problem}.",
     known="nothing was sent",
     fix="Return a whole number, 0 or more: the tokens that the request takes.",
-)
-
-NOT_ENTRIES = INVALID_ARGUMENT.variant(
-    "A TokenTracker reads entries of a journal, not {value:a_type}.", fix="Pass runtime.entries(thread)."
 )

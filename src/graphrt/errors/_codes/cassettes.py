@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, ScriptError
-from graphrt.errors._codes.agents import CLASS_INSTEAD_OF_MODEL
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
@@ -25,9 +24,6 @@ OUTPUT_WITHOUT_JSON = CASSETTE_UNSTORABLE.variant(
 NO_HARNESS_TO_ASK = INVALID_ARGUMENT.variant(
     "The cassette is in mode {mode!r} and was given no harness to ask.",
     fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
-)
-BAD_REDACTION = INVALID_ARGUMENT.variant(
-    "The redact hook of a Cassette returned a value of type {value:type}.", fix="Return the text that may be written."
 )
 
 UNKNOWN_CASSETTE_MODE = ErrorCode(
@@ -113,5 +109,3 @@ CASSETTE_MISS = ErrorCode(
     where="{path}",
     carries=("got",),
 )
-
-CASSETTE_OF_NO_MODEL = CLASS_INSTEAD_OF_MODEL.variant("cassette.model() takes a ChatModel, not {given}.")

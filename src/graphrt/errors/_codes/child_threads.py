@@ -25,21 +25,8 @@ CHILDREN_NEED_STORE = ErrorCode(
     fix="Run the graph by a Runtime with a store that comes with graphrt: Runtime(graph, store=...).run(input, thread=...).",
     boundary=True,
 )
-BAD_CHILD_GRAPH = ErrorCode(
-    "bad-child",
-    InputError,
-    "ctx.start() starts a compiled graph, not {given:a_type}.",
-    fix="Pass what compile() returned.",
-    boundary=True,
-)
-BAD_CHILD_NAME = BAD_CHILD_GRAPH.variant(
-    "name= of ctx.start() must be a name, not {given!r}.",
-    known="a name is a str of 1 to {longest} printable characters",
-    fix="Give it such a name, or leave it out to count the calls.",
-)
-BAD_CHILD = BAD_CHILD_GRAPH.variant(
-    "ctx.wait() waits for a child thread, not for {given:a_type}.",
-    fix="Pass what ctx.start() returned, or ChildThread(graph, thread).",
+BAD_CHILD = ErrorCode(
+    "bad-child", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.", boundary=True
 )
 NOT_A_CHILD = ErrorCode(
     "not-a-child",

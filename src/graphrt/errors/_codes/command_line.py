@@ -67,16 +67,7 @@ NOT_WRITTEN = BAD_DOCUMENT.variant(
     "{path!r} cannot be written: {problem}.",
     fix="Name a file that may be written.",
 )
-UNKNOWN_AMOUNT = BAD_DOCUMENT.variant(
-    "{option} has no {name!r}.",
-    known="{names:names}",
-    fix="Name one of these.",
-)
-UNKNOWN_EVENT = BAD_DOCUMENT.variant(
-    "There are no events of the kind {kind!r}.",
-    known="{names:names}",
-    fix="Name one of the kinds that the reference of events lists.",
-)
+UNKNOWN_AMOUNT = BAD_DOCUMENT.variant("{option} has no {name!r}.", known="{names:names}", fix="Name one of these.")
 NO_PERSON = ErrorCode(
     "no-person",
     InputError,

@@ -6,41 +6,15 @@ from graphrt.errors import HarnessError, InputError, NodeError, RouteError
 from graphrt.errors._codes.ready_nodes import DESIGN_REJECTED
 from graphrt.errors._error_code import ErrorCode
 
-NOT_A_NODE_OBJECT = ErrorCode(
-    "bad-node-object",
-    InputError,
-    "{option} of {owner} must be a node object, not {given!r}.",
-    fix="Give a node such as LLMNode(...), or None where nothing follows.",
-)
-NOT_A_NAME = NOT_A_NODE_OBJECT.variant(
-    "{option} of {owner} must be a text that is not empty, not {given!r}.", fix="Name a key of the state."
-)
-NOT_NAMES = NOT_A_NODE_OBJECT.variant("{option} of {owner} must be a list of texts, not {given!r}.", fix="Give a list.")
-NOT_CALLABLE = NOT_A_NODE_OBJECT.variant("{option} of {owner} must be a function, not {given!r}.", fix="Give one.")
-BAD_PATHS = NOT_A_NODE_OBJECT.variant(
-    "path_map of RouterNode must map texts to node objects, not {given!r}.",
-    fix="Name at least one path: path_map={{'done': node}}.",
-)
-BAD_NODE_NUMBER = NOT_A_NODE_OBJECT.variant(
-    "{option} of {owner} must be a whole number of {least} or more, not {given!r}.", fix="Give a number."
-)
-BAD_GENERATION = NOT_A_NODE_OBJECT.variant(
-    "{option} of {owner} is {given!r}.", fix="Give a mapping of options, or None."
-)
-BATCH_IN_ITSELF = NOT_A_NODE_OBJECT.variant(
+BAD_NODE_OBJECT = ErrorCode("bad-node-object", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
+BATCH_IN_ITSELF = BAD_NODE_OBJECT.variant(
     "A branch of {name} leads back to it, so it would start itself without an end.",
     fix="End the branch with next_node=None; the batch goes on with its own next_node.",
 )
-BAD_INITIAL_STATE = NOT_A_NODE_OBJECT.variant(
-    "initial_state must be a mapping of texts to values, not {given!r}.", fix="Give a dictionary, {{}} for none."
-)
-TWO_LOGS = NOT_A_NODE_OBJECT.variant(
+TWO_LOGS = BAD_NODE_OBJECT.variant(
     "GraphExecutor was given logger= and log_dir=, and one run has one log.", fix="Give AuditLogger(log_dir=...)."
 )
-BAD_EXECUTOR_PART = NOT_A_NODE_OBJECT.variant(
-    "{option} of {owner} must be {expected}, not {given!r}.", fix="Import it from graphrt.compat.lar."
-)
-NOTHING_TO_RESUME = NOT_A_NODE_OBJECT.variant(
+NOTHING_TO_RESUME = BAD_NODE_OBJECT.variant(
     "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import ScriptError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 SCRIPT_UNKNOWN_TOOL = ErrorCode(
@@ -15,26 +14,6 @@ SCRIPT_UNKNOWN_TOOL = ErrorCode(
     carries=("expected", "got"),
 )
 
-FUNCTION_MODEL_WITHOUT_FUNCTION = INVALID_ARGUMENT.variant(
-    "A FunctionModel needs a function, not a value of type {value:type}.",
-    fix="Give a function from ModelRequest to a reply, or use ScriptedModel([...]).",
-)
-BAD_USAGE = INVALID_ARGUMENT.variant(
-    "usage is {value!r}.",
-    known='"words", a Usage, None',
-    fix='Give "words" to count words, Usage(...) to report that, or None to report nothing.',
-)
-BAD_ANSWER = INVALID_ARGUMENT.variant("The {double} was to reply with {answer}.", carries=("value",))
-SCRIPT_IS_A_STRING = INVALID_ARGUMENT.variant(
-    "The script of a {double} is one string.", fix="Put it into a list: [{script!r}]."
-)
-NOT_A_SCRIPT = INVALID_ARGUMENT.variant(
-    "The script of a {double} is a value of type {value:type}: {value!r}.",
-    fix="Give a list of replies, or a mapping from patterns to replies.",
-)
-BAD_SCRIPT_ITEM = INVALID_ARGUMENT.variant(
-    "The {double} cannot reply with {item}.", where="item {place} of its script", carries=("value",)
-)
 
 SCRIPT_OUTPUT = ErrorCode(
     "script-output",

@@ -49,17 +49,13 @@ API_KEY_NOT_SET = PROVIDER_HAS_NO_KEY.variant(
     carries=(),
 )
 
-REQUEST_TOO_LARGE = ErrorCode(
+CONTEXT_OVERFLOW = ErrorCode(
     "context-overflow",
     ContextOverflowError,
     "The model call failed{with_status}: {reason}",
-    fix="Shorten the conversation: the request is larger than the provider takes.",
+    fix="Shorten the conversation, or choose a model with a longer context.",
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
-)
-CONTEXT_OVERFLOW = REQUEST_TOO_LARGE.variant(
-    "The model call failed{with_status}: {reason}",
-    fix="Shorten the conversation, or choose a model with a longer context.",
 )
 
 RATE_LIMITED = ErrorCode(
@@ -71,24 +67,13 @@ RATE_LIMITED = ErrorCode(
     carries=("status_code", "retry_after_s", "provider"),
 )
 
-CALL_CONFLICT = ErrorCode(
+TRANSIENT_MODEL = ErrorCode(
     "transient-model",
     TransientModelError,
     "The model call failed{with_status}: {reason}",
-    fix="Retry.",
+    fix="Retry; if it persists, check the address and the network, and look at the provider's status page.",
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
-)
-PROVIDER_FAILED = CALL_CONFLICT.variant(
-    "The model call failed{with_status}: {reason}", fix="Retry; if it persists, look at the provider's status page."
-)
-CONNECTION_FAILED = CALL_CONFLICT.variant(
-    "The model call failed{with_status}: {reason}", fix="Retry; if it persists, check the address and the network."
-)
-STREAM_ENDED_EARLY = CALL_CONFLICT.variant(
-    "The stream ended before the answer did.",
-    fix="Retry; if it persists, look for what closes the connection between here and the provider.",
-    carries=(),
 )
 
 BAD_MODEL_REQUEST = ErrorCode(
@@ -104,16 +89,12 @@ UNKNOWN_MODEL = ErrorCode(
     "unknown-model",
     BadRequestError,
     "The model call failed{with_status}: {reason}",
-    fix="Compare the model's name with those that the provider offers.",
+    fix='Write the model as "provider/model", such as "openai/gpt-4o-mini", with a name that the provider offers.',
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
 )
-MODEL_WITHOUT_PROVIDER = UNKNOWN_MODEL.variant(
-    "The model call failed{with_status}: {reason}",
-    fix='Write the model as "provider/model", such as "openai/gpt-4o-mini".',
-)
 
-CONTENT_FILTERED = ErrorCode(
+REFUSAL = ErrorCode(
     "refusal",
     RefusalError,
     "The model call failed{with_status}: {reason}",
@@ -121,14 +102,8 @@ CONTENT_FILTERED = ErrorCode(
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
 )
-MODEL_REFUSED = CONTENT_FILTERED.variant(
-    "The model refused to answer: {reason}", fix="Change the request; repeating it will not help.", carries=()
-)
-ANSWER_HELD_BACK = CONTENT_FILTERED.variant(
-    "The provider's filter held the answer back.", fix="Change the request; repeating it will not help.", carries=()
-)
 
-UNREADABLE_ANSWER = ErrorCode(
+BAD_RESPONSE = ErrorCode(
     "bad-response",
     BadResponseError,
     "The model call failed{with_status}: {reason}",
@@ -136,14 +111,9 @@ UNREADABLE_ANSWER = ErrorCode(
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
 )
-NO_CHOICES = UNREADABLE_ANSWER.variant(
-    "The provider answered without any choice.",
-    fix="Check that the address is that of a chat completions endpoint.",
-    carries=(),
-)
-EMPTY_STREAM = UNREADABLE_ANSWER.variant(
-    "The provider's stream contained no answer.",
-    fix="Check that the address is that of a chat completions endpoint that can stream.",
+NO_ANSWER_OF_MODEL = BAD_RESPONSE.variant(
+    "The provider sent {answer}.",
+    fix="Check that the address is that of a chat completions endpoint, and that it can stream.",
     carries=(),
 )
 
@@ -199,14 +169,6 @@ MODEL_TIMEOUT = ErrorCode(
     where="model {model!r}",
 )
 
-NO_MODEL_NAME = INVALID_ARGUMENT.variant("The model is empty.", fix='Name one, such as "openai/gpt-4o-mini".')
-API_KEY_NOT_TEXT = INVALID_ARGUMENT.variant("api_key must be a str, not {api_key:a_type}.", fix="Give the key itself.")
-NOT_A_PROFILE = INVALID_ARGUMENT.variant(
-    "profile must be a ModelProfile, not {value!r}.", fix='Give ModelProfile(name="...").'
-)
-NO_TIMEOUT = INVALID_ARGUMENT.variant(
-    "timeout_s must be a number above 0, not None.", fix="Give seconds; a call never waits for ever."
-)
 OPTIONS_CLASH = INVALID_ARGUMENT.variant(
     "options contains {value:names}, which the model sets itself.",
     fix="Use the argument of LiteLLMModel or the field of the request instead.",

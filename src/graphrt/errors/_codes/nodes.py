@@ -310,14 +310,9 @@ CALL_IN_ASYNC_NODE = ErrorCode(
 CALL_OF_NO_FUNCTION = ErrorCode(
     "call-of-no-function",
     InputError,
-    "ctx.call() takes an async function and its arguments, not {given!r}.",
-    fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt).",
-    boundary=True,
-)
-CALL_OF_A_COROUTINE = CALL_OF_NO_FUNCTION.variant(
-    "ctx.call() takes an async function and its arguments, not a coroutine.",
-    known="{function}() was called already",
+    "ctx.call() takes an async function and its arguments, not {given}.",
     fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt)).",
+    boundary=True,
 )
 
 UNKNOWN_KIND_OF_EFFECT = ErrorCode(

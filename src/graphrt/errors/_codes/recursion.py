@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, LimitError
-from graphrt.errors._codes.ready_nodes import BAD_INTO
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
 from graphrt.errors._error_code import ErrorCode
 
-BAD_RECURSIVE_LIMITS = BAD_INTO.variant("RecursiveLimits cannot be made: {problems}.", fix="Give whole numbers.")
-PROMPT_TOO_SMALL = BAD_INTO.variant(
+BAD_RECURSIVE_LIMITS = BAD_READY_NODE.variant("RecursiveLimits cannot be made: {problems}.", fix="Give whole numbers.")
+PROMPT_TOO_SMALL = BAD_READY_NODE.variant(
     "prompt_chars={given} leaves no room for tool results.",
     known="instructions, tools, question and notes take up to {taken}",
     fix="Give prompt_chars={least} or more, or make notes_chars and question_chars smaller.",
-)
-NO_SANDBOX = BAD_INTO.variant(
-    "sandbox= of recursive() is {given:a_type}, which has no run().",
-    fix="Give an object with `async def run(code, text)`.",
-)
-BAD_CONTEXT_FIELD = BAD_INTO.variant(
-    "context= of recursive() is {given!r}.", fix="Give the name of a field, or a function of the state."
 )
 NOT_A_LONG_TEXT = ErrorCode(
     "not-a-long-text",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_FIELDS = ErrorCode(
@@ -15,7 +14,6 @@ UNKNOWN_FIELDS = ErrorCode(
     carries=("field",),
 )
 
-NOT_A_TEMPLATE = INVALID_ARGUMENT.variant("A template is of type {value:type}.", fix="Give a text.")
 
 EMPTY_FIELDS = ErrorCode(
     "template-missing",

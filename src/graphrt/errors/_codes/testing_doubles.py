@@ -41,39 +41,7 @@ SERVER_NOT_RUNNING = INVALID_ARGUMENT.variant(
     "The FakeChatServer is not running, so it has no address.",
     fix="Use it in a with block, or call start() first.",
 )
-SERVER_SCRIPT_NOT_A_LIST = INVALID_ARGUMENT.variant(
-    "The script of a FakeChatServer is a value of type {value:type}: {value!r}.",
-    known="a script is a list; each item is {kinds}",
-    fix="Put the answers into a list, in the order of the requests.",
-)
-SERVER_RULES_NOT_A_MAPPING = INVALID_ARGUMENT.variant(
-    "The rules of a FakeChatServer are a value of type {value:type}: {value!r}.",
-    fix="Give a mapping from patterns to answers.",
-)
-ASYNC_CHAT_ANSWER = INVALID_ARGUMENT.variant(
-    "A FakeChatServer cannot answer with an async function.",
-    fix="Give a sync one: each request is answered on a worker thread of its own.",
-    carries=("value",),
-)
-NOT_A_CHAT_ANSWER = INVALID_ARGUMENT.variant(
-    "A FakeChatServer cannot answer with a value of type {value:type}: {value!r}.",
-    known="an item is {kinds}",
-    fix="Give one of these; ChatAnswer.failure(500), .drop() and .malformed() make failures.",
-)
 
-UNKNOWN_STORE_OPERATION = INVALID_ARGUMENT.variant(
-    "A store has no operation {operation!r}.",
-    known="{operations:names}",
-    fix="Name a method of the store protocol.",
-)
-BAD_FAULT_NUMBERS = INVALID_ARGUMENT.variant(
-    "A fault cannot have nth={nth} and times={times}.",
-    known="calls are counted from 1, and a fault hits at least one",
-    fix="Pass 1 or more.",
-)
-UNKNOWN_FAULT_MOMENT = INVALID_ARGUMENT.variant(
-    "A fault has no moment {moment!r}.", known="{moments:names}", fix="Use one of these."
-)
 STALL_ON_EVENT_LOOP = INVALID_ARGUMENT.variant(
     "The test makes call {number} of {operation} stall on the event loop, which would block the test itself.",
     known="a run commits to a store in memory on the event loop, unless it has sinks",
@@ -84,22 +52,4 @@ PLANNED_STORE_FAILURE = POSTGRES_UNAVAILABLE.variant(
     known="{kept}",
     fix="This failure is planned: check how the run behaves, and continue it.",
     carries=(),
-)
-
-BAD_CLOCK_SECONDS = INVALID_ARGUMENT.variant(
-    "{call} got {seconds!r}, which is not a number of seconds.",
-    known="time is given in seconds and never goes back",
-    fix="Pass a number of seconds, 0 or more.",
-)
-BAD_FAILURE_COUNT = INVALID_ARGUMENT.variant(
-    "failing() got times={times!r}.", fix="Pass how many calls fail: an int, 0 or more."
-)
-NOT_A_STRATEGY = INVALID_ARGUMENT.variant(
-    "check_reducer() got {option}={strategy!r}, which is not a Hypothesis strategy.",
-    fix="Pass a strategy, for instance st.lists(st.integers()).",
-)
-BAD_SHARE = INVALID_ARGUMENT.variant(
-    "{option}={given!r} is not a share of the messages.",
-    known="0.0 disturbs none; a host that loses all of them can drive nothing",
-    fix="Pass a number from 0.0, for drop= below 1.0.",
 )

@@ -22,41 +22,12 @@ INJECTION_MISSING = ErrorCode(
     fix="Pass it in deps where the agent is run.",
 )
 
-BAD_TOOL_NAME = ErrorCode(
-    "bad-tool", InputError, "{value!r} cannot be the name of a tool.", fix="Give name=, up to 64 of A-Z a-z 0-9 _ -."
-)
-BAD_TOOL_OPTION = BAD_TOOL_NAME.variant("{option} of a tool is {value!r}.", fix="Give {wanted}.")
-NOT_A_TOOL_MODEL = BAD_TOOL_NAME.variant(
-    "A tool from a model needs a class and a function, not {given!r} and {fn!r}.",
-    fix="Write tool_from_model(Model, function).",
-)
-TOOL_OF_NO_FUNCTION = BAD_TOOL_NAME.variant("A tool is made of a function, not of {value!r}.", fix="Give the function.")
-TOOL_OF_A_NAME = BAD_TOOL_NAME.variant(
-    "@tool was given {value!r} as if it were a function.", fix='Write @tool(name="...").'
-)
-ONLY_TAKES_NAMES = BAD_TOOL_NAME.variant(
-    "only() takes several names, not the text {value!r}.", fix="Write only([{value!r}])."
-)
-NOT_SEVERAL_TOOLS = BAD_TOOL_NAME.variant(
-    "A ToolRegistry takes several tools, not {value!r}.", fix="Write ToolRegistry([...])."
-)
-NOT_A_TOOL = BAD_TOOL_NAME.variant(
-    "{value!r} is not a tool.",
-    known="a tool has spec, policy, check and call",
-    fix="Give a function, or what tool(), tool_from_model() or McpServer.tools() made.",
-)
-BAD_PREFIX = BAD_TOOL_NAME.variant(
-    "The prefix {value!r} cannot begin the name of a tool.", fix="Use up to 32 of A-Z a-z 0-9 _ -."
-)
-BAD_COMMAND = BAD_TOOL_NAME.variant(
-    "A process is started by a command and a list of arguments, not {command!r} and {args!r}.",
-    fix='Write McpServer.stdio("python", ["server.py"]).',
-)
-BAD_ADDRESS = BAD_TOOL_NAME.variant(
+BAD_TOOL = ErrorCode("bad-tool", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
+BAD_ADDRESS = BAD_TOOL.variant(
     "The address of an MCP server begins with http:// or https:// and names a host.",
     fix='Write for instance McpServer.http("http://127.0.0.1:8000/mcp").',
 )
-ADDRESS_WITH_CREDENTIALS = BAD_TOOL_NAME.variant(
+ADDRESS_WITH_CREDENTIALS = BAD_TOOL.variant(
     "The address of an MCP server holds credentials, which would appear in logs.",
     fix='Give them as headers={{"Authorization": ...}}.',
 )
@@ -71,10 +42,6 @@ INJECTED_WITHOUT_SOURCE = INVALID_ARGUMENT.variant(
 )
 SEVERAL_INJECTED = INVALID_ARGUMENT.variant(
     "{parameter}: has {number} Injected; one value can come from one source only"
-)
-BAD_INJECTED = INVALID_ARGUMENT.variant(
-    "Injected takes a name in deps or a function of the ToolContext, not {value!r}.",
-    fix='Write Injected("db") or Injected(lambda context: ...).',
 )
 
 DUPLICATE_TOOL = ErrorCode(

@@ -9,13 +9,9 @@ from graphrt.errors._error_code import ErrorCode
 NO_RUNTIMES = ErrorCode(
     "no-runtimes",
     InputError,
-    "A worker needs at least one runtime.",
-    fix='Pass the runtimes to drive with: Worker(Runtime(graph, store="sqlite:///runs.db")).',
-)
-NOT_A_RUNTIME = NO_RUNTIMES.variant(
-    "{given!r} is not a Runtime.",
+    "A worker cannot drive with {given:brief}.",
     known="a worker drives with runtimes, each of which has a graph and the store",
-    fix='Pass Runtime(graph, store="sqlite:///runs.db").',
+    fix='Pass runtimes: Worker(Runtime(graph, store="sqlite:///runs.db")).',
 )
 RUNTIME_NEEDS_STORE = RUNTIME_WITHOUT_STORE.variant(
     "The runtime of graph {name!r} has no store, so nobody can leave threads to this worker.",
@@ -42,20 +38,8 @@ UNKNOWN_GRAPH_OF_LIMIT = ErrorCode(
     known="{graphs:names}",
     fix="Name one of these graphs.",
 )
-BAD_WORKER_NUMBER = ErrorCode(
-    "bad-worker-option",
-    InputError,
-    "{option}={given!r} is not {wanted}.",
-    fix="Pass {wanted}.",
-)
-BAD_RETENTION = BAD_WORKER_NUMBER.variant(
-    "Retention(older_than={given!r}) is not a time above 0.",
-    fix="Pass a timedelta, such as timedelta(days=30), or seconds.",
-)
-BAD_RETENTION_STATUS = BAD_WORKER_NUMBER.variant(
-    "Retention(status={given!r}) is not the status of a thread.",
-    known="{statuses:names}",
-    fix="Name one status. For several, pass one Retention for each; None is for all that ended.",
+BAD_WORKER_OPTION = ErrorCode(
+    "bad-worker-option", InputError, "{option}={given!r} is not {wanted}.", fix="Pass {wanted}."
 )
 SERVE_OUTSIDE_MAIN_THREAD = ErrorCode(
     "serve-outside-main",

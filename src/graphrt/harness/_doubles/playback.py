@@ -13,12 +13,8 @@ from typing import Any, Final, Literal, Self
 
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import (
-    BAD_ANSWER,
-    BAD_SCRIPT_ITEM,
-    BAD_USAGE,
-    NOT_A_SCRIPT,
-    SCRIPT_IS_A_STRING,
     SCRIPT_LEFT_OVER,
     SCRIPT_OUTPUT,
 )
@@ -51,7 +47,11 @@ class Recorder:
     def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
         given: Any = usage  # untyped: callers without a type checker pass anything
         if given is not None and given != "words" and not isinstance(given, Usage):
-            raise BAD_USAGE(value=given)
+            raise INVALID_ARGUMENT(
+                argument="usage",
+                value=given,
+                wanted='"words" to count words, Usage(...) to report that, or None to report nothing',
+            )
         self._usage: Final = usage
         self._model: Final = model
         self._lock: Final = FreshLock()  # reentrant: patterns run under it, and may read `calls` of the double
@@ -107,7 +107,12 @@ class Recorder:
             case ToolCall():
                 return AgentReply(tool_calls=(answer,))
             case _ if answer is None or issubclass(type(answer), type):
-                raise BAD_ANSWER(double=self._name, answer=kind_of(answer), value=answer, known=REPLIES)
+                raise INVALID_ARGUMENT(
+                    argument=f"A reply of the {self._name}",
+                    value=answer,
+                    wanted="one of the known replies",
+                    known=REPLIES,
+                )
             case _:
                 return AgentReply(text=self._written(answer, request, number))
 
@@ -169,7 +174,9 @@ class ScriptPlayer(Recorder):
     ) -> None:
         super().__init__(usage=usage, model=model)
         if isinstance(script, str):
-            raise SCRIPT_IS_A_STRING(double=self._name, script=script)
+            raise INVALID_ARGUMENT(
+                argument=f"The script of a {self._name}", value=script, wanted=f"a list: [{script!r}]"
+            )
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
         script = self._items(script)
@@ -178,12 +185,22 @@ class ScriptPlayer(Recorder):
     def _items(self, script: Any) -> list[Any]:
         """Return the items of *script*, each checked here: later it would fail far from where it was written."""
         if not isinstance(script, Iterable):
-            raise NOT_A_SCRIPT(double=self._name, value=script)
+            raise INVALID_ARGUMENT(
+                argument=f"The script of a {self._name}",
+                value=script,
+                wanted="a list of replies, or a mapping from patterns to replies",
+            )
         items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
         for place, item in enumerate(items, 1):
             unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
             if unfit:
-                raise BAD_SCRIPT_ITEM(double=self._name, item=kind_of(item), place=place, value=item, known=REPLIES)
+                raise INVALID_ARGUMENT(
+                    argument=f"A reply of the {self._name}",
+                    value=item,
+                    wanted="one of the known replies",
+                    where=f"item {place} of its script",
+                    known=REPLIES,
+                )
         return items
 
     @property

@@ -6,17 +6,13 @@ from inspect import signature
 from typing import Any
 
 from graphrt._arguments import each, is_number
+from graphrt.errors import a_type
 from graphrt.errors._codes.agents import (
-    BAD_AGENT_NAME,
-    BAD_AGENT_RETRY,
-    BAD_RETRY_POLICY,
-    CLASS_INSTEAD_OF_MODEL,
     LAYER_SIGNATURE,
+    NO_MODEL,
     NOT_A_LAYER,
-    NOT_A_MODEL,
-    RETURN_OR_RAISE,
-    SINK_NOT_A_FUNCTION,
 )
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.harness._harness_checks import usable
 from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
@@ -52,12 +48,17 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
     missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
     if missing:
         if isinstance(given, type):
-            raise CLASS_INSTEAD_OF_MODEL(of=of, cls=given.__name__, value=given)
+            raise NO_MODEL(
+                of=of,
+                given=f"the class {given.__name__}",
+                lack="a class is not a model: its instances are",
+                value=given,
+            )
         a_harness = "That is a harness: give a ScriptedModel where you would give a MockHarness."
-        raise NOT_A_MODEL(
+        raise NO_MODEL(
             of=of,
-            given=given,
-            missing=", ".join(missing),
+            given=a_type(given),
+            lack=f"it has no {', '.join(missing)}",
             value=given,
             fix=a_harness if usable(given, "run") else None,
         )
@@ -67,13 +68,15 @@ def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
 
 def checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name or "/" in name:  # "/" joins the names of nested agents
-        raise BAD_AGENT_NAME(value=name)
+        raise INVALID_ARGUMENT(
+            argument="The name of an agent", value=name, wanted="a text without '/', such as 'helper'"
+        )
     return name
 
 
 def checked_choice(option: str, value: Any) -> Any:
     if value not in ("return", "raise"):
-        raise RETURN_OR_RAISE(option=option, value=value)
+        raise INVALID_ARGUMENT(argument=option, value=value, wanted="'return' or 'raise'")
     return value
 
 
@@ -92,10 +95,18 @@ def checked_retry(policy: Any) -> RetryPolicy:
     if is_number(policy, whole=True):
         policy = RetryPolicy(policy)
     if not isinstance(policy, RetryPolicy):
-        raise BAD_AGENT_RETRY(value=policy)
+        raise INVALID_ARGUMENT(
+            argument="retry",
+            value=policy,
+            wanted="RetryPolicy(attempts=...), a number of attempts, or None to never repeat",
+        )
     problems = list(policy.problems())
     if problems:
-        raise BAD_RETRY_POLICY(problems="; ".join(problems), value=policy)
+        raise ARGUMENT_OUT_OF_BOUNDS(
+            problem=f"The retry policy of an agent is wrong: {'; '.join(problems)}",
+            wanted="a correct one; RetryPolicy(attempts=1), or None, never repeats",
+            value=policy,
+        )
     return policy
 
 
@@ -103,7 +114,7 @@ def checked_sinks(given: Any) -> tuple[EventSink, ...]:
     sinks = each("sinks", given)
     for sink in sinks:
         if not callable(sink):
-            raise SINK_NOT_A_FUNCTION(value=sink)
+            raise INVALID_ARGUMENT(argument="A sink", value=sink, wanted="functions of one item")
     return sinks
 
 

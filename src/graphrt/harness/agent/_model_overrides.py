@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 from graphrt._ambient import REPLACED
 from graphrt.errors import closest, names
-from graphrt.errors._codes.agents import MODELS_NOT_A_MAPPING, MODELS_OF_A_BAD_NAME, OVERRIDE_OF_A_GENERATOR
+from graphrt.errors._codes.agents import BAD_MODELS, OVERRIDE_OF_A_GENERATOR
 from graphrt.harness.agent._arguments import checked_model
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class NamedModels:
     def __init__(self, models: Mapping[Any, Any]) -> None:
         given: Any = models  # untyped: callers without a type checker pass anything
         if not isinstance(given, Mapping):
-            raise MODELS_NOT_A_MAPPING(given=given, value=models)
+            raise BAD_MODELS(argument="models=", value=models)
         wrong = [name for name in models if not isinstance(name, str) or not name or "/" in name]
         if wrong:
-            raise MODELS_OF_A_BAD_NAME(value=wrong[0])
+            raise BAD_MODELS(argument="A name in models=")
         self.models: Final[Mapping[str, ChatModel]] = {
             name: checked_model(model, of=f"models= for agent {name!r}") for name, model in models.items()
         }

@@ -11,7 +11,7 @@ from typing import final
 
 from graphrt._arguments import number_problem
 from graphrt._forks import FreshLock, process
-from graphrt.errors._codes.agents import BAD_CACHE_SIZE
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
 from graphrt.events import Usage
 from graphrt.harness.protocol import ModelResponse
 
@@ -34,7 +34,7 @@ class ResponseCache:
     def __init__(self, max_entries: int = 1_024) -> None:
         problem = number_problem("max_entries", max_entries, optional=False, least=1)
         if problem is not None:
-            raise BAD_CACHE_SIZE(problem=problem, value=max_entries)
+            raise ARGUMENT_OUT_OF_BOUNDS(problem=problem, wanted="how many responses are kept", value=max_entries)
         self._most = max_entries
         self._lock = FreshLock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()

@@ -16,7 +16,7 @@ import typing_extensions as te
 
 from graphrt._forks import FreshLock
 from graphrt._usage.usage import summed
-from graphrt.errors._codes.budgets import NOT_ENTRIES
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import (
     Entry,
     ModelReplied,
@@ -95,7 +95,11 @@ class TokenTracker:
         for entry in entries:
             given: Any = entry
             if not isinstance(given, Entry):
-                raise NOT_ENTRIES(value=given)
+                raise INVALID_ARGUMENT(
+                    argument="What a TokenTracker reads",
+                    value=given,
+                    wanted="entries of a journal: runtime.entries(thread)",
+                )
             self(entry)
         return self
 

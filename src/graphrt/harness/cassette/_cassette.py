@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
 from pydantic import TypeAdapter
 
-from graphrt.errors._codes.cassettes import CASSETTE_OF_NO_MODEL, NO_HARNESS_TO_ASK, UNKNOWN_CASSETTE_MODE
+from graphrt.errors._codes.agents import NO_MODEL
+from graphrt.errors._codes.cassettes import NO_HARNESS_TO_ASK, UNKNOWN_CASSETTE_MODE
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
@@ -244,7 +245,13 @@ def _checked_model(model: Any) -> ChatModel:
             fix = "it is a harness: use cassette.harness(...), or put the cassette around the model that it asks"
         else:
             fix = "give a ChatModel: cassette.model(LiteLLMModel(...))"
-        raise CASSETTE_OF_NO_MODEL(given=kind(model), value=model, known=lack(model, "invoke"), fix=fix)
+        raise NO_MODEL(
+            of="The model of cassette.model()",
+            given=kind(model),
+            lack=lack(model, "invoke"),
+            value=model,
+            fix=fix,
+        )
     checked: ChatModel = model
     return checked
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
-from graphrt.errors._codes.cassettes import BAD_REDACTION
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._json_values import is_mapping, is_sequence
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
@@ -59,7 +59,11 @@ class Redactor:
             return text
         given: Any = self._hook(text)
         if not isinstance(given, str):
-            raise BAD_REDACTION(value=given)
+            raise INVALID_ARGUMENT(
+                argument="The result of the redact hook of a Cassette",
+                value=type(given),
+                wanted="a function that returns the text that may be written",
+            )
         return given
 
     def data(self, value: Any) -> Any:

@@ -30,22 +30,18 @@ from graphrt.errors._codes.models import (
     ANSWER_OUT_OF_BOUNDS,
     API_KEY_NOT_SET,
     BAD_MODEL_REQUEST,
-    CALL_CONFLICT,
+    BAD_RESPONSE,
     CALL_UNAUTHORIZED,
-    CONNECTION_FAILED,
-    CONTENT_FILTERED,
     CONTEXT_OVERFLOW,
     LIBRARY_FAILED,
     MODEL_TIMEOUT,
-    MODEL_WITHOUT_PROVIDER,
-    PROVIDER_FAILED,
     PROVIDER_HAS_NO_KEY,
     RATE_LIMITED,
     REDIRECTED,
+    REFUSAL,
     REQUEST_CANNOT_BE_SENT,
-    REQUEST_TOO_LARGE,
+    TRANSIENT_MODEL,
     UNKNOWN_MODEL,
-    UNREADABLE_ANSWER,
 )
 from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
@@ -134,7 +130,7 @@ def harness_error(
         return _redirect(redirected, error, model)
     if sent is not None and 200 <= sent < 300 and _is_misread(chain):
         status = None  # the answer was a success, and litellm failed to read it: ignore the status that it made up
-        declared: ErrorCode[HarnessError] = UNREADABLE_ANSWER
+        declared: ErrorCode[HarnessError] = BAD_RESPONSE
     else:
         status = _status(error, chain)
         declared = _kind(error, chain, status)
@@ -178,10 +174,10 @@ def timed_out(model: str, timeout_s: float, *, what: str) -> TransientModelError
 
 _KINDS: Final[tuple[tuple[Container[int], ErrorCode[HarnessError]], ...]] = (
     ((401, 403), CALL_UNAUTHORIZED),
-    ((413,), REQUEST_TOO_LARGE),
+    ((413,), CONTEXT_OVERFLOW),
     ((429,), RATE_LIMITED),
-    ((408, 409), CALL_CONFLICT),
-    (range(500, 1000), PROVIDER_FAILED),
+    ((408, 409), TRANSIENT_MODEL),
+    (range(500, 1000), TRANSIENT_MODEL),
 )
 """Status codes with their errors."""
 
@@ -216,9 +212,9 @@ def _by_words(
     if name == "ContextWindowExceededError" or "context_length_exceeded" in codes or too_long:
         return CONTEXT_OVERFLOW
     if name == "ContentPolicyViolationError" or "content_filter" in codes:
-        return CONTENT_FILTERED
+        return REFUSAL
     if _NO_PROVIDER.search(text):
-        return MODEL_WITHOUT_PROVIDER
+        return UNKNOWN_MODEL
     if not answered and _NO_KEY.search(text):
         return PROVIDER_HAS_NO_KEY
     return None
@@ -227,9 +223,9 @@ def _by_words(
 def _without_status(chain: list[BaseException]) -> ErrorCode[HarnessError]:
     """Decide for a failure to which the provider sent no status."""
     if _is_no_answer(chain):
-        return UNREADABLE_ANSWER
+        return BAD_RESPONSE
     if _is_transport(chain):
-        return CONNECTION_FAILED
+        return TRANSIENT_MODEL
     if _is_unsendable(chain):
         return REQUEST_CANNOT_BE_SENT
     return LIBRARY_FAILED

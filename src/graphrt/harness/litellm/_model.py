@@ -18,11 +18,8 @@ from graphrt import _sensitive_texts
 from graphrt._ambient import WATCHER
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import HarnessError, MissingExtraError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import (
-    API_KEY_NOT_TEXT,
-    NO_MODEL_NAME,
-    NO_TIMEOUT,
-    NOT_A_PROFILE,
     OPTIONS_CLASH,
     UNGUARDED_PROVIDER,
 )
@@ -82,7 +79,7 @@ class LiteLLMModel:
         profile: ModelProfile | None = None,
     ) -> None:
         if not model:
-            raise NO_MODEL_NAME()
+            raise INVALID_ARGUMENT(argument="The model", value=model, wanted='its name, such as "openai/gpt-4o-mini"')
         _check_arguments(model, api_base, api_key, profile)
         _check_seconds(timeout_s)
         self._name: Final = model
@@ -332,14 +329,16 @@ def _check_arguments(model: Any, api_base: Any, api_key: Any, profile: Any) -> N
     check_text("model", model)
     check_text("api_base", api_base)
     if api_key is not None and not isinstance(api_key, str):  # only its type is shown: it may be a credential
-        raise API_KEY_NOT_TEXT(api_key=api_key)
+        raise INVALID_ARGUMENT(argument="api_key", value=type(api_key), wanted="the key itself, as a text")
     if profile is not None and not isinstance(profile, ModelProfile):
-        raise NOT_A_PROFILE(value=profile)
+        raise INVALID_ARGUMENT(argument="profile", value=profile, wanted='ModelProfile(name="...")')
 
 
 def _check_seconds(timeout_s: Any) -> None:
     if timeout_s is None:
-        raise NO_TIMEOUT()
+        raise INVALID_ARGUMENT(
+            argument="timeout_s", value=timeout_s, wanted="seconds above 0: a call never waits for ever"
+        )
     check_amount("timeout_s", timeout_s, above=True)
 
 

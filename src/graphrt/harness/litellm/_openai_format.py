@@ -16,7 +16,7 @@ from typing import Any, Final
 from graphrt._arguments import is_number
 from graphrt._usage.usage import reported_usage
 from graphrt.errors import RefusalError
-from graphrt.errors._codes.models import ANSWER_HELD_BACK, EMPTY_STREAM, MODEL_REFUSED, NO_CHOICES, STREAM_ENDED_EARLY
+from graphrt.errors._codes.models import NO_ANSWER_OF_MODEL, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
 from graphrt.harness.litellm._thinking import BlockBuilder, read_blocks, wire_blocks
@@ -144,7 +144,7 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
     model = _get(response, "model")
     message = _get(choice, "message")
     if message is None:
-        raise NO_CHOICES(model=clean(_text(model)))
+        raise NO_ANSWER_OF_MODEL(answer="an answer without any choice", model=clean(_text(model)))
     text = _text(_get(message, "content"))
     calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
     reason = _reason(_get(choice, "finish_reason"))
@@ -253,9 +253,16 @@ class ReplyBuilder:
         text = "".join(self.texts) + self.whole_text.rest()
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
-            raise EMPTY_STREAM(model=self.clean(self.model or ""))
+            raise NO_ANSWER_OF_MODEL(answer="a stream without an answer", model=self.clean(self.model or ""))
         if not (finished or ended):  # checked before the reply is built: half a call may look like a whole one
-            raise STREAM_ENDED_EARLY(model=self.clean(self.model or ""))
+            raise TRANSIENT_MODEL(
+                with_status="",
+                reason="the stream ended before the answer did",
+                model=self.clean(self.model or ""),
+                status_code=None,
+                retry_after_s=None,
+                provider=None,
+            )
         if not text and not self.calls and (self.refusals or reason == "content_filter"):
             raise _refusal("".join(self.refusals), self.model, self.clean)
         calls = [
@@ -275,7 +282,8 @@ class ReplyBuilder:
 
 def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:
     name = clean(_text(model))
-    return MODEL_REFUSED(reason=clean(words), model=name) if words else ANSWER_HELD_BACK(model=name)
+    reason = f"the model refused to answer: {clean(words)}" if words else "the provider's filter held the answer back"
+    return REFUSAL(with_status="", reason=reason, model=name, status_code=None, retry_after_s=None, provider=None)
 
 
 def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:

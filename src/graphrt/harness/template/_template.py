@@ -14,12 +14,12 @@ from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.templates import (
     EMPTY_FIELDS,
     NO_TEXT_FORM,
     NOT_A_FIELD,
     NOT_A_STATE_OF_TEMPLATES,
-    NOT_A_TEMPLATE,
     UNKNOWN_FIELDS,
 )
 from graphrt.harness.template._grammar import Mistake, parse
@@ -54,7 +54,7 @@ class Template:
     def __post_init__(self) -> None:
         given: Any = self.text  # callers without a type checker may pass anything
         if not isinstance(given, str):
-            raise NOT_A_TEMPLATE(value=given)
+            raise INVALID_ARGUMENT(argument="A template", value=given, wanted="a text")
         parts, mistakes = parse(given)
         if mistakes:
             raise _no_field(mistakes)

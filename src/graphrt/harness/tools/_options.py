@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import InputError, names
-from graphrt.errors._codes.tools import BAD_TOOL_NAME, BAD_TOOL_OPTION
+from graphrt.errors._codes.tools import BAD_TOOL
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
 Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
@@ -46,8 +46,12 @@ def check_name(name: object, *, where: str) -> str:
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
-    raise BAD_TOOL_NAME(
-        value=name, where=where, fix="Give the tool a name: @tool(name=...)." if name == "<lambda>" else None
+    raise BAD_TOOL(
+        argument="The name of a tool",
+        value=name,
+        wanted="name=, up to 64 of A-Z a-z 0-9 _ -",
+        where=where,
+        fix="Give the tool a name: @tool(name=...)." if name == "<lambda>" else None,
     )
 
 
@@ -95,4 +99,4 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...], where: str) -> N
 
 
 def _bad(name: str, value: object, expected: str, where: str) -> InputError:
-    return BAD_TOOL_OPTION(option=name, value=value, wanted=expected, where=where)
+    return BAD_TOOL(argument=f"{name} of a tool", value=value, wanted=expected, where=where)

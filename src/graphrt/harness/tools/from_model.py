@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.tools import NOT_A_TOOL_MODEL
+from graphrt.errors._codes.tools import BAD_TOOL
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse
@@ -47,7 +47,11 @@ class ModelTool(Generic[M]):
         from graphrt.harness.tools._docstring import read_docstring
 
         if not (_is_class(model) and callable(fn)):
-            raise NOT_A_TOOL_MODEL(given=model, fn=fn)
+            raise BAD_TOOL(
+                argument="What a tool from a model is made of",
+                value=(model, fn),
+                wanted="a class and a function: tool_from_model(Model, function)",
+            )
         self.origin: Final = origin(fn)
         """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_snake(model.__name__) if name is None else name, where=self.origin)

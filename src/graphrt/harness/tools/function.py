@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from graphrt.errors._codes.tools import TOOL_OF_A_NAME, TOOL_OF_NO_FUNCTION
+from graphrt.errors._codes.tools import BAD_TOOL
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
@@ -51,7 +51,7 @@ class FunctionTool(Generic[P, R]):
         from graphrt.harness.tools._invoke import yields
 
         if not callable(fn):
-            raise TOOL_OF_NO_FUNCTION(value=fn)
+            raise BAD_TOOL(argument="What a tool is made of", value=fn, wanted="a function")
         self.origin: Final = origin(fn)
         """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
@@ -160,7 +160,7 @@ def tool(
         InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
     """
     if fn is not None and not callable(fn):
-        raise TOOL_OF_A_NAME(value=fn)
+        raise BAD_TOOL(argument="The function of @tool", value=fn, wanted='the name as @tool(name="...")')
     checked = make_policy(where=origin(fn) if fn is not None else "", **policy)
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:

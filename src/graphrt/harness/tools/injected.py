@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphrt.errors import a_type, names
-from graphrt.errors._codes.tools import BAD_INJECTED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.tools.protocol import ToolContext
 
 __all__ = ["Injected"]
@@ -36,7 +36,11 @@ class Injected:
     def __post_init__(self) -> None:
         source: Any = self.source
         if not (callable(source) or (isinstance(source, str) and source)):
-            raise BAD_INJECTED(value=self.source)
+            raise INVALID_ARGUMENT(
+                argument="The source of Injected",
+                value=self.source,
+                wanted='a name in deps or a function of the ToolContext: Injected("db") or Injected(lambda context: ...)',
+            )
 
     def find(self, context: ToolContext, /) -> Any:
         """Return the value for the call *context*, or an awaitable of it.

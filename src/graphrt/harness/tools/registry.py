@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from graphrt.errors import closest, names
-from graphrt.errors._codes.tools import DUPLICATE_TOOL, NO_SUCH_TOOL, NOT_A_TOOL, NOT_SEVERAL_TOOLS, ONLY_TAKES_NAMES
+from graphrt.errors._codes.tools import BAD_TOOL, DUPLICATE_TOOL, NO_SUCH_TOOL
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools.function import FunctionTool
 from graphrt.harness.tools.protocol import Tool
@@ -71,7 +71,7 @@ class ToolRegistry:
             InputError: There is no tool with one of the names (`unknown-tool`), or *allowed* is a string (`bad-tool`).
         """
         if isinstance(allowed, str):
-            raise ONLY_TAKES_NAMES(value=allowed)
+            raise BAD_TOOL(argument="The names of only()", value=allowed, wanted=f"several: only([{allowed!r}])")
         wanted = {name: self.get(name) for name in allowed}
         return ToolRegistry(tool for name, tool in self._tools.items() if name in wanted)
 
@@ -90,7 +90,7 @@ class ToolRegistry:
 
 def _each(tools: Any) -> Iterable[AnyTool]:
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise NOT_SEVERAL_TOOLS(value=tools)
+        raise BAD_TOOL(argument="The tools of a ToolRegistry", value=tools, wanted="several: ToolRegistry([...])")
     return cast("Iterable[AnyTool]", tools)
 
 
@@ -99,7 +99,12 @@ def _as_tool(given: Any) -> Tool:
         return cast("Tool", given)
     if callable(given) and not isinstance(given, type):
         return FunctionTool(given)
-    raise NOT_A_TOOL(value=given)
+    raise BAD_TOOL(
+        argument="A tool",
+        value=given,
+        wanted="a function, or what tool(), tool_from_model() or McpServer.tools() made",
+        known="a tool has spec, policy, check and call",
+    )
 
 
 def _is_tool(given: Any) -> bool:

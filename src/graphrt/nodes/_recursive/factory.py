@@ -9,7 +9,8 @@ import typing_extensions as te
 from pydantic import BaseModel
 
 from graphrt.commands import END, START
-from graphrt.errors._codes.recursion import BAD_CONTEXT_FIELD, NO_SANDBOX, PROMPT_TOO_SMALL
+from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
+from graphrt.errors._codes.recursion import PROMPT_TOO_SMALL
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import (
     Agent,
@@ -93,7 +94,11 @@ def recursive(
     given: Any = context
     if not callable(given):
         if not isinstance(given, str) or not given.isidentifier():
-            raise BAD_CONTEXT_FIELD(given=context)
+            raise BAD_READY_NODE(
+                argument="context= of recursive()",
+                given=context,
+                wanted="the name of a field, or a function of the state",
+            )
         Template(f"{{{given}}}").check(state)  # says which fields there are
     (target,) = checked_names("into", into, "recursive()", least=1)
     if target.isidentifier():
@@ -114,7 +119,9 @@ def _setup(model: Any, options: ReaderOptions) -> Setup:
     limits = options.get("limits") or RecursiveLimits()
     sandbox: Any = options.get("sandbox")
     if sandbox is not None and not callable(getattr(sandbox, "run", None)):
-        raise NO_SANDBOX(given=sandbox)
+        raise BAD_READY_NODE(
+            argument="sandbox= of recursive()", given=sandbox, wanted="an object with `async def run(code, text)`"
+        )
     name, system = options.get("name", "recursive"), options.get("system", "")
     # One model call per run of the agent: the loop is the graph's, so that every turn and sub-call is a task.
     reader = Agent(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER, NO_SUPERSTEP_YET, NOT_AN_ENTRY_NUMBER
+from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER, NO_SUPERSTEP_YET
 from graphrt.events import (
     EffectRecorded,
     Entry,
@@ -57,7 +57,7 @@ def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
         InputError: No superstep follows.
     """
     if at is not None and at.__class__ is not int:
-        raise NOT_AN_ENTRY_NUMBER(at=at, thread=thread)
+        raise NO_SUPERSTEP_AFTER(seq=at, thread=thread, entries="with numbers")
     entries = list(runtime.entries(thread))
     begins = [entry.seq for entry in entries if not entry.path and isinstance(entry.event, _BEGINS)]
     first = entries[0].seq - 1 if entries else 0

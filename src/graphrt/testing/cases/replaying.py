@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from graphrt.errors import GraphrtError, ModelRequestForbiddenError
-from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.recorded_runs import (
     CASE_OF_OTHER_GRAPH,
-    NO_SUCH_TASK,
-    SEVERAL_TASKS_OF_NODE,
+    NOT_ONE_TASK,
     SEVERAL_UPDATES,
 )
 from graphrt.events import Entry, SuperstepCommitted, TaskFailed, TaskSucceeded
@@ -83,8 +82,8 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
         if len(of_node) == 1:
             return of_node[0]
         if of_node:
-            raise SEVERAL_TASKS_OF_NODE(number=len(of_node), key=key, tasks=self._tasks)
-        raise NO_SUCH_TASK(key=key, tasks=self._tasks)
+            raise NOT_ONE_TASK(key=key, number=len(of_node), tasks=self._tasks)
+        raise NOT_ONE_TASK(key=key, number=0, tasks=self._tasks)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tasks)
@@ -115,7 +114,9 @@ def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Any) -> Re
     """
     any_graph: Any = graph
     if not isinstance(any_graph, CompiledGraph):
-        raise GRAPH_NOT_COMPILED(function="replay_case()", given=any_graph)
+        raise INVALID_ARGUMENT(
+            argument="The graph for replay_case()", value=any_graph, wanted="what compile() returned"
+        )
     found = _archive.decode(case)
     if graph.name != found.graph:
         raise CASE_OF_OTHER_GRAPH(wanted=found.graph, graph_name=graph.name, thread=found.thread)

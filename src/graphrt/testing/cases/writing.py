@@ -14,14 +14,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import a_type
+from graphrt.errors import a_type, told
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.recorded_runs import (
     CASE_FILE_EXISTS,
     CASE_OF_CHANGED_GRAPH,
     GRAPH_NOT_IMPORTABLE,
-    NO_GRAPH_AT,
-    NO_RUNTIME_FOR_CASE,
-    OTHER_GRAPH_AT,
 )
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
@@ -72,7 +70,7 @@ def case_of(
     """
     given: Any = runtime
     if not isinstance(given, Runtime):
-        raise NO_RUNTIME_FOR_CASE(given=given)
+        raise INVALID_ARGUMENT(argument="The runtime of case_of()", value=given, wanted="the Runtime of the thread")
     module, name = _home(runtime.graph, graph)
     step = recorded(runtime, thread, at)
     gone = [node for node in step.nodes if node not in runtime.graph.nodes]
@@ -147,7 +145,7 @@ def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
         for name, value in list(getattr(content, "__dict__", {}).items()):
             if value is graph and name.isidentifier():
                 return module, name
-    raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name)
+    raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name, problem="no variable of an imported module holds it")
 
 
 def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
@@ -157,10 +155,14 @@ def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
         found = getattr(import_module(module), function)
         made = found() if function != name else found
     except Exception as error:
-        raise NO_GRAPH_AT(given=given, error=error) from error
+        raise GRAPH_NOT_IMPORTABLE(
+            graph_name=graph.name, problem=f"there is no graph at {given!r}: {told(error)}"
+        ) from error
     if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
         what = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
-        raise OTHER_GRAPH_AT(given=given, found=what, graph_name=graph.name)
+        raise GRAPH_NOT_IMPORTABLE(
+            graph_name=graph.name, problem=f"at {given!r} is {what}, and not the graph that the runtime drives"
+        )
     return module, name
 
 

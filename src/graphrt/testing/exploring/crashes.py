@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.explorations import NO_SUCH_CASE, STORE_OF_SEVERAL_CASES
 from graphrt.events import SuperstepCommitted
 from graphrt.graph import CompiledGraph
@@ -135,7 +135,7 @@ def explore_forks(
 
 def _plan(function: str, graph: Any, *rest: Any) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
-        raise GRAPH_NOT_COMPILED(function=function, given=graph)
+        raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
     store = rest[1]
     if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
         raise STORE_OF_SEVERAL_CASES(store=store)

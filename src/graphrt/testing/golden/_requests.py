@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from graphrt.errors._codes.recorded_runs import NOT_MODEL_REQUESTS
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Entry, InterruptRaised, TaskFailed, TaskRetried, TaskSucceeded
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.request import ModelRequest
@@ -34,7 +34,11 @@ def _checked(calls: Any) -> list[ModelRequest]:
     found: list[Any] = list(calls) if hasattr(calls, "__iter__") else [calls]
     for one in found:
         if not isinstance(one, ModelRequest):
-            raise NOT_MODEL_REQUESTS(value=one)
+            raise INVALID_ARGUMENT(
+                argument="A model request in requests=",
+                value=one,
+                wanted="the calls of a double: requests=model.calls; or a mapping from names of agents to such lists",
+            )
     return found
 
 

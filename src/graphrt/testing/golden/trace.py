@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors._codes.recorded_runs import BAD_GOLDEN_TRACE, TRACE_OF_NO_RUN, TRACE_WITHOUT_ENTRIES
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.recorded_runs import BAD_GOLDEN_TRACE
 from graphrt.events import Entry, RunStarted
 from graphrt.harness.request import ModelRequest
 from graphrt.testing.golden._events import supersteps
@@ -65,9 +66,15 @@ def _entries(run: Any) -> list[Entry]:
     given: Any = run.entries if run.__class__ is RecordedRun else run
     found: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
     if not found:
-        raise TRACE_WITHOUT_ENTRIES()
+        raise INVALID_ARGUMENT(
+            argument="The run of a golden trace",
+            value=given,
+            wanted="a recorded run that has entries: run = record(graph, input)",
+        )
     if not all(isinstance(one, Entry) for one in found):
-        raise TRACE_OF_NO_RUN(given=run)
+        raise INVALID_ARGUMENT(
+            argument="The run of a golden trace", value=run, wanted="a recorded run: run = record(graph, input)"
+        )
     return found
 
 

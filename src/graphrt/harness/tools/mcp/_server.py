@@ -19,8 +19,7 @@ from graphrt.errors import ToolError
 from graphrt.errors._codes.tools import (
     ADDRESS_WITH_CREDENTIALS,
     BAD_ADDRESS,
-    BAD_COMMAND,
-    BAD_PREFIX,
+    BAD_TOOL,
     MCP_LOST,
     MCP_NO_CONNECT,
     MCP_NOT_OPEN,
@@ -104,7 +103,12 @@ class McpServer:
         )
         check_timeout("connect_timeout_s", connect_timeout_s, where=where)
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
-            raise BAD_PREFIX(value=prefix, where=where)
+            raise BAD_TOOL(
+                argument="The prefix of the names of tools",
+                value=prefix,
+                wanted="up to 32 of A-Z a-z 0-9 _ -",
+                where=where,
+            )
         self._name: Final = name
         self._target: Final = target
         self._prefix: Final = prefix
@@ -140,7 +144,11 @@ class McpServer:
             InputError: An argument is wrong.
         """
         if not command or isinstance(args, str):
-            raise BAD_COMMAND(command=command, args=args)
+            raise BAD_TOOL(
+                argument="The command of an MCP server",
+                value=(command, args),
+                wanted='a command and a list of its arguments: McpServer.stdio("python", ["server.py"])',
+            )
         return cls(
             links.StdioTarget(command=command, args=tuple(args), env=dict(env or {}), cwd=cwd),
             default_name=re.split(r"[\\/]", command)[-1],

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from graphrt._ambient import running
-from graphrt.errors._codes.arguments import GRAPH_NOT_COMPILED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.explorations import BOUND_BELOW_ONE
 from graphrt.graph import CompiledGraph
 from graphrt.testing.exploring._watch import watching
@@ -73,7 +73,7 @@ def explore_routes(
             fit: nothing ran.
     """
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise GRAPH_NOT_COMPILED(function="explore_routes()", given=graph)
+        raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
     for name, bound in (("depth", depth), ("most", most), ("questions", questions)):
         if bound < 1:
             raise BOUND_BELOW_ONE(function="explore_routes()", option=name, given=bound)
