@@ -128,7 +128,7 @@ def test_inline_is_no_part_of_the_fingerprint() -> None:
 
 
 def test_inline_must_be_a_truth_value() -> None:
-    with pytest.raises(DefinitionError, match="inline must be True or False, not 1"):
+    with pytest.raises(DefinitionError, match="inline cannot be 1"):
         sequence(("a", where), a={"inline": 1})
 
 

@@ -167,7 +167,7 @@ def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
         ("UNKNOWN_OPTION(option=o, known='')", ""),
         ("UNKNOWN_OPTION(option=o)", "UNKNOWN_OPTION() in line 1 lacks ['options']"),
         ("UNKNOWN_OPTION(option=o, options=p, o=1)", "UNKNOWN_OPTION() in line 1 has no ['o']"),
-        ("CANNOT_REPLACE(where=w)", "CANNOT_REPLACE() in line 1 lacks ['problems']"),
+        ("DEFINITION(who=w, where=w)", "DEFINITION() in line 1 lacks ['problems']"),
         ("UNREACHABLE_NODE(where=w)", "UNREACHABLE_NODE() in line 1 lacks ['node']"),
         ("UNREACHABLE_NODE(node=n)", ""),
     ],

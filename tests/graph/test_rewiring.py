@@ -293,7 +293,7 @@ def test_a_function_is_wrapped_and_the_checks_still_see_its_own_code() -> None:
 
 
 def test_only_nodes_of_the_graph_can_be_wrapped() -> None:
-    with pytest.raises(InputError, match="wrap= names 'x'"):
+    with pytest.raises(InputError, match="wrap= names 'x', which is not a node of the graph"):
         rewired(line(), line().topology(), wrap={"x": lambda fn: fn})
 
 

@@ -213,7 +213,10 @@ def test_stream_that_closes_in_the_middle_of_an_answer_is_no_answer(wire: str, h
     """Also where what came of a call happens to be valid: it may be the beginning of a longer one."""
     error = failure_of(wire, "stream", ChatAnswer(**half, unfinished=True))
 
-    assert (type(error), error.what) == (TransientModelError, "The stream ended before the answer did.")
+    assert (type(error), error.what) == (
+        TransientModelError,
+        "The model call failed: the stream ended before the answer did",
+    )
 
 
 def test_tool_call_of_a_stream_that_closed_too_early_is_not_made_and_asked_for_again(wire: str) -> None:

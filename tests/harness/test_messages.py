@@ -148,7 +148,7 @@ def test_request_refuses_an_unknown_option_and_guesses_which_was_meant() -> None
 
 
 def test_request_refuses_a_prompt_without_messages() -> None:
-    with pytest.raises(InputError, match="no messages"):
+    with pytest.raises(InputError, match="at least one message"):
         AgentRequest.build([], {})
 
 

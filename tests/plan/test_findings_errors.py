@@ -108,7 +108,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-update-type",
         lambda: g("a", update=Misspelt).set_entry("a"),
-        "Misspelt.txet updates a field that State does not have.",
+        "Misspelt names 'txet', which the state does not have.",
         "Did you mean 'text'?",
     ),
     (
@@ -180,8 +180,8 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-policy",
         lambda: g().add_node("a", work, retry="x").set_entry("a"),
-        "Node 'a': retry must be a RetryPolicy or a number of attempts, not 'x'. (HERE)",
-        "Use RetryPolicy(attempts=...).",
+        "Node 'a': retry cannot be 'x'. (HERE)",
+        "Use RetryPolicy(attempts=...) or a number of attempts.",
     ),
     (
         "bad-policy",
@@ -253,7 +253,9 @@ def test_every_error_is_in_the_table() -> None:
     ],
 )
 def test_bad_limits_of_the_graph(limits: Limits, message: str) -> None:
-    assert texts(a(), limits=limits) == [f"[bad-limit] Limits: {message}.\n      Fix: Correct the limit."]
+    assert texts(a(), limits=limits) == [
+        f"[bad-limit] The limits of the graph: {message}.\n      Fix: Correct the value."
+    ]
 
 
 @pytest.mark.parametrize("code", ["unreachable", "no-entry", ""])

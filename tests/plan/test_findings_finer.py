@@ -98,8 +98,8 @@ def bad_limits():
 
 @case(
     "[bad-policy] Node 'a' has no policy 'retries'.\n      Fix: Did you mean 'retry'?",
-    "[bad-policy] Node 'a': retry must be a RetryPolicy or a number of attempts, not 'often'.\n"
-    "      Fix: Use RetryPolicy(attempts=...).",
+    "[bad-policy] Node 'a': retry cannot be 'often'.\n"
+    "      Fix: Use RetryPolicy(attempts=...) or a number of attempts.",
     "[bad-policy] Node 'a': interrupt_after must be True or False, not 'yes'.\n      Fix: Correct the value.",
     "[bad-policy] Node 'a': version must be a string, not 2.\n      Fix: Correct the value.",
     "[bad-policy] Node 'a': key= has no effect without cache=.\n      Fix: Correct the value.",

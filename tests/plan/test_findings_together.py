@@ -143,7 +143,7 @@ def test_one_problem_is_a_problem() -> None:
     with pytest.raises(DefinitionError) as caught:
         g("a").compile()
 
-    assert str(caught.value).startswith("Graph 'g' has a problem.\n")
+    assert str(caught.value).startswith("Graph 'g' has 1 problem.\n")
 
 
 def test_judgements_wait_until_there_are_no_errors() -> None:

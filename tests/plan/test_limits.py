@@ -38,7 +38,7 @@ def test_a_wrong_limit_is_named(given: dict[str, Any], problem: str) -> None:
 
     assert list(limits.problems()) == [problem]
     assert texts(builder("a").set_entry("a"), limits=limits) == [
-        f"[bad-limit] Limits: {problem}.\n      Fix: Correct the limit."
+        f"[bad-limit] The limits of the graph: {problem}.\n      Fix: Correct the value."
     ]
 
 
@@ -55,8 +55,8 @@ def test_right_limits_have_no_problems() -> None:
 def test_what_is_no_limits_is_a_problem() -> None:
     (text,) = texts(builder("a").set_entry("a"), limits={"max_steps": 3})
 
-    assert text.startswith("[bad-limit] limits= is {'max_steps': 3}, which is not a Limits object.\n")
-    assert text.endswith("Fix: Pass Limits(max_steps=...), or leave it out.")
+    assert text.startswith("[bad-limit] The graph has limits={'max_steps': 3}.\n")
+    assert text.endswith("Fix: Use Limits(max_steps=...), or leave it out.")
 
 
 def test_limits_override_field_by_field() -> None:

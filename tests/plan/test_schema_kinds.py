@@ -196,7 +196,7 @@ def test_a_default_factory_is_called_for_each_run() -> None:
 def test_post_init_runs_on_input_only() -> None:
     assert run(Checked, {"text": "abc"}).size == 3
     assert run(Checked, {"text": "abc"}, {"text": "abcdef"}).size == 3
-    with pytest.raises(InputError, match="Checked refused the input: ValueError: bad text"):
+    with pytest.raises(InputError, match="The input does not fit Checked: ValueError: bad text"):
         run(Checked, {"text": "bad"})
 
 

@@ -385,5 +385,5 @@ def test_a_validator_that_raises_something_else_is_an_input_error() -> None:
         def look(cls, data: Any) -> Any:
             return data["missing"]
 
-    with pytest.raises(InputError, match="Fussy refused the input: KeyError"):
+    with pytest.raises(InputError, match="The input does not fit Fussy: KeyError"):
         initial(Fussy, {"n": 1})

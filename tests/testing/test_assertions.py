@@ -106,7 +106,7 @@ def test_names_that_do_not_exist_are_mistakes_of_the_test():
     with pytest.raises(InputError, match="names 'call', which is not an amount of usage") as caught:
         assert_run(run).usage(call=1)
     assert caught.value.fix == "Did you mean 'calls'?"
-    with pytest.raises(InputError, match="takes a RecordedRun"):
+    with pytest.raises(InputError, match="The run of assert_run"):
         assert_run(run.result)  # type: ignore[arg-type]
 
 

@@ -176,7 +176,7 @@ def test_result_finds_tasks_by_id_and_node(module, tmp_path):
     assert step["rest"].wrote == {"total": 1}
     with pytest.raises(InputError, match="had 2 tasks of node 'work'"):
         step["work"]
-    with pytest.raises(InputError, match="No task 'split' ended in the step"):
+    with pytest.raises(InputError, match="0 tasks of the step have the name 'split'"):
         step["split"]
     assert "next=()" in repr(step)
 
@@ -221,10 +221,10 @@ def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):
         path = case_of(runtime, "order-17", graph="case_program:make()", to=tmp_path)
         run_test(path)
         assert "from case_program import make\n" in path.read_text()
-        with pytest.raises(InputError, match="There is no graph at 'case_program:nothing'"):
+        with pytest.raises(InputError, match="there is no graph at 'case_program:nothing'"):
             case_of(runtime, "order-17", graph="case_program:nothing", to=tmp_path)
         module(other.text(other.whole), tmp_path)
-        with pytest.raises(InputError, match="not the runtime's graph"):
+        with pytest.raises(InputError, match="not the graph that the runtime drives"):
             case_of(runtime, "order-17", graph="case_program:graph", to=tmp_path)
         monkeypatch.delitem(sys.modules, "case_program")
         with pytest.raises(InputError, match="no variable of an imported module holds it"):
@@ -278,7 +278,7 @@ def test_recording_that_was_edited(change, module, tmp_path):
 
 
 def test_arguments_of_a_wrong_type(simple, tmp_path):
-    with pytest.raises(InputError, match="takes a Runtime"):
+    with pytest.raises(InputError, match="The runtime of case_of"):
         case_of(simple.graph, "order-17", to=tmp_path)
     with pytest.raises(InputError, match="takes a compiled graph"):
         replay_case(simple, "")  # type: ignore[arg-type]

@@ -244,11 +244,11 @@ def test_long_values_are_kept_as_their_beginning_and_a_digest() -> None:
 
 @pytest.mark.parametrize("run", [[], [3], 3, "text"])
 def test_what_is_not_a_run_is_refused(run: Any) -> None:
-    with pytest.raises(InputError, match="A golden trace is made from a recorded run"):
+    with pytest.raises(InputError, match="The run of a golden trace cannot be"):
         golden_trace(run)
 
 
 @pytest.mark.parametrize("requests", ["text", 3, ["text"], {"writer": "text"}])
 def test_what_is_not_a_request_is_refused(requests: Any) -> None:
-    with pytest.raises(InputError, match="which is not a model request"):
+    with pytest.raises(InputError, match="A model request in requests= cannot be"):
         golden_trace(record(research(), {}), requests=requests)

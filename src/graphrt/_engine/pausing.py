@@ -163,7 +163,9 @@ def question_after(engine: RunState, task_id: str, node: str) -> OpenInterrupt:
 
 def no_thread(engine: RunState, task: Task) -> InputError:
     """Return the error for a pause in a run without a thread."""
-    return INTERRUPT_NEEDS_THREAD(node=task.node.name, where=engine.where(task))
+    return INTERRUPT_NEEDS_THREAD(
+        node=task.node.name, asks="asked for an interrupt or a timer", where=engine.where(task)
+    )
 
 
 def unpause(task: Task) -> None:

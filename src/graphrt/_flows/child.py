@@ -30,7 +30,7 @@ from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
 from graphrt.commands import ERASED
 from graphrt.errors import DeadlineError, GraphrtError, StoreError
-from graphrt.errors._codes.arguments import NESTED_INPUT_NOT_A_MAPPING, SEND_NOT_A_MAPPING
+from graphrt.errors._codes.arguments import INPUT_OF_WRONG_KIND
 from graphrt.errors._codes.nodes import BAD_MAPPING, DEPTH_LIMIT, NESTED_OUTPUT_NOT_AN_UPDATE
 from graphrt.limits import Limits
 
@@ -200,15 +200,23 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     else:
         made = _call(wanted, task.state, "input", task, parent)
         if not is_mapping(made):  # it was made from the parent's values: the parent's unquoted fields count
-            raise NESTED_INPUT_NOT_A_MAPPING(
-                node=task.node.name, quoted=quoted(made, parent.plan.state.unquoted), where=parent.where(task)
+            raise INPUT_OF_WRONG_KIND(
+                who=f"What input= of nested graph {task.node.name!r} returns",
+                wanted="a mapping of the nested graph's fields",
+                given=quoted(made, parent.plan.state.unquoted),
+                where=parent.where(task),
             )
         given = dict(made)
     if task.arg is None or task.node.choose:  # of a node made by `chosen_graph`, the argument only chose the graph
         return given
     if is_mapping(task.arg):
         return {**given, **task.arg}
-    raise SEND_NOT_A_MAPPING(node=task.node.name, argument=short(task.arg), where=parent.where(task))
+    raise INPUT_OF_WRONG_KIND(
+        who=f"The argument of a Send to nested graph {task.node.name!r}",
+        wanted="a mapping of the nested graph's fields",
+        given=short(task.arg),
+        where=parent.where(task),
+    )
 
 
 def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any], ...]:

@@ -20,10 +20,10 @@ from graphrt._plan.state import StateSchema
 from graphrt.commands import Command
 from graphrt.errors import Problem, closest
 from graphrt.errors._codes.findings import (
-    BAD_NODE_LIMIT,
+    BAD_LIMIT_IN_GRAPH,
     BAD_POLICY,
     COMMAND_OF_TARGETS,
-    UNKNOWN_WRITES,
+    UNKNOWN_FIELDS_OF_UPDATE,
     UNTRACKED_LEAK,
 )
 from graphrt.errors._error_code import Finding
@@ -63,7 +63,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
         limits += [f"retry: {text}" for text in policy.retry.problems()]
     if policy.cache is not False and policy.cache is not True:
         limits.append(number_problem("cache", policy.cache, optional=False, least=1))
-    yield from ((BAD_NODE_LIMIT, text) for text in limits if text)
+    yield from ((BAD_LIMIT_IN_GRAPH, text) for text in limits if text)
     for option in ("interrupt_before", "interrupt_after"):
         value = getattr(policy, option)
         if not isinstance(value, bool):
@@ -88,7 +88,14 @@ def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
             guess = closest(name, state.fields)
-            yield UNKNOWN_WRITES(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)
+            yield UNKNOWN_FIELDS_OF_UPDATE(
+                who=f"writes= of node {node.name!r}",
+                unknown=short(name),
+                fields=state.fields,
+                node=node.name,
+                where=node.where,
+                guess=guess,
+            )
 
 
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:

@@ -27,13 +27,12 @@ from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapp
 from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.value_checks import Checks, is_marker
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
-from graphrt.errors import InputError, Place, Problem, closest
+from graphrt.errors import InputError, Place, Problem, closest, names, said
 from graphrt.errors._codes.arguments import (
-    INPUT_DOES_NOT_FIT,
+    BAD_INPUT,
     INPUT_OF_WRONG_KIND,
-    INPUT_REFUSED,
     MISSING_INPUT,
-    UNKNOWN_INPUT_KEY,
+    UNKNOWN_KEY,
 )
 from graphrt.errors._codes.findings import FIELD_NEEDS_DEFAULT, NOT_A_STATE, UNCHECKABLE_STATE_FIELD, UNRESOLVED_STATE
 from graphrt.errors._error_code import Finding
@@ -286,7 +285,13 @@ class StateSchema:
 
     def _refused(self, error: Exception, where: str | Place) -> InputError:
         """Return the error for an input for which code of the user's, such as a validator, raised *error*."""
-        return INPUT_REFUSED(state_class=self.cls.__name__, error=error, where=where)
+        return BAD_INPUT(
+            who="The input",
+            state_class=self.cls.__name__,
+            problems=f"{type(error).__name__}: {said(error)}",
+            field=None,
+            where=where,
+        )
 
     def _refuse_kind(self, given: Any, where: str | Place) -> NoReturn:
         """Raise the error for an input that is neither a mapping nor an instance of the state class."""
@@ -294,7 +299,11 @@ class StateSchema:
         if self.kind != "typeddict":
             wanted = f"{self.cls.__name__} or a mapping of its fields"
         raise INPUT_OF_WRONG_KIND(
-            wanted=wanted, given=given, quoted=quoted(given, self.unquoted), fields=self.fields, where=where
+            who="The input",
+            wanted=wanted,
+            given=f"{type(given).__name__}: {quoted(given, self.unquoted)}",
+            known="fields " + names(self.fields),
+            where=where,
         )
 
     def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:
@@ -307,7 +316,8 @@ class StateSchema:
         unknown = [key for key in given if key not in allowed]
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
-            raise UNKNOWN_INPUT_KEY(
+            raise UNKNOWN_KEY(
+                who="The input",
                 unknown=unknown,
                 schema="graph input" if only is not None else "state",
                 fields=sorted(map(str, allowed)) if only is not None else self.fields,
@@ -329,9 +339,11 @@ class StateSchema:
 
     def _bad_values(self, errors: list[str], where: str | Place) -> InputError:
         """Return the error for an input whose values do not fit, as the texts *errors* say."""
-        return INPUT_DOES_NOT_FIT(
+        return BAD_INPUT(
+            who="The input",
             state_class=self.cls.__name__,
             problems="; ".join(errors),
+            field=None,
             where=where,
             known=", ".join(f"{name}: {describe(field.annotation)}" for name, field in self.fields.items()),
         )

@@ -41,11 +41,11 @@ from graphrt.errors._codes.findings import (
     EXTRA_FIELDS,
     NOT_AN_UPDATE_SCHEMA,
     UNCHECKABLE_UPDATE_FIELD,
+    UNKNOWN_FIELDS_OF_UPDATE,
     UNRESOLVED_UPDATE,
-    UPDATE_OF_UNKNOWN_FIELD,
     UPDATE_WITH_DEFAULTS,
 )
-from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY, WRONG_TYPE
+from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY_OF_NODE, WRONG_TYPE
 
 
 @final
@@ -122,7 +122,9 @@ class UpdateSchema:
                 continue
             guess = closest(name, self.state.fields)
             self.problems.append(
-                UPDATE_OF_UNKNOWN_FIELD(update=self.cls.__name__, name=name, state=self.state.cls.__name__, guess=guess)
+                UNKNOWN_FIELDS_OF_UPDATE(
+                    who=self.cls.__name__, unknown=repr(name), fields=self.state.fields, guess=guess
+                )
             )
         self.names = frozenset(name for name in declared if name in self.state.fields)
 
@@ -284,7 +286,7 @@ class UpdateSchema:
     def _unknown(self, name: Any, node: str, where: str | Place) -> UpdateError:
         """Return the error for a key that is not a field which the node may write."""
         guess = closest(name, [n for n in self.state.fields if n in self.names])
-        return UNKNOWN_KEY(
+        return UNKNOWN_KEY_OF_NODE(
             node=node,
             name=short(name),
             fields=(n for n in self.state.fields if n in self.names),

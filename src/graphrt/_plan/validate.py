@@ -25,14 +25,12 @@ from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType
 from graphrt.errors import Problem, closest, names
 from graphrt.errors._codes.findings import (
-    BAD_JOIN_STARVED,
-    BAD_JOIN_WHEN,
-    BAD_LIMIT,
+    BAD_LIMIT_IN_GRAPH,
+    BAD_LIMIT_OPTION,
     BAD_NODE_NAME,
     BAD_NODE_SIGNATURE,
     BAD_ROUTER_SIGNATURE,
     DEAD_ROUTE,
-    DUPLICATE_BRANCH,
     DUPLICATE_EDGE,
     DUPLICATE_NODE,
     DUPLICATE_SOURCE,
@@ -42,7 +40,6 @@ from graphrt.errors._codes.findings import (
     JOIN_OF_START,
     JOIN_WITHOUT_SOURCES,
     LABEL_WITHOUT_ROUTE,
-    LIMITS_OF_WRONG_TYPE,
     MIXED_EDGES,
     NO_ENTRY,
     RESERVED_NAME,
@@ -103,10 +100,12 @@ class _Checks:
         """Yield what is wrong with the `limits=` of `compile()`."""
         given: Any = self.limits
         if not isinstance(given, Limits):
-            yield LIMITS_OF_WRONG_TYPE(given=short(given))
+            yield BAD_LIMIT_OPTION(
+                owner="graph", option="limits", given=short(given), wanted="Limits(max_steps=...), or leave it out"
+            )
             return
         for text in given.problems():
-            yield BAD_LIMIT(problem=text)
+            yield BAD_LIMIT_IN_GRAPH(owner="The limits of the graph", problem=text)
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
         """Yield the errors of a node. One with a bad name has no others, as no message could name it."""
@@ -125,7 +124,9 @@ class _Checks:
             shape = node_shape(node.fn)
             yield from targets_in_a_type(node)
             if shape.problem:
-                yield BAD_NODE_SIGNATURE(node=name, problem=shape.problem, where=node.where, fix=shape.hint or None)
+                yield BAD_NODE_SIGNATURE(
+                    who=f"Node {name!r}", problem=shape.problem, node=name, where=node.where, fix=shape.hint or None
+                )
         else:
             yield from leaking(node, self.spec.state)
         yield from unknown_reads(node, self.spec.state)
@@ -137,7 +138,7 @@ class _Checks:
         if policy is _PLAIN or (policy == _PLAIN and policy.cache is False):  # cache=0 equals False and is an error
             return
         for finding, problem in policy_problems(node):
-            yield finding(node=node.name, problem=problem, where=node.where)
+            yield finding(owner=f"Node {node.name!r}", node=node.name, problem=problem, where=node.where)
         routes = [("on_error", policy.on_error), ("on_fatigue", policy.on_fatigue)]
         routes += [("goto", target) for target in policy.goto or ()]
         for option, ref in routes:
@@ -182,9 +183,21 @@ class _Checks:
         count = len(join.sources)
         whole = isinstance(join.when, int) and not isinstance(join.when, bool)  # True would count as 1
         if count and join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
-            yield BAD_JOIN_WHEN(join=what, when=join.when, count=count, where=join.where)
+            yield BAD_LIMIT_OPTION(
+                owner=what,
+                option="when",
+                given=repr(join.when),
+                wanted=f"'all', 'any' or a whole number from 1 to {count}",
+                where=join.where,
+            )
         if join.starved not in ("error", "ignore", "run"):
-            yield BAD_JOIN_STARVED(join=what, starved=join.starved, where=join.where)
+            yield BAD_LIMIT_OPTION(
+                owner=what,
+                option="starved",
+                given=repr(join.starved),
+                wanted="'error', 'ignore' or 'run'",
+                where=join.where,
+            )
         if not all(_hashable(ref) for ref in (*join.sources, join.dst)):
             return
         key = (frozenset(join.sources), join.dst)
@@ -220,7 +233,7 @@ class _Checks:
         # The router by id, since a callable object need not be hashable.
         key = (src if _hashable(src) else id(src), id(branch.router))
         if branch.routes in self.branches.get(key, ()):
-            yield DUPLICATE_BRANCH(branch=what, node=node, where=branch.where)
+            yield DUPLICATE_EDGE(edge=what, at=" above", node=node, where=branch.where)
         self.branches.setdefault(key, []).append(branch.routes)
         if _hashable(src):
             self.branching.add(src)

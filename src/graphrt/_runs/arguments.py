@@ -14,23 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
 from graphrt._journal.durability import DURABILITIES, Durability
-from graphrt.errors import names
+from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
     BAD_CLOCK,
     BAD_DURABILITY,
     BAD_FILTER,
     BAD_LEASE,
-    BAD_LIMITS,
+    BAD_LIMIT,
     BAD_MIGRATIONS,
     BAD_MODE,
-    BAD_NUMBER,
-    BAD_SECONDS,
     BAD_SINK,
     BAD_SLEEP,
     BAD_STATUS,
-    BAD_WORKER_THREADS,
-    NOT_LIMITS,
-    NOT_PAIRS,
+    INPUT_OF_WRONG_KIND,
+    LIMITS_CANNOT_BE_USED,
 )
 from graphrt.errors._codes.stores import NOT_A_STORE_ARGUMENT
 from graphrt.events import Entry
@@ -105,7 +102,11 @@ def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
     found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]  # refused below: it is not a pair
     wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
     if wrong:
-        raise NOT_PAIRS(given=wrong[0])
+        raise INPUT_OF_WRONG_KIND(
+            who="An item of bulk_update()",
+            wanted="a pair (values, as_node), where as_node may be None",
+            given=brief(wrong[0]),
+        )
     return found
 
 
@@ -116,7 +117,7 @@ def check_age(name: str, seconds: Any) -> None:
         InputError: It is not (`bad-limit`).
     """
     if not (is_number(seconds) and seconds >= 0):
-        raise BAD_SECONDS(option=name, seconds=seconds)
+        raise BAD_LIMIT(argument=f"{name}=", given=seconds, wanted="seconds, 0 or more: 30 * 86400 are 30 days")
 
 
 def checked_durability(durability: Any) -> Durability:
@@ -149,7 +150,11 @@ def checked_workers(worker_threads: Any) -> int:
         InputError: It is not a whole number, 1 or more (`bad-limit`).
     """
     if not (is_number(worker_threads, whole=True) and worker_threads >= 1):
-        raise BAD_WORKER_THREADS(worker_threads=worker_threads)
+        raise BAD_LIMIT(
+            argument="worker_threads=",
+            given=worker_threads,
+            wanted="how many sync nodes may run at once under arun(), 1 or more",
+        )
     number: int = worker_threads
     return number
 
@@ -297,10 +302,10 @@ def checked_clock(clock: Any) -> Callable[[], float]:
 def checked(limits: Any) -> Limits:
     """Return *limits*, of supersteps, tasks and time; raise an InputError if they are not valid (`bad-limit`)."""
     if not isinstance(limits, Limits):
-        raise NOT_LIMITS(limits=limits)
+        raise BAD_LIMIT(argument="limits=", given=limits, wanted="Limits(...)")
     found = list(limits.problems())
     if found:
-        raise BAD_LIMITS(problems="; ".join(found))
+        raise LIMITS_CANNOT_BE_USED(limits="The limits", problems="; ".join(found), example="Limits(max_steps=100)")
     return limits
 
 
@@ -318,9 +323,10 @@ def check_number(name: str, value: Any) -> None:
         InputError: It is not (`bad-limit`).
     """
     if value is not None and not (is_number(value, whole=True) and value >= 0):
-        raise BAD_NUMBER(
-            option=name,
+        raise BAD_LIMIT(
+            argument=f"{name}=",
             given=value,
+            wanted="a whole number, 0 or more",
             fix=_FIXES.get(name, "Pass the seq of an entry."),
         )
 

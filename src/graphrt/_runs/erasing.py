@@ -29,8 +29,8 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
-from graphrt.errors._codes.erasing import BAD_PREDICATE_RESULT, BAD_WHERE, EMPTY_WHERE, PREDICATE_RAISED, STILL_NEEDED
-from graphrt.errors._codes.threads import HELD_BY_ANOTHER_RUN
+from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_NEEDED
+from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
 from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id, local_id_of, shared_id
@@ -91,17 +91,17 @@ class _Choice:
         self._predicate: Predicate | None = None
         if isinstance(where, str):
             if not where:
-                raise EMPTY_WHERE()
+                raise BAD_ERASURE(given=where)
         elif isinstance(where, tuple):
             pair: tuple[Any, ...] = given
             if len(pair) != 2 or not all(isinstance(one, str) for one in pair):
-                raise BAD_WHERE(given=where)
+                raise BAD_ERASURE(given=where)
             self._pair = check_id(pair[0]), pair[1]
             self._family = {pair[0]}
         elif callable(where):
             self._predicate = given
         else:
-            raise BAD_WHERE(given=where)
+            raise BAD_ERASURE(given=where)
 
     def threads(self, store: Store, wanted: Sequence[str] | None) -> Sequence[str]:
         """Return the threads to look through: those that the caller named (*wanted*), else all that may have values."""
@@ -163,9 +163,11 @@ class _Choice:
         try:
             said: Any = self._predicate(thread, seq, place.field, value)
         except Exception as error:
-            raise PREDICATE_RAISED(thread=thread, seq=seq, field=place.field, error=error) from error
+            raise PREDICATE_FAILED(
+                did=f"raised {type(error).__name__}", thread=thread, seq=seq, field=place.field
+            ) from error
         if said is not True and said is not False:
-            raise BAD_PREDICATE_RESULT(given=said, thread=thread, seq=seq)
+            raise PREDICATE_FAILED(did=f"returned {said!r}", thread=thread, seq=seq, field=place.field)
         return bool(said)
 
 
@@ -247,7 +249,7 @@ class _Erasing:
         if self._dry_run:
             if found.lines:
                 if found.loaded.head.owned:  # a real call would not get the claim
-                    raise HELD_BY_ANOTHER_RUN(thread=thread, known="a living owner holds it now")
+                    raise CONFLICT(thread=thread, known="a living owner holds it now")
                 self._prepare(found)  # counts, and raises as a real call would
             self._note(found)
             return

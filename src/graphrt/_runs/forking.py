@@ -42,7 +42,7 @@ from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import has_other_fields
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
-from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, FORK_TO_EXISTING_THREAD
+from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, THREAD_EXISTS
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
 
@@ -110,7 +110,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
         if claim.head.seq:  # the claim creates a thread, or takes one that has entries already
-            raise FORK_TO_EXISTING_THREAD(thread=target, source=thread)
+            raise THREAD_EXISTS(thread=target, where=f"fork of thread {thread!r}")
         commits = CommitQueue(store, claim, "sync")
         _begin_fork(config, store, fold, loaded if whole else None, kept, commits, loaded.head.tags)
     finally:

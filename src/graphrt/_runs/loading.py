@@ -24,7 +24,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
-from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE, STAGED_MISFIT, UNKNOWN_ENTRY, UNKNOWN_THREAD
+from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.protocol import Head, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def the_store(config: RunConfig) -> Store:
         InputError: The runtime has no store.
     """
     if config.store is None:
-        raise RUNTIME_WITHOUT_STORE(where=config.plan.place())
+        raise THREAD_WITHOUT_STORE(what="a thread was asked for", thread=None, where=config.plan.place())
     return config.store
 
 

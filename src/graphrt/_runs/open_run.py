@@ -31,15 +31,12 @@ from graphrt._runs.child_threads import give_children
 from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
+from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, UNKNOWN_KEY
 from graphrt.errors._codes.threads import (
     BAD_TOKEN_BUDGET,
     INPUT_NOT_STORABLE,
-    LABELS_WITHOUT_STORE,
-    NOT_AN_UPDATE_OF_THE_THREAD,
-    POLICY_NEEDS_THREAD,
+    INTERRUPT_NEEDS_THREAD,
     THREAD_WITHOUT_STORE,
-    UNKNOWN_KEY_OF_UPDATE,
-    UPDATE_DOES_NOT_FIT,
     WRONG_VERB,
 )
 from graphrt.reducers import TOKEN_BUDGET
@@ -89,7 +86,7 @@ def begin(
     if labels is not None:
         _check_labels(config)
     if thread_id is not None and store is None:
-        raise THREAD_WITHOUT_STORE(thread=thread_id, where=plan.place())
+        raise THREAD_WITHOUT_STORE(what=f"thread={thread_id!r} was given", thread=thread_id, where=plan.place())
     if store is None:
         if plan.pausing is not None:  # the name of a node whose policy pauses the run
             raise _needs_thread(plan, plan.pausing)
@@ -200,7 +197,7 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
 def _check_labels(config: RunConfig) -> None:
     """Raise an InputError if threads cannot have labels: there is no store, or it keeps none."""
     if config.store is None:
-        raise LABELS_WITHOUT_STORE(where=config.plan.place())
+        raise THREAD_WITHOUT_STORE(what="title= or tags= were given", thread=None, where=config.plan.place())
     finder(config.store, "find")
 
 
@@ -214,7 +211,9 @@ def _note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
 
 def _needs_thread(plan: Plan, node: str) -> InputError:
     """Return the error for a run without a thread, of a graph with a *node* whose policy pauses the run."""
-    return POLICY_NEEDS_THREAD(node=node, where=plan.place())
+    return INTERRUPT_NEEDS_THREAD(
+        node=node, asks="has interrupt_before or interrupt_after", known="nothing has run", where=plan.place()
+    )
 
 
 def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseException) -> None:
@@ -376,22 +375,32 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
         written = getattr(given, "model_fields_set", None)
         entries = {name: getattr(given, name) for name in plan.state.fields if written is None or name in written}
     if not is_mapping(entries):
-        raise NOT_AN_UPDATE_OF_THE_THREAD(
-            who=what, state_class=plan.state.cls.__name__, given=given, where=engine.where()
+        raise INPUT_OF_WRONG_KIND(
+            who=what,
+            wanted=f"a mapping of the fields to update, or a {plan.state.cls.__name__}",
+            given=type(given).__name__,
+            where=engine.where(),
         )
     unknown = [key for key in entries if key not in plan.state.fields]
     if unknown:
-        raise UNKNOWN_KEY_OF_UPDATE(who=what, unknown=unknown, fields=plan.state.fields, where=engine.where())
+        raise UNKNOWN_KEY(
+            who=what,
+            unknown=unknown,
+            schema="state",
+            fields=plan.state.fields,
+            field=str(unknown[0]),
+            where=engine.where(),
+        )
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
             # "START": what errors name as the writer of the field.
             checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
         except ValueError as error:  # pydantic's; `unquoted` has the fields whose values no error may quote (R16)
-            raise UPDATE_DOES_NOT_FIT(
+            raise BAD_INPUT(
                 who=what,
                 state_class=plan.state.cls.__name__,
-                error=explain(error, name, plan.state.unquoted),
+                problems=explain(error, name, plan.state.unquoted),
                 field=name,
                 where=engine.where(),
             ) from None

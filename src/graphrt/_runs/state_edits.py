@@ -44,7 +44,8 @@ from graphrt._runs.open_run import adopted, checked_update, entered, not_storabl
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
-from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE, UNKNOWN_AS_NODE
+from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Claim, Status, Store
 
@@ -242,7 +243,9 @@ def _checked_node(engine: Engine, as_node: Any) -> str | None:
     if isinstance(name, str) and name in engine.plan.by_name:
         return name
     guess = closest(name, engine.plan.by_name)
-    raise UNKNOWN_AS_NODE(name=name, known_nodes=engine.plan.by_name, where=engine.where(), guess=guess)
+    raise UNKNOWN_NODE_ASKED(
+        who="as_node=", name=name, known_nodes=engine.plan.by_name, or_end="", where=engine.where(), guess=guess
+    )
 
 
 def cancel(config: RunConfig, thread: str) -> bool:

@@ -11,7 +11,7 @@ from graphrt._plan.reachability import JUDGEMENTS, judgements
 from graphrt._plan.specs import GraphSpec
 from graphrt._plan.tables import Plan
 from graphrt._plan.validate import errors
-from graphrt.errors._codes.findings import BAD_ALLOW, INVALID_GRAPH
+from graphrt.errors._codes.findings import BAD_ALLOW, DEFINITION
 from graphrt.limits import Limits
 
 
@@ -34,6 +34,5 @@ def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
         plan = Plan(spec, limits)
         found = [problem for problem in judgements(plan) if problem.code not in allow]
     if found or plan is None:  # the second condition is for type checkers
-        count = "a problem" if len(found) == 1 else f"{len(found)} problems"
-        raise INVALID_GRAPH(name=spec.name, count=count, defined_at=spec.where, problems=found)
+        raise DEFINITION(who=f"Graph {spec.name!r}", problems=found, where=f"defined at {spec.where}")
     return plan

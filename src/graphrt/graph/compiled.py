@@ -220,7 +220,7 @@ class CompiledGraph(Generic[S, U]):
             return plan.by_name[name]
         guess = closest(name, plan.by_name)
         raise UNKNOWN_NODE_ASKED(
-            verb=verb, name=name, known_nodes=plan.by_name, or_end=others, where=plan.place(), guess=guess
+            who=verb, name=name, known_nodes=plan.by_name, or_end=others, where=plan.place(), guess=guess
         )
 
     def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:

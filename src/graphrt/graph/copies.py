@@ -16,7 +16,8 @@ from graphrt._plan.callables import node_shape
 from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import node_name
-from graphrt.errors._codes.findings import BAD_REPLACEMENT_SIGNATURE, CANNOT_REPLACE, REPLACEMENT_OF_UNKNOWN_NODE
+from graphrt.errors import names
+from graphrt.errors._codes.findings import BAD_NODE_SIGNATURE, DEFINITION, UNKNOWN_NODE
 from graphrt.graph.handles import function_of
 
 
@@ -32,14 +33,20 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
     """
     given = {node_name(ref): fn for ref, fn in replacements.items()}
     known = plan.by_name
-    problems = [REPLACEMENT_OF_UNKNOWN_NODE(name=name, known_nodes=known) for name in given if name not in known]
+    problems = [
+        UNKNOWN_NODE(edge="call of with_nodes()", name=repr(name), fix=f"Known: {names(known)}.")
+        for name in given
+        if name not in known
+    ]
     for name, fn in given.items():
         # The signature of a function must be that of a node. A compiled graph has none to check.
         shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
         if shape is not None and shape.problem:
-            problems.append(BAD_REPLACEMENT_SIGNATURE(name=name, problem=shape.problem, node=str(name)))
+            problems.append(
+                BAD_NODE_SIGNATURE(who=f"The replacement of node {name!r}", problem=shape.problem, node=str(name))
+            )
     if problems:
-        raise CANNOT_REPLACE(problems=problems, where=plan.place())
+        raise DEFINITION(who="The replacement by with_nodes()", problems=problems, where=plan.place())
     return _declared_anew(
         plan, {name: replace(node, fn=function_of(given[name])) for name, node in _nodes(plan).items() if name in given}
     )

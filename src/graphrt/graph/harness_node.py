@@ -20,8 +20,7 @@ from graphrt._plan.node_forms import declare_form
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import (
-    BAD_HARNESS_INPUT,
-    BAD_HARNESS_OUTPUT,
+    BAD_HARNESS_PART,
     HARNESS_WITHOUT_ANSWER_FIELD,
     HARNESS_WITHOUT_PROMPT,
     UNKNOWN_PART_OF_REPLY,
@@ -104,9 +103,23 @@ def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
     if target is None:
         return HARNESS_WITHOUT_ANSWER_FIELD(node=node, name=name, where=where)
     if not (isinstance(source, str) or callable(source) or hasattr(source, "render")):
-        return BAD_HARNESS_INPUT(node=node, name=name, given=source, where=where)
+        return BAD_HARNESS_PART(
+            name=name,
+            part="input",
+            given=source,
+            wanted="the name of a field, a Template, or a function of the state",
+            node=node,
+            where=where,
+        )
     if not (target and isinstance(target, (str, Mapping))):
-        return BAD_HARNESS_OUTPUT(node=node, name=name, given=target, where=where)
+        return BAD_HARNESS_PART(
+            name=name,
+            part="output",
+            given=target,
+            wanted="a field, or a mapping of fields to attributes of the reply",
+            node=node,
+            where=where,
+        )
     if unknown := [part for part in parts if part not in REPLY]:
         return UNKNOWN_PART_OF_REPLY(node=node, name=name, part=unknown[0], parts=REPLY, where=where)
     return None

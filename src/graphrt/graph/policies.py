@@ -15,11 +15,7 @@ from graphrt._plan.specs import Policy
 from graphrt.commands import EndType
 from graphrt.errors import Problem, closest
 from graphrt.errors._codes.findings import (
-    BAD_INLINE,
-    BAD_NODE_BUDGET,
-    BAD_QUEUE_NAME,
-    BAD_RETRY,
-    BAD_TOOL_NAMES,
+    POLICY_OF_WRONG_KIND,
     UNKNOWN_POLICY,
 )
 from graphrt.graph.handles import S, Target
@@ -105,7 +101,16 @@ def read_policy(
         options["retry"] = RetryPolicy(retry)
     elif retry is not None and not isinstance(retry, RetryPolicy):
         options["retry"] = None
-        problems.append(BAD_RETRY(name=name, given=retry, node=node, where=where))
+        problems.append(
+            POLICY_OF_WRONG_KIND(
+                name=name,
+                option="retry",
+                given=retry,
+                wanted="RetryPolicy(attempts=...) or a number of attempts",
+                node=node,
+                where=where,
+            )
+        )
     for option in ("on_error", "on_fatigue"):
         if option in options:
             options[option] = resolve(options[option])
@@ -121,11 +126,24 @@ def read_policy(
         odd = [one for one in options["tools"] if not isinstance(one, str)]
         if odd:
             options["tools"] = ()
-            problems.append(BAD_TOOL_NAMES(name=name, given=odd[0], node=node, where=where))
+            problems.append(
+                POLICY_OF_WRONG_KIND(
+                    name=name,
+                    option="tools",
+                    given=odd[0],
+                    wanted="names of tools, and give the tools to the agent",
+                    node=node,
+                    where=where,
+                )
+            )
     problems += _misplaced(name, options, node, where)
     # A `Budget` is recognised by its attribute `limits`, so that its class need not be imported here.
     if options.get("budget") is not None and not hasattr(options["budget"], "limits"):
-        problems.append(BAD_NODE_BUDGET(name=name, given=options["budget"], node=node, where=where))
+        problems.append(
+            POLICY_OF_WRONG_KIND(
+                name=name, option="budget", given=options["budget"], wanted="Budget(tokens=...)", node=node, where=where
+            )
+        )
         options["budget"] = None
     return Policy(**options), problems
 
@@ -134,9 +152,27 @@ def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str)
     """Remove from *options* those that say where the node runs and are wrong; return their problems."""
     problems: list[Problem] = []
     if not isinstance(options.get("inline", False), bool):
-        problems.append(BAD_INLINE(name=name, given=options.pop("inline"), node=node, where=where))
+        problems.append(
+            POLICY_OF_WRONG_KIND(
+                name=name,
+                option="inline",
+                given=options.pop("inline"),
+                wanted="True for a sync node that never waits, or False",
+                node=node,
+                where=where,
+            )
+        )
     if options.get("queue") is not None and not is_queue_name(options["queue"]):
-        problems.append(BAD_QUEUE_NAME(name=name, given=options.pop("queue"), node=node, where=where))
+        problems.append(
+            POLICY_OF_WRONG_KIND(
+                name=name,
+                option="queue",
+                given=options.pop("queue"),
+                wanted="1 to 64 letters, digits and the characters _ . -, such as queue='gpu'",
+                node=node,
+                where=where,
+            )
+        )
     return problems
 
 

@@ -28,7 +28,7 @@ from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.errors import Problem
 from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, UNKNOWN_NAME_IN_ARGUMENT
-from graphrt.errors._codes.findings import TOPOLOGY_WITH_UNKNOWN_REDUCER, UNKNOWN_REDUCER
+from graphrt.errors._codes.findings import BAD_REDUCER, DEFINITION
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import S, U, function_of
@@ -303,7 +303,17 @@ def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
     """
     fn = reducers.by_name(reducer) or reducer
     if not callable(fn):
-        raise TOPOLOGY_WITH_UNKNOWN_REDUCER(problems=[UNKNOWN_REDUCER(field=field.name, reducer=reducer)])
+        raise DEFINITION(
+            who="The topology",
+            problems=[
+                BAD_REDUCER(
+                    reducer=reducer,
+                    field=field.name,
+                    problem="is not known",
+                    fix="Use a built-in reducer's name, or a function.",
+                )
+            ],
+        )
     copied = copy.copy(field)
     copied.kind, copied.aggregates = LAST, False  # as without a reducer; `read_marks` sets what *fn* needs
     read_marks(copied, (fn,), problems)

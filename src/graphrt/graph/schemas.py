@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphrt._plan.state import StateSchema
-from graphrt.errors import Problem
-from graphrt.errors._codes.findings import SCHEMA_LACKS_FIELDS
+from graphrt.errors import Problem, names
+from graphrt.errors._codes.findings import UNKNOWN_FIELDS_OF_UPDATE
 
 
 def is_name(name: object) -> bool:
@@ -38,8 +38,8 @@ def schema_names(
     problems += read.problems
     if unknown:
         problems.append(
-            SCHEMA_LACKS_FIELDS(
-                option=option, schema=schema.__name__, unknown=unknown, fields=state.fields, where=where
+            UNKNOWN_FIELDS_OF_UPDATE(
+                who=f"The {option} schema {schema.__name__}", unknown=names(unknown), fields=state.fields, where=where
             )
         )
     return frozenset(read.fields)

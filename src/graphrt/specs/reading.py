@@ -18,9 +18,9 @@ from graphrt._plan.hints import UNRESOLVED, labels_of, return_hint
 from graphrt._plan.reachability import JUDGEMENTS
 from graphrt.commands import END
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
+from graphrt.errors._codes.findings import DEFINITION
 from graphrt.errors._codes.specs import (
     BAD_ENTRY,
-    INVALID_SPEC,
     MISSING_STATE,
     UNKNOWN_KIND,
     UNKNOWN_LABEL,
@@ -98,8 +98,8 @@ def read_graph(
 
 def invalid(name: Any, problems: Sequence[Problem]) -> DefinitionError:
     """Return the error for a manifest with problems."""
-    told = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return INVALID_SPEC(name=name if isinstance(name, str) else "graph", count=told, problems=problems)
+    shown = name if isinstance(name, str) else "graph"
+    return DEFINITION(who=f"The manifest of graph {shown!r}", problems=problems)
 
 
 def _found_by_compiling(found: ReadGraph | None, assemble: Assemble, known: Sequence[Problem]) -> list[Problem]:

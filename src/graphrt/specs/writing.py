@@ -20,7 +20,8 @@ from graphrt._plan.specs import BranchSpec, EdgeSpec, JoinSpec, NodeSpec, Policy
 from graphrt._plan.tables import Plan
 from graphrt.commands import EndType, StartType, node_name
 from graphrt.errors import Problem
-from graphrt.errors._codes.specs import UNREGISTERED, UNWRITABLE_GRAPH, UNWRITABLE_VALUE
+from graphrt.errors._codes.findings import DEFINITION
+from graphrt.errors._codes.specs import UNREGISTERED, UNWRITABLE_VALUE
 from graphrt.limits import Limits, RetryPolicy
 from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
 from graphrt.specs.manifest import VERSION, GraphSpec
@@ -69,7 +70,7 @@ class GraphWriter:
         """
         data = self.graph(graph)
         if self.problems:
-            raise UNWRITABLE_GRAPH(name=graph.name, problems=self.problems)
+            raise DEFINITION(who=f"The manifest that graph {graph.name!r} should become", problems=self.problems)
         return data
 
     # -- graphs ------------------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from typing import Any
 
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
-from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT
+from graphrt.errors._codes.arguments import BAD_LIMIT
 from graphrt.errors._codes.stores import BAD_COMMIT, BAD_LETTER, STORE_CLOSED
 from graphrt.errors._codes.threads import (
-    HELD_BY_ANOTHER_RUN,
+    CONFLICT,
     LOST_LEASE,
     NO_SNAPSHOT,
     THREAD_EXISTS,
@@ -55,7 +55,7 @@ def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
 
 def held(thread: str, holder: str) -> ConflictError:
     """Return the error for a thread that a living owner holds; *holder* says who, since when and for how long."""
-    return HELD_BY_ANOTHER_RUN(thread=thread, known=holder)
+    return CONFLICT(thread=thread, known=holder)
 
 
 def lost(thread: str, epoch: int, now: str) -> ConflictError:
@@ -207,7 +207,7 @@ def page_size(limit: int | None) -> int:
         return -1
     given: Any = limit
     if not (is_number(given, whole=True) and given >= 0):
-        raise BAD_THREAD_LIMIT(given=limit)
+        raise BAD_LIMIT(argument="limit=", given=limit, wanted="how many threads at most, 0 or more, or None for all")
     return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 
 

@@ -34,7 +34,6 @@ from graphrt.errors._codes.stores import (
     BAD_KEY_ID,
     ENCRYPTED_BODY_DAMAGED,
     KEY_NOT_GIVEN,
-    NAMING_KEY_NOT_GIVEN,
     NO_KEY,
     NOT_ENCRYPTED,
     OPENED_WITHOUT_KEYS,
@@ -137,7 +136,7 @@ class Keyring:
             raise _damaged(where, thread)
         key = sealed[at:end].decode("ascii", "replace")
         if key not in self._keys:
-            raise KEY_NOT_GIVEN(key=key[:64], ids=self.ids, thread=thread, where=where)
+            raise KEY_NOT_GIVEN(key=repr(key[:64]), ids=self.ids, thread=thread, where=where)
         header, body = sealed[: end + _MARK], sealed[end + _MARK :]
         invalid = import_module("cryptography.exceptions").InvalidTag
         # A wrong tag is reported below, outside of the `except` block: InvalidTag has no text to show as context.
@@ -151,7 +150,9 @@ class Keyring:
             # The header ends with the mark of the key that named the blobs. Without that key, blobs could not be found
             # by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
-                raise NAMING_KEY_NOT_GIVEN(ids=self.ids, thread=thread, where=where)
+                raise KEY_NOT_GIVEN(
+                    key="that names of large values were made with", ids=self.ids, thread=thread, where=where
+                )
             return opened
         raise _damaged(where, thread)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, Protocol
 
-from graphrt.errors._codes.labels import STORE_FINDS_NOTHING
+from graphrt.errors._codes.labels import STORE_LACKS
 from graphrt.stores.protocol import Head, Labels, Question, Status
 
 __all__ = ["FINDS", "Asked", "Findable", "Labels", "Question", "QuestionFilter", "ThreadFilter"]
@@ -148,7 +148,7 @@ def finder(store: Any, method: str) -> Findable:
         InputError: It has no such method (`store-lacks`).
     """
     if not callable(getattr(store, method, None)) or not finds(store):
-        raise STORE_FINDS_NOTHING(store=store, method=method, doing=_DOING[method], methods=FINDS)
+        raise STORE_LACKS(doing=_DOING[method], store=store, protocol="Findable", methods=FINDS)
     found: Findable = store
     return found
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from graphrt.errors._codes.labels import STORE_RELAYS_NOTHING
+from graphrt.errors._codes.labels import STORE_LACKS
 
 __all__ = ["KEPT_S", "Batch", "Relaying"]
 
@@ -97,6 +97,6 @@ def relaying(store: Any) -> Relaying:
         InputError: It has no methods for that (`store-lacks`).
     """
     if not relays(store):
-        raise STORE_RELAYS_NOTHING(store=store, methods=RELAYS)
+        raise STORE_LACKS(doing="carry live items between processes", store=store, protocol="Relaying", methods=RELAYS)
     found: Relaying = store
     return found

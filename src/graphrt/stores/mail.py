@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from graphrt.errors._codes.labels import STORE_TAKES_NO_MAIL
+from graphrt.errors._codes.labels import STORE_LACKS
 from graphrt.events.status import Status
 from graphrt.stores.protocol import Head
 
@@ -120,6 +120,8 @@ def postable(store: Any) -> Postable:
         InputError: It has no methods for that (`store-lacks`).
     """
     if not posts(store):
-        raise STORE_TAKES_NO_MAIL(store=store, methods=POSTS)
+        raise STORE_LACKS(
+            doing="keep mail of threads that other processes drive", store=store, protocol="Postable", methods=POSTS
+        )
     found: Postable = store
     return found

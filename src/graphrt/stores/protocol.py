@@ -390,6 +390,6 @@ def erasable(store: Store) -> Erasable:
     """
     if isinstance(store, Erasable):
         return store
-    from graphrt.errors._codes.labels import STORE_ERASES_NOTHING  # imported late: hardly any program erases
+    from graphrt.errors._codes.labels import STORE_LACKS  # imported late: hardly any program erases
 
-    raise STORE_ERASES_NOTHING(store=store)
+    raise STORE_LACKS(doing="erase values", store=store, protocol="Erasable", methods=("erase",))

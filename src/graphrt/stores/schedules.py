@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from graphrt.errors._codes.labels import STORE_KEEPS_NO_SCHEDULES
+from graphrt.errors._codes.labels import STORE_LACKS
 from graphrt.stores.protocol import SCHEDULING
 
 __all__ = ["Schedulable", "Scheduled"]
@@ -85,6 +85,6 @@ def schedulable(store: Any) -> Schedulable:
         InputError: It has no methods for that (`store-lacks`).
     """
     if not keeps_schedules(store):
-        raise STORE_KEEPS_NO_SCHEDULES(store=store, methods=SCHEDULING)
+        raise STORE_LACKS(doing="keep schedules", store=store, protocol="Schedulable", methods=SCHEDULING)
     found: Schedulable = store
     return found

@@ -225,16 +225,16 @@ def test_what_cannot_become_json_is_refused_with_its_path(context: Any) -> None:
         ({"name": ""}, "'' cannot be"),
         ({"name": "x" * 65}, "cannot be the name"),
         ({"name": 3}, "3 cannot be"),
-        ({"description": 3}, "description of a tool is 3"),
-        ({"effect": "twice"}, "effect of a tool is 'twice'"),
-        ({"timeout_s": 0}, "timeout_s of a tool is 0"),
-        ({"timeout_s": True}, "timeout_s of a tool is True"),
-        ({"timeout_s": float("nan")}, "timeout_s of a tool is nan"),
-        ({"timeout_s": "1"}, "timeout_s of a tool is '1'"),
-        ({"on_error": "ignore"}, "on_error of a tool is 'ignore'"),
-        ({"approval": "yes"}, "approval of a tool is 'yes'"),
-        ({"max_result_chars": 0}, "max_result_chars of a tool is 0"),
-        ({"max_result_chars": 1.5}, "max_result_chars of a tool is 1.5"),
+        ({"description": 3}, "description of a tool cannot be 3"),
+        ({"effect": "twice"}, "effect of a tool cannot be 'twice'"),
+        ({"timeout_s": 0}, "timeout_s of a tool cannot be 0"),
+        ({"timeout_s": True}, "timeout_s of a tool cannot be True"),
+        ({"timeout_s": float("nan")}, "timeout_s of a tool cannot be nan"),
+        ({"timeout_s": "1"}, "timeout_s of a tool cannot be '1'"),
+        ({"on_error": "ignore"}, "on_error of a tool cannot be 'ignore'"),
+        ({"approval": "yes"}, "approval of a tool cannot be 'yes'"),
+        ({"max_result_chars": 0}, "max_result_chars of a tool cannot be 0"),
+        ({"max_result_chars": 1.5}, "max_result_chars of a tool cannot be 1.5"),
     ],
 )
 def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> None:
@@ -250,7 +250,7 @@ def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> N
 def test_name_in_the_place_of_the_function_is_told() -> None:
     with pytest.raises(InputError, match="as if it were a function"):
         tool("look_up")  # type: ignore[call-overload]
-    with pytest.raises(InputError, match="made of a function"):
+    with pytest.raises(InputError, match="What a tool is made of cannot be"):
         FunctionTool(3)  # type: ignore[arg-type]
 
 

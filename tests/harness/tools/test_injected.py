@@ -125,9 +125,9 @@ def test_parameter_with_a_default_does_without_deps(context: Any) -> None:
 
 
 def test_wrong_marks_are_told() -> None:
-    with pytest.raises(InputError, match="Injected takes a name"):
+    with pytest.raises(InputError, match="The source of Injected cannot be"):
         Injected(3)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="Injected takes a name"):
+    with pytest.raises(InputError, match="The source of Injected cannot be"):
         Injected("")
     with pytest.raises(InputError, match="needs its source"):
 

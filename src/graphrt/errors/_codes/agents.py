@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import AgentLimitError, InputError, ToolError
-from graphrt.errors._codes.arguments import BAD_THREAD_LIMIT, INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import BAD_RESPONSE
 from graphrt.errors._codes.tools import NO_SUCH_TOOL, TOOL_ARGUMENTS, TOOL_SCHEMA, VALIDATOR_FAILED
 from graphrt.errors._error_code import ErrorCode
@@ -114,10 +114,6 @@ TOOL_FAILED = VALIDATOR_FAILED.variant(
     "Tool {tool!r} failed: {error:told}", fix='Repair the tool, or let the model see what it raises: on_error="return".'
 )
 
-BAD_AGENT_LIMITS = BAD_THREAD_LIMIT.variant(
-    "AgentLimits cannot be made: {problems}.",
-    fix="Correct them, for instance AgentLimits(model_calls=25, tool_calls=50, on_limit='stop').",
-)
 
 HARNESS_CANNOT_STREAM = ErrorCode(
     "no-stream",

@@ -5,37 +5,19 @@ from __future__ import annotations
 from graphrt.errors import InputError, MissingExtraError
 from graphrt.errors._error_code import ErrorCode
 
-INPUT_REFUSED = ErrorCode(
+BAD_INPUT = ErrorCode(
     "bad-input",
     InputError,
-    "{state_class} refused the input: {error:type}: {error}",
-    fix="Pass values that {state_class} accepts.",
+    "{who} does not fit {state_class}: {problems}.",
+    fix="Pass values of the declared types.",
+    carries=("field",),
 )
-INPUT_OF_WRONG_KIND = INPUT_REFUSED.variant(
-    "The input must be {wanted}, not {given:type}: {quoted}.",
-    known="fields {fields:names}",
-    fix="Pass the fields that the graph starts with.",
-)
-INPUT_DOES_NOT_FIT = INPUT_REFUSED.variant(
-    "The input does not fit {state_class}: {problems}.", fix="Pass values of the declared types."
-)
-NESTED_INPUT_NOT_A_MAPPING = INPUT_REFUSED.variant(
-    "input= of nested graph {node!r} returned {quoted}, which is not a mapping.",
-    fix="Return a mapping of the nested graph's fields.",
-)
-SEND_NOT_A_MAPPING = INPUT_REFUSED.variant(
-    "A Send to nested graph {node!r} has the argument {argument}, which is not a mapping.",
-    fix="Send a mapping of the nested graph's fields.",
-)
-NOT_PAIRS = INPUT_REFUSED.variant(
-    "bulk_update() takes pairs of values and as_node, not {given!r}.",
-    fix="Pass a list of (values, as_node); as_node may be None.",
-)
+INPUT_OF_WRONG_KIND = BAD_INPUT.variant("{who} cannot be {given}.", fix="Pass {wanted}.", carries=())
 
-UNKNOWN_INPUT_KEY = ErrorCode(
+UNKNOWN_KEY = ErrorCode(
     "unknown-key",
     InputError,
-    "The input has {unknown:a key that is not a field|keys that are not fields} of the {schema}: {unknown:names}.",
+    "{who} has {unknown:a key that is not a field|keys that are not fields} of the {schema}: {unknown:names}.",
     known="fields {fields:names}",
     fix="Remove it, or declare the field.",
     carries=("field",),
@@ -52,7 +34,7 @@ MISSING_INPUT = ErrorCode(
 UNKNOWN_NODE_ASKED = ErrorCode(
     "unknown-node",
     InputError,
-    "{verb} was asked about {name!r}, which is not a node.",
+    "{who} names {name!r}, which is not a node.",
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph{or_end}.",
 )
@@ -89,22 +71,8 @@ OTHER_NAMES = INVALID_ARGUMENT.variant(
     fix="Edit what graph.topology() returned, and leave its nodes and fields.",
 )
 
-BAD_THREAD_LIMIT = ErrorCode(
-    "bad-limit",
-    InputError,
-    "limit must be a whole number of threads, 0 or more, not {given!r}.",
-    fix="Pass how many at most, or None for all.",
-)
-BAD_SECONDS = BAD_THREAD_LIMIT.variant(
-    "{option}= must be a number of seconds, 0 or more, not {seconds!r}.", fix="Pass seconds: 30 * 86400 are 30 days."
-)
-BAD_WORKER_THREADS = BAD_THREAD_LIMIT.variant(
-    "worker_threads= must be a whole number, 1 or more, not {worker_threads!r}.",
-    fix="Pass how many sync nodes may run at once under arun().",
-)
-NOT_LIMITS = BAD_THREAD_LIMIT.variant("limits= must be Limits(...), not {limits!r}.", fix="Pass Limits(...).")
-BAD_LIMITS = BAD_THREAD_LIMIT.variant("The limits cannot be used: {problems}.", fix="Correct them.")
-BAD_NUMBER = BAD_THREAD_LIMIT.variant("{option}= must be a whole number, 0 or more, not {given!r}.")
+BAD_LIMIT = ErrorCode("bad-limit", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
+LIMITS_CANNOT_BE_USED = BAD_LIMIT.variant("{limits} cannot be used: {problems}.", fix="Correct them: {example}.")
 
 MISSING_PACKAGE = ErrorCode(
     "missing-extra",

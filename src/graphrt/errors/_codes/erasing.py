@@ -5,27 +5,18 @@ from __future__ import annotations
 from graphrt.errors import InputError
 from graphrt.errors._error_code import ErrorCode
 
-BAD_WHERE = ErrorCode(
+BAD_ERASURE = ErrorCode(
     "bad-erasure",
     InputError,
     "where= of erase() is {given!r}.",
     known="a text, a pair (thread, field), or a function of thread, seq, field and value",
-    fix="Pass one of the three forms. Nothing was erased.",
+    fix="Pass one of the three forms; instead of an empty text, which every value contains, a function that returns True. "
+    "Nothing was erased.",
 )
-EMPTY_WHERE = BAD_WHERE.variant(
-    "where= of erase() is an empty text, which every value contains.",
-    fix="Pass the text that is to go, or a function that returns True for every value. Nothing was erased.",
-)
-PREDICATE_RAISED = BAD_WHERE.variant(
-    "where= of erase() raised {error:type} for a value of thread {thread!r}.",
+PREDICATE_FAILED = BAD_ERASURE.variant(
+    "where= of erase() {did} for a value of thread {thread!r}.",
     known="entry {seq}, field {field!r}",
     fix="Make it return True or False for every value. This thread was not changed; threads before it may have been.",
-    where="thread {thread!r}, entry {seq}",
-)
-BAD_PREDICATE_RESULT = BAD_WHERE.variant(
-    "where= of erase() returned {given!r} for a value of thread {thread!r}.",
-    known="entry {seq}",
-    fix="Make it return True or False. This thread was not changed; threads before it may have been.",
     where="thread {thread!r}, entry {seq}",
 )
 STILL_NEEDED = ErrorCode(

@@ -20,11 +20,6 @@ NO_SUCH_CASE = INVALID_ARGUMENT.variant(
     fix="Take at= from the replay line of a finding, or leave it out to try all cases.",
 )
 
-ALTERNATIVES_OF_UNKNOWN_NODE = UNKNOWN_NODE_ASKED.variant(
-    "alternatives= names {key!r}, which is not a node.",
-    known="nodes {known_nodes:names}",
-    fix="Name a node; one of a nested graph as 'outer/inner'.",
-)
 ALTERNATIVE_WITH_UNKNOWN_TARGET = UNKNOWN_NODE_ASKED.variant(
     "An alternative of node {key!r} goes to {name!r}, which is not a node.",
     known="nodes {known_nodes:names}",

@@ -31,54 +31,24 @@ UNCHECKABLE_UPDATE_FIELD = UNRESOLVED_UPDATE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
     fix="Use a type that pydantic knows, or Any.",
 )
-UNKNOWN_WRITES = UNRESOLVED_UPDATE.variant(
-    "writes= of node {node!r} names {name}, which is not a field of the state.", fix="Known: {fields:names}."
+UNKNOWN_FIELDS_OF_UPDATE = UNRESOLVED_UPDATE.variant(
+    "{who} names {unknown}, which the state does not have.", fix="Known: {fields:names}."
 )
 NOT_AN_UPDATE_SCHEMA = UNRESOLVED_UPDATE.variant(
     "{cls} cannot be the Update of a graph.",
     fix="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
 )
-UPDATE_OF_UNKNOWN_FIELD = UNRESOLVED_UPDATE.variant(
-    "{update}.{name} updates a field that {state} does not have.", fix="Declare {name!r} in the state, or remove it."
-)
 UPDATE_WITH_DEFAULTS = UNRESOLVED_UPDATE.variant(
     "Fields of the dataclass {cls} would be written even if a node does not set them: {fields:names}.",
     fix="Give every field of a dataclass used as Update the default UNSET.",
 )
-SCHEMA_LACKS_FIELDS = UNRESOLVED_UPDATE.variant(
-    "The {option} schema {schema} has fields that the state lacks: {unknown:names}.", fix="Known: {fields:names}."
-)
 
-BAD_NODE_LIMIT = Finding("bad-limit", "Node {node!r}: {problem}.", fix="Correct the value.")
-LIMITS_OF_WRONG_TYPE = BAD_NODE_LIMIT.variant(
-    "limits= is {given}, which is not a Limits object.", fix="Pass Limits(max_steps=...), or leave it out."
-)
-BAD_LIMIT = BAD_NODE_LIMIT.variant("Limits: {problem}.", fix="Correct the limit.")
-BAD_JOIN_WHEN = BAD_NODE_LIMIT.variant(
-    "The {join} has when={when!r}.", fix="Use 'all', 'any' or a whole number from 1 to {count}."
-)
-BAD_JOIN_STARVED = BAD_NODE_LIMIT.variant("The {join} has starved={starved!r}.", fix="Use 'error', 'ignore' or 'run'.")
+BAD_LIMIT_IN_GRAPH = Finding("bad-limit", "{owner}: {problem}.", fix="Correct the value.")
+BAD_LIMIT_OPTION = BAD_LIMIT_IN_GRAPH.variant("The {owner} has {option}={given}.", fix="Use {wanted}.")
 
-BAD_POLICY = Finding("bad-policy", "Node {node!r}: {problem}.", fix="Correct the value.")
-BAD_RETRY = BAD_POLICY.variant(
-    "Node {name!r}: retry must be a RetryPolicy or a number of attempts, not {given!r}.",
-    fix="Use RetryPolicy(attempts=...).",
-)
-BAD_TOOL_NAMES = BAD_POLICY.variant(
-    "Node {name!r}: tools must be names of tools, not {given!r}.",
-    fix="Give the tools to the agent, and their names to the node.",
-)
-BAD_INLINE = BAD_POLICY.variant(
-    "Node {name!r}: inline must be True or False, not {given!r}.",
-    fix="Use inline=True for a sync node that never waits.",
-)
-BAD_QUEUE_NAME = BAD_POLICY.variant(
-    "Node {name!r}: queue must be the name of a queue, not {given!r}.",
-    fix="Use 1 to 64 letters, digits and the characters _ . -, such as queue='gpu'.",
-)
-BAD_NODE_BUDGET = BAD_POLICY.variant(
-    "Node {name!r}: budget must be a Budget, not {given!r}.", fix="Use Budget(tokens=...)."
-)
+
+BAD_POLICY = Finding("bad-policy", "{owner}: {problem}.", fix="Correct the value.")
+POLICY_OF_WRONG_KIND = BAD_POLICY.variant("Node {name!r}: {option} cannot be {given!r}.", fix="Use {wanted}.")
 UNKNOWN_POLICY = BAD_POLICY.variant("Node {name!r} has no policy {option!r}.", fix="Known: {known_options:names}.")
 
 ENDLESS_LOOP = Finding(
@@ -103,9 +73,6 @@ SEVERAL_REDUCERS = QUOTED_REDUCER.variant(
 )
 BAD_REDUCER = QUOTED_REDUCER.variant("Reducer {reducer!r} of field {field!r} {problem}.")
 FIELD_NEEDS_DEFAULT = QUOTED_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
-UNKNOWN_REDUCER = QUOTED_REDUCER.variant(
-    "Field {field!r} has the reducer {reducer!r}.", fix="Use a built-in reducer's name, or a function."
-)
 
 UNTRACKED_LEAK = Finding(
     "untracked-leak",
@@ -120,16 +87,12 @@ COMMAND_OF_TARGETS = Finding(
     fix="Declare the targets where the node is added: goto=[{targets}]; and annotate it as Command.",
 )
 BAD_NODE_SIGNATURE = COMMAND_OF_TARGETS.variant(
-    "Node {node!r} cannot be called as fn(state) or fn(state, ctx): {problem}.",
+    "{who} cannot be called as fn(state) or fn(state, ctx): {problem}.",
     fix="Take the state, and the context as a second positional parameter without default.",
 )
 BAD_ROUTER_SIGNATURE = COMMAND_OF_TARGETS.variant(
     "The router of the {branch} cannot be called as router(state): {problem}.",
     fix="Take the state, and return a label, a list of labels or a list of Sends.",
-)
-BAD_REPLACEMENT_SIGNATURE = COMMAND_OF_TARGETS.variant(
-    "The replacement of node {name!r} cannot be called as fn(state) or fn(state, ctx): {problem}.",
-    fix="Take the state, and the context as a second positional parameter without default.",
 )
 
 UNREACHABLE_NODE = Finding(
@@ -182,7 +145,6 @@ START_TO_END = Finding(
 
 DUPLICATE_EDGE = Finding("duplicate-edge", "The {edge} is declared twice; the first is{at}.", fix="Remove one of them.")
 DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name each source once.")
-DUPLICATE_BRANCH = DUPLICATE_EDGE.variant("The {branch} is declared twice.", fix="Remove one of them.")
 
 JOIN_WITHOUT_SOURCES = Finding("empty-routes", "The {join} has no sources.", fix="Name the sources.")
 EMPTY_ROUTES = JOIN_WITHOUT_SOURCES.variant(
@@ -195,9 +157,6 @@ JOIN_OF_START = Finding(
     fix="Join nodes; what START leads to runs by itself.",
 )
 UNKNOWN_NODE = JOIN_OF_START.variant("The {edge} names a node that was never added: {name}.")
-REPLACEMENT_OF_UNKNOWN_NODE = JOIN_OF_START.variant(
-    "with_nodes() names {name!r}, which is not a node.", fix="Known: {known_nodes:names}."
-)
 
 IMPOSSIBLE_LABEL = Finding(
     "dead-route",
@@ -247,13 +206,7 @@ HARNESS_WITHOUT_PROMPT = Finding(
 HARNESS_WITHOUT_ANSWER_FIELD = HARNESS_WITHOUT_PROMPT.variant(
     "Node {name!r} is an agent or harness, and no field takes its answer.", fix="Name it: output='answer'."
 )
-BAD_HARNESS_INPUT = HARNESS_WITHOUT_PROMPT.variant(
-    "Node {name!r} has the input {given!r}.", fix="Give the name of a field, a Template, or a function of the state."
-)
-BAD_HARNESS_OUTPUT = HARNESS_WITHOUT_PROMPT.variant(
-    "Node {name!r} has the output {given!r}.",
-    fix="Give a field, or a mapping of fields to attributes of the reply.",
-)
+BAD_HARNESS_PART = HARNESS_WITHOUT_PROMPT.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
 UNKNOWN_PART_OF_REPLY = HARNESS_WITHOUT_PROMPT.variant(
     "Node {name!r} writes {part!r} of the reply, which it has not.", fix="Known: {parts:names}."
 )
@@ -275,8 +228,4 @@ BAD_ALLOW = Finding(
     fix="Known: {judgements:names}.",
 )
 
-INVALID_GRAPH = ErrorCode(
-    "definition", DefinitionError, "Graph {name!r} has {count}.", where="defined at {defined_at}", carries=("problems",)
-)
-CANNOT_REPLACE = INVALID_GRAPH.variant("with_nodes() cannot replace these nodes.", where="")
-TOPOLOGY_WITH_UNKNOWN_REDUCER = INVALID_GRAPH.variant("The topology has a reducer that is not known.", where="")
+DEFINITION = ErrorCode("definition", DefinitionError, "{who} has {problems:count problem}.", carries=("problems",))

@@ -43,30 +43,10 @@ BAD_TOKEN = ErrorCode(
     "after= must be the token of a question, not {given}.",
     fix="Pass the `token` of the last item of the page before, as it is.",
 )
-STORE_FINDS_NOTHING = ErrorCode(
+STORE_LACKS = ErrorCode(
     "store-lacks",
     InputError,
-    "The store cannot {doing}: {store:a_type} has no method `{method}`.",
-    known="titles, tags and the inbox need a store with the methods of `graphrt.stores.Findable`: {methods:names}",
-    fix="Use a store that comes with graphrt, or add the method to yours.",
-)
-STORE_ERASES_NOTHING = STORE_FINDS_NOTHING.variant(
-    "The store cannot erase values: {store:a_type} has no method `erase`.",
-    known="erasing needs a store with the method of `graphrt.stores.Erasable`",
-    fix="Use a store that comes with graphrt, or add the method to yours.",
-)
-STORE_KEEPS_NO_SCHEDULES = STORE_FINDS_NOTHING.variant(
-    "The store cannot keep schedules: {store:a_type} lacks a method.",
-    known="schedules need a store with the methods of `graphrt.stores.Schedulable`: {methods:names}",
-    fix="Use a store that comes with graphrt, or add the methods to yours.",
-)
-STORE_RELAYS_NOTHING = STORE_FINDS_NOTHING.variant(
-    "The store cannot carry live items between processes: {store:a_type} lacks a method.",
-    known="live items need a store with the methods of `graphrt.stores.Relaying`: {methods:names}",
-    fix="Follow without live=True, use a store that comes with graphrt, or add the methods to yours.",
-)
-STORE_TAKES_NO_MAIL = STORE_FINDS_NOTHING.variant(
-    "The store cannot keep mail of threads that other processes drive: {store:a_type} lacks a method.",
-    known="mail needs a store with the methods of `graphrt.stores.Postable`: {methods:names}",
+    "The store cannot {doing}: {store:a_type} lacks a method of `graphrt.stores.{protocol}`.",
+    known="the protocol has the methods {methods:names}",
     fix="Use a store that comes with graphrt, or add the methods to yours.",
 )

@@ -14,7 +14,7 @@ from graphrt.errors import (
     StepLimitError,
     UpdateError,
 )
-from graphrt.errors._codes.arguments import MISSING_INPUT, UNKNOWN_INPUT_KEY
+from graphrt.errors._codes.arguments import MISSING_INPUT, UNKNOWN_KEY
 from graphrt.errors._error_code import ErrorCode
 
 CACHE_KEY = ErrorCode(
@@ -44,7 +44,7 @@ CANNOT_DELETE = ErrorCode(
     fix="Give the field a default, or write a value.",
 )
 
-UNKNOWN_KEY = UNKNOWN_INPUT_KEY.variant(
+UNKNOWN_KEY_OF_NODE = UNKNOWN_KEY.variant(
     "Node {node!r} wrote {name}, which is not a field of the update.",
     error=UpdateError,
     known="fields {fields:names}",

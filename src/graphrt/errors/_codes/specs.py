@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.findings import INVALID_GRAPH
 from graphrt.errors._error_code import ErrorCode, Finding
 
 BAD_TEXT = ErrorCode(
@@ -17,8 +16,6 @@ NOT_A_SPEC = BAD_TEXT.variant(
     "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned.", carries=()
 )
 
-INVALID_SPEC = INVALID_GRAPH.variant("The manifest of graph {name!r} has {count}.", where="")
-UNWRITABLE_GRAPH = INVALID_SPEC.variant("Graph {name!r} cannot be written as a manifest.")
 
 BAD_ENTRY = Finding("bad-spec", "{problem}.")
 MISSING_STATE = BAD_ENTRY.variant(

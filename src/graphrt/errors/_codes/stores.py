@@ -35,15 +35,10 @@ STORE_OLDER = ErrorCode(
 KEY_NOT_GIVEN = ErrorCode(
     "missing-key",
     StoreError,
-    "The key {key!r} is needed and was not given.",
+    "The key {key} is needed and was not given.",
     known="{ids:names}",
     fix="Give all the keys that were current since the thread was made or copied.",
     carries=("thread",),
-)
-NAMING_KEY_NOT_GIVEN = KEY_NOT_GIVEN.variant(
-    "The key that names of large values were made with is needed and was not given.",
-    known="{ids:names}",
-    fix="Give all the keys that were current since the thread was made or copied.",
 )
 OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",

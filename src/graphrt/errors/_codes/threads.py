@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError, ReplayDivergedError, RunFailedError, WaitTimeoutError
-from graphrt.errors._codes.arguments import INPUT_REFUSED, UNKNOWN_INPUT_KEY, UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.arguments import BAD_INPUT
 from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
 from graphrt.errors._codes.nodes import NOT_STORABLE
 from graphrt.errors._codes.stores import STORE_DAMAGED
@@ -12,26 +12,21 @@ from graphrt.errors._error_code import ErrorCode
 INTERRUPT_NEEDS_THREAD = ErrorCode(
     "interrupt-needs-thread",
     InputError,
-    "Node {node!r} asked for an interrupt or a timer, but this run has no thread that could wait.",
-    fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
-)
-POLICY_NEEDS_THREAD = INTERRUPT_NEEDS_THREAD.variant(
-    "Node {node!r} has interrupt_before or interrupt_after, but this run has no thread that could wait.",
-    known="nothing has run",
+    "Node {node!r} {asks}, but this run has no thread that could wait.",
     fix='Run it on a thread: Runtime(graph, store="memory:").run(input, thread="t").',
 )
 
-PRUNED_WHILE_READ = ErrorCode(
+CONFLICT = ErrorCode(
     "conflict",
     ConflictError,
-    "Thread {thread!r} was pruned or deleted while it was read: its entries end at {last}, not at {end}.",
-    fix="Try again.",
-    where="thread {thread!r}",
-)
-HELD_BY_ANOTHER_RUN = PRUNED_WHILE_READ.variant(
     "Thread {thread!r} is held by another run.",
     fix="Wait for that run, cancel it, or use another thread. start(input, thread={thread!r}, while_running='queue')"
     " leaves an input for after it.",
+    where="thread {thread!r}",
+)
+PRUNED_WHILE_READ = CONFLICT.variant(
+    "Thread {thread!r} was pruned or deleted while it was read: its entries end at {last}, not at {end}.",
+    fix="Try again.",
 )
 THREAD_HAS_MOVED = PRUNED_WHILE_READ.variant(
     "Thread {thread!r} is at entry {got}, not at {expected}: nothing of this commit was stored.",
@@ -52,11 +47,6 @@ THREAD_EXISTS = ErrorCode(
     "There is a thread {thread!r} already.",
     fix="Give another id, or delete that thread first.",
     where="thread {thread!r}",
-)
-FORK_TO_EXISTING_THREAD = THREAD_EXISTS.variant(
-    "There is a thread {thread!r} already.",
-    fix="Fork to another id, or delete that thread first.",
-    where="fork of thread {source!r}",
 )
 
 NO_SNAPSHOT = ErrorCode(
@@ -115,19 +105,12 @@ UNKNOWN_RUN = ErrorCode(
     where="thread {thread!r}",
 )
 
-RUNTIME_WITHOUT_STORE = ErrorCode(
+THREAD_WITHOUT_STORE = ErrorCode(
     "thread-without-store",
     InputError,
-    "This runtime has no store, and so no threads.",
-    fix='Make it with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
-)
-LABELS_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
-    "title= or tags= were given, but there is no store to keep a thread in.",
-    fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
-)
-THREAD_WITHOUT_STORE = RUNTIME_WITHOUT_STORE.variant(
-    "thread={thread!r} was given, but there is no store to keep it in.",
-    fix='Give the runtime a store, for instance Runtime(graph, store="memory:").',
+    "There is no store to keep threads in, and {what}.",
+    fix='Make the runtime with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
+    carries=("thread",),
 )
 
 UNKNOWN_FIELD_OF_STATE = ErrorCode(
@@ -152,18 +135,11 @@ STAGED_MISFIT = JOURNAL_MISFIT.variant(
     fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
 )
 
-BAD_TOKEN_BUDGET = INPUT_REFUSED.variant(
+BAD_TOKEN_BUDGET = BAD_INPUT.variant(
     "With this input, field {field!r} is {left}: a budget of tokens is 0 or more.",
     fix="Give the tokens that the run may spend.",
 )
-NOT_AN_UPDATE_OF_THE_THREAD = INPUT_REFUSED.variant(
-    "{who} must be an update: a mapping or a {state_class}, not {given:type}.",
-    fix="Pass a mapping of the fields to update.",
-)
-UPDATE_DOES_NOT_FIT = INPUT_REFUSED.variant(
-    "{who} does not fit {state_class}: {error}", fix="Pass values of the declared types.", carries=("field",)
-)
-ONLY_IF_NEW_AND_ABANDON = INPUT_REFUSED.variant(
+ONLY_IF_NEW_AND_ABANDON = BAD_INPUT.variant(
     "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
     fix="Pass one of the two.",
     carries=("thread",),
@@ -187,12 +163,6 @@ WRONG_VERB = ErrorCode(
     where="thread {thread!r}, graph {graph_name!r}",
 )
 
-UNKNOWN_KEY_OF_UPDATE = UNKNOWN_INPUT_KEY.variant(
-    "{who} has a key that is not a field of the state: {unknown:names}.",
-    known="fields {fields:names}",
-    fix="Remove it, or declare the field.",
-    carries=(),
-)
 
 SNAPSHOT_NOT_AS_WRITTEN = STORE_DAMAGED.variant(
     "The snapshot of entry {seq} of thread {thread!r} did not come back as it was written: {why}.",
@@ -232,11 +202,6 @@ GOTO_NEEDED = ErrorCode(
     fix="Name the target: update(thread, values, as_node={node!r}, goto={first!r}), or goto=END.",
 )
 
-UNKNOWN_AS_NODE = UNKNOWN_NODE_ASKED.variant(
-    "as_node= names a node that the graph does not have: {name!r}.",
-    known="nodes {known_nodes:names}",
-    fix="Name a node of the graph.",
-)
 
 NO_OPEN_INTERRUPT = ErrorCode(
     "unknown-interrupt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.threads import RUNTIME_WITHOUT_STORE
+from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
 from graphrt.errors._error_code import ErrorCode
 
 NO_RUNTIMES = ErrorCode(
@@ -13,9 +13,10 @@ NO_RUNTIMES = ErrorCode(
     known="a worker drives with runtimes, each of which has a graph and the store",
     fix='Pass runtimes: Worker(Runtime(graph, store="sqlite:///runs.db")).',
 )
-RUNTIME_NEEDS_STORE = RUNTIME_WITHOUT_STORE.variant(
+RUNTIME_NEEDS_STORE = THREAD_WITHOUT_STORE.variant(
     "The runtime of graph {name!r} has no store, so nobody can leave threads to this worker.",
     fix="Give every runtime of the worker the store that the threads are in.",
+    carries=(),
 )
 TWO_RUNTIMES_OF_ONE_GRAPH = ErrorCode(
     "duplicate-runtime",

@@ -60,7 +60,7 @@ class NamedModels:
             raise BAD_MODELS(argument="models=", value=models)
         wrong = [name for name in models if not isinstance(name, str) or not name or "/" in name]
         if wrong:
-            raise BAD_MODELS(argument="A name in models=")
+            raise BAD_MODELS(argument="A name in models=", value=wrong[0])
         self.models: Final[Mapping[str, ChatModel]] = {
             name: checked_model(model, of=f"models= for agent {name!r}") for name, model in models.items()
         }

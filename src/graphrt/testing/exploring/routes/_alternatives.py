@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from graphrt.commands import END, START, Command, Interrupt, Send, node_name
 from graphrt.errors import closest
+from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.explorations import (
     ALTERNATIVE_OF_UNKNOWN_FIELD,
     ALTERNATIVE_OF_WRONG_KIND,
     ALTERNATIVE_WITH_UNKNOWN_TARGET,
     ALTERNATIVES_NOT_A_LIST,
-    ALTERNATIVES_OF_UNKNOWN_NODE,
     ASYNC_ALTERNATIVE,
     NO_ALTERNATIVES,
 )
@@ -105,7 +105,13 @@ def read(
     asked: list[str] = []
     for key, items in given.items():
         if not isinstance(key, str) or key not in known:
-            raise ALTERNATIVES_OF_UNKNOWN_NODE(key=key, known_nodes=known, guess=closest(key, known))
+            raise UNKNOWN_NODE_ASKED(
+                who="alternatives=",
+                name=key,
+                known_nodes=known,
+                or_end=", one of a nested graph as 'outer/inner'",
+                guess=closest(key, known),
+            )
         owner, name = known[key]
         if items is None:
             labels[key], complete = _labels(owner, name)
