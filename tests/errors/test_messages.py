@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -76,6 +77,18 @@ def test_a_graphrt_error_inside_another_has_no_block_of_its_own() -> None:
     assert (error.known, error.fix) == ("3 tries", "Wait a while.")
     text = str(error)
     assert [text.count(label) for label in ("Where:", "Known:", "Fix:", "See:")] == [1, 1, 1, 1]
+
+
+@VERBS
+def test_an_error_of_a_node_names_the_sections_of_the_errors_inside_it(asynchronous: bool) -> None:
+    inner = failed(graph(raising(RateLimitError("The model is busy."), asynchronous=asynchronous)))
+
+    error = failed(graph(raising(inner)))
+
+    assert (inner.inner_codes, error.inner_codes) == (("rate-limit",), ("node-failed", "rate-limit"))
+    for one in (inner, error, pickle.loads(pickle.dumps(error))):
+        assert str(one).splitlines()[-1] == "  See: python -m graphrt.errors node-failed rate-limit"
+    assert str(failed(graph(raising(ValueError("no"))))).endswith("\n  See: python -m graphrt.errors node-failed")
 
 
 def test_a_text_of_several_lines_stays_inside_the_first_part() -> None:

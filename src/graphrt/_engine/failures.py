@@ -84,7 +84,10 @@ def failure(engine: RunState, task: Task) -> BaseException:
     if instead:
         fix = f"{fix} {instead}"
     cause = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
-    raised = declared(node=node.name, tried=tried, cause=cause, where=engine.where(task), known=known, fix=fix)
+    inner = (error.code, *(error.inner_codes or ())) if isinstance(error, GraphrtError) else None
+    raised = declared(
+        node=node.name, tried=tried, cause=cause, inner_codes=inner, where=engine.where(task), known=known, fix=fix
+    )
     raised.__cause__ = error
     return raised
 

@@ -90,7 +90,7 @@ class GraphrtError(Exception):
     """Base of all graphrt errors. It survives copying and pickling with all its attributes.
 
     The text is made of the attributes, in up to five lines: what happened, where, what was known, what to do, and the
-    command that prints the documentation of its code.
+    command that prints the documentation of its code, and of `inner_codes`: those of the graphrt errors that caused it.
 
     Args:
         what: What happened, with the value: the first line.
@@ -152,7 +152,8 @@ class GraphrtError(Exception):
             for label, text in (("Where", self.where), ("Known", self.known), ("Fix", self.fix))
             if text
         ]
-        lines.append(f"  See: python -m graphrt.errors {self.code}")
+        codes = dict.fromkeys((self.code, *(self.inner_codes or ())))
+        lines.append(f"  See: python -m graphrt.errors {' '.join(codes)}")
         return "\n".join(lines)
 
     def __getattr__(self, name: str) -> Any:
@@ -166,6 +167,7 @@ ATTRIBUTES = frozenset(
     {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
     | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
     | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at", "status"}
+    | {"inner_codes"}
 )
 """Names of the data attributes that an error may have; one that was not given reads as None."""
 

@@ -56,6 +56,7 @@ NODE_FAILED = ErrorCode(
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
     fix="Correct the node. What it raised is this error's __cause__, which a traceback shows above it.",
+    carries=("inner_codes",),
 )
 
 NODE_TIMEOUT = ErrorCode(
@@ -63,6 +64,7 @@ NODE_TIMEOUT = ErrorCode(
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
     fix="Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
+    carries=("inner_codes",),
 )
 
 TARGET_IS_AN_END = ErrorCode(
