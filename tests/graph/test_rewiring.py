@@ -267,7 +267,7 @@ def test_a_topology_of_another_graph_is_refused(edit: Edit, says: str) -> None:
 
 
 def test_a_reducer_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="reducer 'nothing'"):
+    with pytest.raises(DefinitionError, match="Reducer 'nothing'"):
         edited(line(), lambda t: t["state"]["log"].update(reducer="nothing"))
 
 

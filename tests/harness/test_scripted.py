@@ -248,7 +248,7 @@ def test_worker_threads_with_loops_of_their_own_share_one_model() -> None:
 @pytest.mark.parametrize("usage", ["none", "Words", 5, {"input_tokens": 1}, Usage])
 @pytest.mark.parametrize("make", [ScriptedModel, MockHarness, lambda _, usage: FunctionModel(str, usage=usage)])
 def test_usage_that_cannot_be_reported_is_refused_where_the_double_is_made(make: Any, usage: Any) -> None:
-    with pytest.raises(InputError, match="usage is") as caught:
+    with pytest.raises(InputError, match="usage cannot be") as caught:
         make(["a"], usage=usage)
 
     assert '"words" to count words, Usage(...) to report that' in caught.value.fix

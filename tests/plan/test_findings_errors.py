@@ -126,7 +126,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-update-type",
         lambda: g().add_node("a", work, writes=["txt"]).set_entry("a"),
-        "writes= of node 'a' names 'txt', which is not a field of the state. (HERE)",
+        "writes= of node 'a' names 'txt', which the state does not have. (HERE)",
         "Did you mean 'text'?",
     ),
     (
@@ -280,4 +280,4 @@ def test_a_long_name_is_cut_in_the_message() -> None:
 def test_odd_writes_are_told(writes: Any) -> None:
     (problem,) = found(g().add_node("a", work, writes=writes).set_entry("a"))
 
-    assert problem.message == f"writes= of node 'a' names {writes[0]!r}, which is not a field of the state."
+    assert problem.message == f"writes= of node 'a' names {writes[0]!r}, which the state does not have."

@@ -51,7 +51,7 @@ def a_function_that_was_never_added():
 
 
 @case(
-    "[duplicate-edge] The conditional edge 'a' -> router() is declared twice.\n      Fix: Remove one of them.",
+    "[duplicate-edge] The conditional edge 'a' -> router() is declared twice; the first is above.\n      Fix: Remove one of them.",
 )
 def duplicate_branch():
     g = builder("a").add_edge(START, "a")

@@ -174,7 +174,7 @@ def test_result_finds_tasks_by_id_and_node(module, tmp_path):
 
     assert list(step) == ["2.0:rest", "2.1:work", "2.2:work"]
     assert step["rest"].wrote == {"total": 1}
-    with pytest.raises(InputError, match="had 2 tasks of node 'work'"):
+    with pytest.raises(InputError, match="2 tasks of the step have the name 'work'"):
         step["work"]
     with pytest.raises(InputError, match="0 tasks of the step have the name 'split'"):
         step["split"]
@@ -280,5 +280,5 @@ def test_recording_that_was_edited(change, module, tmp_path):
 def test_arguments_of_a_wrong_type(simple, tmp_path):
     with pytest.raises(InputError, match="The runtime of case_of"):
         case_of(simple.graph, "order-17", to=tmp_path)
-    with pytest.raises(InputError, match="takes a compiled graph"):
+    with pytest.raises(InputError, match="The graph for replay_case"):
         replay_case(simple, "")  # type: ignore[arg-type]

@@ -156,7 +156,7 @@ def test_limit_is_an_outcome_and_a_bad_call_is_not():
         record(research(), {"questions": "tea"})
     with pytest.raises(InputError, match="harnes"):
         record(research(), {}, harnes=None)
-    with pytest.raises(InputError, match="takes a compiled graph"):
+    with pytest.raises(InputError, match="The graph for record"):
         record(Runtime(research()), {})  # type: ignore[arg-type]
 
 

@@ -20,11 +20,8 @@ from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt._secret import Secret
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.journal import (
-    CLASS_CANNOT_BE_REGISTERED,
     CLASS_WITH_SECRET,
-    CODING_NOT_FUNCTIONS,
     DUPLICATE_TAG,
-    HALF_A_CODING,
     NO_STORED_FORM,
     NOT_A_CLASS,
     TAG_NOT_TEXT,
@@ -157,11 +154,11 @@ def _check_class(cls: Any) -> None:
             built-in type, a metaclass, an exception (`bad-registration`).
     """
     if not _is_class(cls):
-        raise NOT_A_CLASS(cls=cls)
+        raise NOT_A_CLASS(cls=repr(cls), problem="is not a class")
     if is_secret(cls):
         raise CLASS_WITH_SECRET(cls=cls.__qualname__)
     if cls in (*BUILT_IN_ENCODERS, object) or issubclass(cls, (type, BaseException)):
-        raise CLASS_CANNOT_BE_REGISTERED(cls=cls.__qualname__)
+        raise NOT_A_CLASS(cls=cls.__qualname__, problem="is built in, a metaclass or an exception class")
 
 
 def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Entry:
@@ -173,15 +170,15 @@ def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Call
     """
     if encode is not None and decode is not None:
         if not all(map(callable, (encode, decode))):
-            raise CODING_NOT_FUNCTIONS(cls=cls.__qualname__)
+            raise NO_STORED_FORM(cls=cls.__qualname__, problem="encode= and decode= are not functions")
         return custom_entry(cls, tag, encode, decode)
     if encode is not None or decode is not None:
-        raise HALF_A_CODING(cls=cls.__qualname__)
+        raise NO_STORED_FORM(cls=cls.__qualname__, problem="only one of encode= and decode= was given")
     entry = entry_of(cls, tag)
     if entry is None:
         built_in = builtin_base(cls)  # the built-in class that it derives from, for instance list; None for none
         kind = f"a kind of {built_in.__name__}" if built_in else "no dataclass, model, named tuple or enum"
-        raise NO_STORED_FORM(cls=cls.__qualname__, problem=kind)
+        raise NO_STORED_FORM(cls=cls.__qualname__, problem=f"it is {kind}")
     return entry
 
 

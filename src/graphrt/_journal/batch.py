@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 
 def no_time(at: object) -> InputError:
     """Return the error for a clock reading *at* that is infinite or not a number."""
-    return TIME_CANNOT_BE_STORED(at=at)
+    return TIME_CANNOT_BE_STORED(at=at, known="nothing was stored", seq=None)
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:

@@ -44,7 +44,8 @@ from graphrt._journal.seal import (
     parsed,
 )
 from graphrt.errors import StoreError
-from graphrt.errors._codes.journal import BROKEN_SEAL, FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED, TIME_CANNOT_BE_SEALED
+from graphrt.errors._codes.journal import FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED, TIME_CANNOT_BE_STORED
+from graphrt.errors._codes.stores import ENTRY_DAMAGED
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import LogKeys
@@ -161,7 +162,9 @@ class Chain:
             # Before anything is hashed: a time that does not fit must leave the chain unchanged.
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
-            raise TIME_CANNOT_BE_SEALED(at=at, latest_s=LATEST_S, seq=seq) from cause
+            raise TIME_CANNOT_BE_STORED(
+                at=at, known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it", seq=seq
+            ) from cause
         salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
         # `SALTS` is the label of this hash. As `seal.salts_of`, which would cost a call.
         salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))
@@ -339,7 +342,8 @@ def _head(seq: int, count: int, at: float) -> bytes:
 
 def _misfit(seq: int, count: int) -> StoreError:
     """Return the error for a record of *count* entries, the last of them *seq*, that does not fit its seal."""
-    return BROKEN_SEAL(
+    return ENTRY_DAMAGED(
+        problem=f"Entry {seq} of the journal is not what was written: its seal does not match",
         seq=seq,
         or_fork=", or fork the thread from an entry before it." if seq > count else ".",
         known=f"entries before {seq - count + 1} are as they were written" if seq > count else "it is the first",

@@ -26,7 +26,8 @@ from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
-from graphrt.errors._codes.journal import GRAPH_CHANGED, OTHER_GRAPH, UNREADABLE_META
+from graphrt.errors._codes.journal import GRAPH_CHANGED, OTHER_GRAPH
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded
 
@@ -60,7 +61,12 @@ def judge(
     try:
         return _judged(graph, meta, reader, loaded, migrations)
     except (LookupError, ValueError, TypeError, AttributeError) as error:  # the topology is not what graphrt writes
-        raise UNREADABLE_META(thread=loaded.head.thread, error=error, cause_text=str(error)[:80]) from error
+        raise STORE_DAMAGED(
+            problem=f"The meta of thread {loaded.head.thread!r} cannot be read",
+            thread=loaded.head.thread,
+            seq=None,
+            known=f"its topology is not what graphrt writes: {type(error).__name__}: {str(error)[:80]}",
+        ) from error
 
 
 def _judged(

@@ -24,7 +24,6 @@ from graphrt._plan.quoting import quoted
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.journal import (
     MIGRATION_RAISED,
-    MIGRATION_RETURNED_NO_MAPPING,
     MIGRATION_RETURNED_WRONG_VALUES,
 )
 from graphrt.migrations import Migration
@@ -114,10 +113,10 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     except Exception as error:
         raise MIGRATION_RAISED(source=migration.source[:12], error=error, where=where) from error
     if not is_mapping(made):
-        raise MIGRATION_RETURNED_NO_MAPPING(
-            # `quoted` shows no value that might be of an untracked field.
+        raise MIGRATION_RETURNED_WRONG_VALUES(
             source=migration.source[:12],
-            made=quoted(made, engine.plan.state.untracked),
+            # `quoted` shows no value that might be of an untracked field.
+            problem=f"{quoted(made, engine.plan.state.untracked)}, which is not a mapping",
             where=where,
         )
     if any(map(erased_in, made.values())):
@@ -125,4 +124,6 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     try:
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:
-        raise MIGRATION_RETURNED_WRONG_VALUES(source=migration.source[:12], problem=error.what, where=where) from error
+        raise MIGRATION_RETURNED_WRONG_VALUES(
+            source=migration.source[:12], problem=f"what is not a valid state: {error.what}", where=where
+        ) from error

@@ -29,16 +29,9 @@ from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import InputError, StoreError
 from graphrt.errors._codes.journal import (
-    EXTRA_ENTRIES,
-    MISCOUNTED,
-    MISSING_ENTRIES,
-    MISSING_ENTRY,
-    NOT_AS_WRITTEN,
-    SEAL_OF_UNCHAINED,
-    SNAPSHOT_OF_WRONG_CLASS,
     STAGED_OUTCOMES_CHANGED,
-    THREADS_EXCHANGED,
 )
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.events import Entry
 from graphrt.stores.protocol import Record, Store
 
@@ -262,11 +255,20 @@ class Reader:
         Args:
             known: What in it was changed.
         """
-        return NOT_AS_WRITTEN(part=what, thread=self.thread, seq=record.seq, known=known)
+        return STORE_DAMAGED(
+            problem=f"{what} of thread {self.thread!r} is not what was written, as entry {record.seq} tells",
+            thread=self.thread,
+            seq=record.seq,
+            known=known,
+        )
 
     def miscounted(self, record: Record, found: int) -> StoreError:
         """Return the error for a record that holds another number of entries than it says."""
-        return MISCOUNTED(seq=record.seq, thread=self.thread, found=found, count=record.count)
+        return STORE_DAMAGED(
+            problem=f"The record of entry {record.seq} of thread {self.thread!r} holds {found} entries, not {record.count}",
+            thread=self.thread,
+            seq=record.seq,
+        )
 
     def staged(self, key: str, payload: bytes) -> Sequence[Logged]:
         """Return the events that are staged under *key*, with their paths. A staged body brings its own names."""
@@ -281,7 +283,7 @@ class Reader:
         logged = self.body(payload, Names(), place="its snapshot")[0].logged
         event: Any = logged[0][1] if logged else None  # a batch with one event
         if not isinstance(event, events.StateSaved):
-            error = SNAPSHOT_OF_WRONG_CLASS()
+            error = STORE_DAMAGED(problem="The body of a snapshot is not a snapshot", thread=None, seq=None)
             raise self.placed(error, "its snapshot")
         self._saved[seq] = payload  # a later record may vouch for it, see `check_vouched`
         return event
@@ -289,7 +291,7 @@ class Reader:
 
 def lacking(thread: str, seq: int) -> StoreError:
     """Return the error for the entry *seq*, which is missing: a record that should hold it is not there."""
-    return MISSING_ENTRY(thread=thread, seq=seq)
+    return STORE_DAMAGED(problem=f"Thread {thread!r} lacks entry {seq} of its journal", thread=thread, seq=seq)
 
 
 def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
@@ -306,8 +308,18 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
     if seq == last or (more and seq > last):
         return
     if seq < last:
-        raise MISSING_ENTRIES(thread=thread, seq=seq + 1, last=last, found=seq)
-    raise EXTRA_ENTRIES(thread=thread, seq=seq + 1, last=last, found=seq)
+        raise STORE_DAMAGED(
+            problem=f"Thread {thread!r} lacks entry {seq + 1} of its journal",
+            thread=thread,
+            seq=seq + 1,
+            known=f"{last} entries were written, the last one found is {seq}",
+        )
+    raise STORE_DAMAGED(
+        problem=f"Thread {thread!r} has entries after {last}, which was its last one",
+        thread=thread,
+        seq=seq + 1,
+        known=f"{last} entries were written, the last one found is {seq}",
+    )
 
 
 def check_unsealed(seq: int, seal: bytes) -> None:
@@ -319,7 +331,11 @@ def check_unsealed(seq: int, seal: bytes) -> None:
         StoreError: The record has a seal.
     """
     if seal:
-        raise SEAL_OF_UNCHAINED(seq=seq)
+        raise STORE_DAMAGED(
+            problem=f"Entry {seq} of the journal has a seal, and the thread's meta says that it is not chained",
+            thread=None,
+            seq=seq,
+        )
 
 
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
@@ -341,4 +357,9 @@ def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
             raise
         return
     if other.get("chained") == thread:
-        raise THREADS_EXCHANGED(thread=thread, began=began)
+        raise STORE_DAMAGED(
+            problem=f"Threads {thread!r} and {began!r} have exchanged their names",
+            thread=thread,
+            seq=None,
+            known=f"the journal of each began as the other's: {thread!r} has what was written to {began!r}",
+        )

@@ -23,7 +23,8 @@ from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.reader import Reader, check_unsealed, lacking
 from graphrt._plan.tables import Plan
 from graphrt.errors import GraphrtError, StoreError
-from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT, NAMES_OF_OTHER_SNAPSHOT
+from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.limits import Limits
 from graphrt.stores.protocol import Record, Status
 
@@ -142,7 +143,11 @@ class Fold:
         """
         names = self.reader.names
         if list(saved.names) != names.known[: len(saved.names)]:
-            raise NAMES_OF_OTHER_SNAPSHOT(thread=self.reader.thread, seq=seq)
+            raise STORE_DAMAGED(
+                problem=f"The names in the meta of thread {self.reader.thread!r} are not those of its snapshot",
+                thread=self.reader.thread,
+                seq=seq,
+            )
         # From here on, new names must continue this list, which `Names.add` checks.
         names.told = len(saved.names)
         evolve_all(self.engine, [("", saved)])  # type: ignore[list-item]  # not an Event, but folded like one

@@ -17,7 +17,7 @@ from graphrt._journal.name_table import Names
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import StoreError
-from graphrt.errors._codes.journal import UNREADABLE_META_BYTES
+from graphrt.errors._codes.stores import STORE_DAMAGED
 
 PRELOADED_NAMES: Final = 512
 """Most names that are numbered before their first use, so that few commits introduce new ones."""
@@ -103,4 +103,4 @@ def _wrong(data: Any) -> str | None:
 
 def _damaged(thread: str, why: str) -> StoreError:
     """Return the error for a meta that is not what graphrt writes; *why* is a clause."""
-    return UNREADABLE_META_BYTES(thread=thread, known=why)
+    return STORE_DAMAGED(problem=f"The meta of thread {thread!r} cannot be read", thread=thread, seq=None, known=why)

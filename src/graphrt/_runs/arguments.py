@@ -170,7 +170,7 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
         from graphrt.errors._codes.audit import AUDIT_WITHOUT_CHAIN, BAD_AUDIT
 
         if not isinstance(audit, AuditLog):
-            raise BAD_AUDIT(given=audit)
+            raise BAD_AUDIT(argument="audit=", given=audit, wanted="AuditLog(...)")
         if chain is False:
             raise AUDIT_WITHOUT_CHAIN()
     return audit

@@ -16,9 +16,7 @@ from graphrt.audit._recorder import Recorder
 from graphrt.audit._redaction import Redaction
 from graphrt.errors import a_type
 from graphrt.errors._codes.audit import (
-    BAD_ANCHOR,
-    BAD_CHOICE_ON_FAILURE,
-    BAD_FOLDER,
+    BAD_AUDIT,
     BAD_RULES,
     NOT_CHAINED,
     WEAK_KEY,
@@ -81,9 +79,15 @@ class AuditLog:
         is_url = isinstance(place, str) and ("://" in place or place == "memory:")
         is_store = is_url or hasattr(place, "commit")
         if place is not None and not is_store and not isinstance(place, (str, os.PathLike)):
-            raise BAD_FOLDER(given=place)
+            raise BAD_AUDIT(
+                argument="The first argument of AuditLog",
+                given=place,
+                wanted="a folder for one file per thread, or a store or its URL; leave it out to use the runtime's store alone",
+            )
         if on_failure not in ("stop", "continue"):
-            raise BAD_CHOICE_ON_FAILURE(given=on_failure)
+            raise BAD_AUDIT(
+                argument="on_failure=", given=on_failure, wanted="'stop' or 'continue'; 'stop' is the default"
+            )
         self.store: Any = place if is_store else None
         """The store, or its URL, of a runtime that has none itself; None if it was not given."""
         self._folder: Final = Path(place) if place is not None and not is_store else None  # type: ignore[arg-type]
@@ -162,5 +166,9 @@ def _anchors(anchor: Any) -> tuple[Anchor, ...]:
     given: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
     for one in given:
         if not (callable(one) or isinstance(one, (str, os.PathLike))):
-            raise BAD_ANCHOR(given=one)
+            raise BAD_AUDIT(
+                argument="anchor=",
+                given=one,
+                wanted="a file, a function that keeps the head somewhere else, or a list of these",
+            )
     return given

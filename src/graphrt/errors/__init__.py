@@ -153,7 +153,7 @@ class GraphrtError(Exception):
             if text
         ]
         codes = dict.fromkeys((self.code, *(self.inner_codes or ())))
-        lines.append(f"  See: python -m graphrt.errors {' '.join(codes)}")
+        lines.append(f"  See: python -m graphrt.errors {' '.join(map(str, codes))}")
         return "\n".join(lines)
 
     def __getattr__(self, name: str) -> Any:

@@ -46,7 +46,6 @@ from graphrt.errors._codes.stores import (
     BAD_ARCHIVE,
     CANNOT_OPEN_FILE,
     FILE_NOT_OPEN,
-    NO_FILE,
     NO_FOLDER,
     NOT_A_PATH,
     PATH_EXISTS,
@@ -344,7 +343,7 @@ def opened(source: Any) -> Generator[IO[bytes]]:
         try:
             found = path.open("rb")
         except FileNotFoundError:
-            raise NO_FILE(file=str(path)) from None
+            raise CANNOT_OPEN_FILE(file=str(path), reason="there is no such file") from None
         except OSError as error:
             raise CANNOT_OPEN_FILE(file=str(path), reason=error.strerror) from error
         with found as file:

@@ -34,7 +34,6 @@ from graphrt.errors._codes.stores import (
     BAD_KEY_ID,
     ENCRYPTED_BODY_DAMAGED,
     KEY_NOT_GIVEN,
-    NO_KEY,
     NOT_ENCRYPTED,
     OPENED_WITHOUT_KEYS,
     UNKNOWN_CURRENT_KEY,
@@ -183,7 +182,7 @@ def _check(keys: Mapping[str, bytes]) -> None:
         InputError: One is not acceptable (`bad-key`).
     """
     if not keys:
-        raise NO_KEY()
+        raise BAD_KEY(what="An encrypted store", problem="needs a key")
     for key, secret in keys.items():
         if not _is_id(key):
             raise BAD_KEY_ID(key=str(key)[:80])
@@ -195,7 +194,7 @@ def _check(keys: Mapping[str, bytes]) -> None:
             why = f"has only {len(set(secret))} different bytes, so it is not random"
         else:
             continue
-        raise BAD_KEY(key=key, why=why)
+        raise BAD_KEY(what=f"The key {key!r}", problem=why)
 
 
 def _is_id(value: Any) -> bool:

@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphrt.errors import closest, names
+from graphrt.errors import a_type, closest, names
 from graphrt.errors._codes.stores import (
-    MEMORY_STORE_WITH_OPTIONS,
     NOT_A_STORE,
-    SQLITE_OPTION_NOT_A_NUMBER,
-    SQLITE_URL_WITHOUT_FILE,
-    UNKNOWN_SCHEME,
-    UNKNOWN_SQLITE_OPTION,
     UNKNOWN_STORE,
-    URL_NOT_TEXT,
+    UNKNOWN_STORE_OPTION,
 )
 from graphrt.stores.ids import check_tenant
 from graphrt.stores.protocol import METHODS, Store
@@ -55,16 +50,18 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
         own.closes_shared = True  # closing it closes the store opened here too, which no other object uses
         return own
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
-        raise URL_NOT_TEXT(given=url, examples=_EXAMPLES)
+        raise UNKNOWN_STORE(what="A store's URL", problem=f"it is not a text, but {a_type(url)}", examples=_EXAMPLES)
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
         # What was probably meant, for the error: a path without a scheme is taken for a SQLite file.
         meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
-        raise UNKNOWN_STORE(url=url[:80], meant=meant, examples=_EXAMPLES)
+        raise UNKNOWN_STORE(what=repr(url[:80]), problem="it has no scheme", examples=_EXAMPLES, guess=meant)
     match scheme.lower():
         case "memory":
             if rest.strip("/"):
-                raise MEMORY_STORE_WITH_OPTIONS(examples=_EXAMPLES)
+                raise UNKNOWN_STORE(
+                    what="A store's URL", problem="a memory store has no name and no options", examples=_EXAMPLES
+                )
             from graphrt.stores.memory import MemoryStore
 
             return MemoryStore()
@@ -90,16 +87,23 @@ def _sqlite(rest: str) -> Store:
 
     path, _, query = rest.partition("?")
     if not path.startswith("///"):
-        raise SQLITE_URL_WITHOUT_FILE(text=path[:80], file=path.lstrip("/")[:80], examples=_EXAMPLES)
+        raise UNKNOWN_STORE(
+            what=repr("sqlite:" + path[:80]),
+            problem="it names no file: three slashes come before a relative path, four begin an absolute one",
+            examples=_EXAMPLES,
+            guess="sqlite:///" + path.lstrip("/")[:80],
+        )
     options: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         read = _SQLITE.get(name)
         if read is None:
-            raise UNKNOWN_SQLITE_OPTION(option=name[:80], options=_SQLITE)
+            raise UNKNOWN_STORE_OPTION(store="sqlite", name=name[:80], options=_SQLITE)
         try:
             options[name] = read(text)
         except ValueError:
-            raise SQLITE_OPTION_NOT_A_NUMBER(option=name, given=text[:80], examples=_EXAMPLES) from None
+            raise UNKNOWN_STORE(
+                what="A store's URL", problem=f"the option {name}={text[:80]!r} is not a number", examples=_EXAMPLES
+            ) from None
     return SqliteStore(unquote(path[3:]), **options)  # after `///`; an absolute path begins with a fourth slash
 
 
@@ -114,10 +118,11 @@ def _third_party(scheme: str, url: str) -> Store:
     found = entry_points(group=GROUP)
     if scheme not in found.names:
         schemes = ["memory", "sqlite", "postgresql", *sorted(found.names)]
-        raise UNKNOWN_SCHEME(
-            scheme=scheme[:80],
+        raise UNKNOWN_STORE(
+            what=repr(scheme[:80] + ":"),
+            problem="no store is known by this scheme",
             examples=_EXAMPLES,
-            installed=names(sorted(found.names)) or "no others",
+            known=f"{_EXAMPLES}; installed: {names(sorted(found.names)) or 'no others'}",
             guess=closest(scheme, schemes),
         )
     store = found[scheme].load()(url)

@@ -122,7 +122,7 @@ def test_docstring_of_the_function_is_used_where_the_class_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [(RootModel[list[int]], "is not an object"), (int, "is not an object"), (object(), "a class and a function")],
+    [(RootModel[list[int]], "is not an object"), (int, "is not an object"), (object(), "made of cannot be")],
     ids=["list", "int", "instance"],
 )
 def test_what_is_no_object_in_json_is_refused(model: Any, said: str) -> None:

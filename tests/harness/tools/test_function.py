@@ -221,10 +221,10 @@ def test_what_cannot_become_json_is_refused_with_its_path(context: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"name": "two words"}, "'two words' cannot be the name"),
-        ({"name": ""}, "'' cannot be"),
-        ({"name": "x" * 65}, "cannot be the name"),
-        ({"name": 3}, "3 cannot be"),
+        ({"name": "two words"}, "cannot be 'two words'"),
+        ({"name": ""}, "cannot be ''"),
+        ({"name": "x" * 65}, "name of a tool cannot be"),
+        ({"name": 3}, "cannot be 3"),
         ({"description": 3}, "description of a tool cannot be 3"),
         ({"effect": "twice"}, "effect of a tool cannot be 'twice'"),
         ({"timeout_s": 0}, "timeout_s of a tool cannot be 0"),
@@ -248,7 +248,7 @@ def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> N
 
 
 def test_name_in_the_place_of_the_function_is_told() -> None:
-    with pytest.raises(InputError, match="as if it were a function"):
+    with pytest.raises(InputError, match="@tool cannot be 'look_up'"):
         tool("look_up")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="What a tool is made of cannot be"):
         FunctionTool(3)  # type: ignore[arg-type]

@@ -12,15 +12,9 @@ WEAK_KEY = ErrorCode(
     known="a log proves nothing to somebody who can guess its key",
     fix="Make one with graphrt.audit.generate_key(), and keep it where the log is not.",
 )
-BAD_AUDIT = ErrorCode(
-    "bad-audit", InputError, "audit= takes an AuditLog, not {given:a_type}.", fix="Pass audit=AuditLog(...)."
-)
+BAD_AUDIT = ErrorCode("bad-audit", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
 AUDIT_WITHOUT_CHAIN = BAD_AUDIT.variant(
     "audit= needs the hash chain, and chain=False switches it off.", fix="Leave chain= out."
-)
-BAD_ANCHOR = BAD_AUDIT.variant(
-    "anchor= takes a file, a function of a head, or a list of these, not {given!r}.",
-    fix="Pass a path, or a function that keeps the head somewhere else.",
 )
 TWO_STORES = BAD_AUDIT.variant(
     "The log is kept in {other!r}, and the runtime's threads in {store!r}.",
@@ -30,13 +24,6 @@ TWO_STORES = BAD_AUDIT.variant(
 NOT_A_HEAD = BAD_AUDIT.variant(
     "Line {number} of the anchor file {path!r} is not a head.",
     fix="Give the file that anchor= of AuditLog names; a last line that a crash left unfinished may be removed.",
-)
-BAD_CHOICE_ON_FAILURE = BAD_AUDIT.variant(
-    "on_failure= is {given!r}.", known="'stop', 'continue'", fix="Choose one of them; 'stop' is the default."
-)
-BAD_FOLDER = BAD_AUDIT.variant(
-    "The first argument of AuditLog is {given!r}.",
-    fix="Pass a folder for one file per thread, or a store or its URL; leave it out to use the runtime's store alone.",
 )
 NOT_CHAINED = ErrorCode(
     "not-chained",
@@ -92,9 +79,6 @@ INCOMPLETE_LOG = NOT_RESTORED.variant(
     known="it verifies, and does not hold all that a thread needs",
     fix="Export the thread again from its store.",
     carries=(),
-)
-UNKNOWN_FORMAT = BAD_AUDIT.variant(
-    "A report has no format {given!r}.", known="'table', 'markdown', 'json'", fix="Choose one of them."
 )
 BAD_SIGNING_KEY = ErrorCode(
     "bad-signing-key",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import BAD_COMMIT, JOURNAL_NEWER, NOT_A_PATH, STORE_DAMAGED, UNKNOWN_STORE
+from graphrt.errors._codes.stores import BAD_COMMIT, JOURNAL_NEWER, NOT_A_PATH, STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 POSTGRES_UNAVAILABLE = ErrorCode(
@@ -27,17 +26,16 @@ SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
     carries=("thread",),
 )
 SQLITE_IO_ERROR = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} could not be read or written: the disk or file system failed ({name}: "
-    "{reason}): {kept}.",
+    "The database {database!r} could not be opened, read or written ({name}: {reason}): {kept}.",
     fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
     where="database {database!r}",
     carries=("thread",),
 )
-SQLITE_CANNOT_OPEN = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} cannot be opened ({name}: {reason}): {kept}.",
-    fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
+SQLITE_BAD_FILE = POSTGRES_UNAVAILABLE.variant(
+    "The database {database!r} {problem}: nothing was changed.",
+    fix="Give {wanted}.",
     where="database {database!r}",
-    carries=("thread",),
+    carries=(),
 )
 SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
@@ -48,42 +46,6 @@ SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
 SQLITE_REPLACED = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_FILE_CANNOT_OPEN = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} cannot be opened ({reason}): nothing was changed.",
-    fix="Give another path.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_FOLDER_MISSING = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} cannot be made: its folder is missing: nothing was changed.",
-    fix="Make the folder {folder!r} first.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_CANNOT_MAKE = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} cannot be made ({reason}): nothing was changed.",
-    fix="Give another path.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_IS_A_DIRECTORY = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} is a directory: nothing was changed.",
-    fix="Give the path of a file in it.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_NOT_A_FILE = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} is not a regular file: nothing was changed.",
-    fix="Give the path of a file.",
-    where="database {database!r}",
-    carries=(),
-)
-SQLITE_MAY_NOT_BE_READ = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} may not be read by this user: nothing was changed.",
-    fix="Give this user the right to read and write it.",
     where="database {database!r}",
     carries=(),
 )
@@ -105,12 +67,6 @@ POSTGRES_READ_ONLY = ErrorCode(
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Connect to the primary server as a role that may write to the schema.",
     carries=("value",),
-)
-SQLITE_FORBIDDEN = POSTGRES_READ_ONLY.variant(
-    "The database {database!r} may not be written by this user ({name}: {reason}): {kept}.",
-    fix="Give this user the right to write the file and its folder.",
-    where="database {database!r}",
-    carries=("thread",),
 )
 SQLITE_READ_ONLY = POSTGRES_READ_ONLY.variant(
     "The database {database!r} cannot be written ({name}: {reason}): {kept}.",
@@ -140,16 +96,10 @@ POSTGRES_FULL = ErrorCode(
     fix="Free space on the database's disk, then call again.",
     carries=("value",),
 )
-SQLITE_DISK_FULL = POSTGRES_FULL.variant(
-    "The database {database!r} cannot grow: the disk or a quota is full ({name}: {reason}): {kept}.",
-    fix="Free some space, then call again (retry for a run).",
-    where="database {database!r}",
-    carries=("thread",),
-)
-SQLITE_FILE_TOO_LARGE = POSTGRES_FULL.variant(
-    "The database {database!r} is larger than the file system, or a limit of this process, allows "
-    "({name}: {reason}): {kept}.",
-    fix="Free some space, then call again (retry for a run).",
+SQLITE_FULL = POSTGRES_FULL.variant(
+    "The database {database!r} cannot grow: the disk, a quota, the file system or a limit of this process allows no "
+    "more ({name}: {reason}): {kept}.",
+    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
     where="database {database!r}",
     carries=("thread",),
 )
@@ -164,14 +114,8 @@ POSTGRES_BUSY = ErrorCode(
     fix="Call again, or look in pg_stat_activity for who holds the lock.",
     carries=("value",),
 )
-SQLITE_LOCKED_BY_PROCESS = POSTGRES_BUSY.variant(
-    "The database {database!r} was locked by another process for too long ({name}: {reason}): {kept}.",
-    fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
-    where="database {database!r}",
-    carries=("thread",),
-)
-SQLITE_LOCKED_BY_CONNECTION = POSTGRES_BUSY.variant(
-    "The database {database!r} was locked by another connection for too long ({name}: {reason}): {kept}.",
+SQLITE_LOCKED = POSTGRES_BUSY.variant(
+    "The database {database!r} was locked by another connection or process for too long ({name}: {reason}): {kept}.",
     fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
     where="database {database!r}",
     carries=("thread",),
@@ -204,7 +148,7 @@ POSTGRES_DAMAGED = STORE_DAMAGED.variant(
     carries=("value",),
 )
 SQLITE_CORRUPT = STORE_DAMAGED.variant(
-    "The database {database!r} is damaged ({name}: {reason}): {kept}.",
+    "The database {database!r} is damaged, or not as this version of graphrt made it ({name}: {reason}): {kept}.",
     fix="Restore the file from a backup, or give the path of another one.",
     where="database {database!r}",
     carries=("thread",),
@@ -215,20 +159,16 @@ SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
     where="database {database!r}",
     carries=("thread",),
 )
-SQLITE_OTHER_SCHEMA = STORE_DAMAGED.variant(
-    "The database {database!r} is not as this version of graphrt made it ({name}: {reason}): {kept}.",
-    fix="Restore the file from a backup, or give the path of another one.",
-    where="database {database!r}",
-    carries=("thread",),
-)
 FOREIGN_TABLE = STORE_DAMAGED.variant(
     "Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",
     fix="Name a schema that nothing else uses, with ?schema=.",
+    carries=(),
 )
 SQLITE_TOO_SMALL = STORE_DAMAGED.variant(
     "The database {database!r} is not a SQLite database, but {size} bytes of something else.",
     fix="Give the path of another file; this one was not changed.",
     where="database {database!r}",
+    carries=(),
 )
 LOG_MISFIT = STORE_DAMAGED.variant(
     "The write-ahead log of {database!r} does not match the database, and the most recent commits may be lost: {kept}.",
@@ -236,9 +176,6 @@ LOG_MISFIT = STORE_DAMAGED.variant(
     fix="Close all connections to it, open it again, and run store.verify().",
     where="database {database!r}",
     carries=("thread",),
-)
-ROW_MISSING = STORE_DAMAGED.variant(
-    "A row that was just written is not there.", fix="Restore the database from a backup."
 )
 ROW_DAMAGED = STORE_DAMAGED.variant(
     "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}", carries=("thread", "seq")
@@ -248,6 +185,7 @@ FOREIGN_DATABASE = STORE_DAMAGED.variant(
     known="application id {application:#x}, {tables} tables and indices; graphrt's is {ours:#x}",
     fix="Give the path of another file; this one was not changed.",
     where="database {database!r}",
+    carries=(),
 )
 
 POSTGRES_UNSAFE = ErrorCode(
@@ -274,22 +212,6 @@ DATABASE_NEWER = JOURNAL_NEWER.variant(
     where="database {database!r}",
 )
 
-NOT_A_POSTGRES_URL = UNKNOWN_STORE.variant(
-    "This is not the URL of a PostgreSQL store.",
-    known="{example}",
-    fix="Write it like that; percent-encode special characters in a name or a password.",
-)
-UNKNOWN_POSTGRES_OPTION = UNKNOWN_STORE.variant(
-    "A PostgreSQL store has no option {name!r}.",
-    known="options {options:names} and those of libpq",
-    fix="Leave it out.",
-)
-UNSAFE_NOT_A_SWITCH = UNKNOWN_STORE.variant(
-    "unsafe must be true or false, not {given!r}.", fix="Write ?unsafe=true or leave it out."
-)
-OPTION_NOT_A_NUMBER = UNKNOWN_STORE.variant(
-    "{option} must be a number, not {given!r}.", fix="Write a number, such as {option}=5."
-)
 
 BAD_SCHEMA = ErrorCode(
     "bad-schema",
@@ -299,9 +221,6 @@ BAD_SCHEMA = ErrorCode(
     fix="Give another name with ?schema=.",
 )
 
-OPTION_OUT_OF_RANGE = INVALID_ARGUMENT.variant("{option} must be more than 0 and less than a million, not {value!r}.")
-BAD_BUSY_TIMEOUT = INVALID_ARGUMENT.variant("busy_timeout_s must be a number of seconds, 0 or more, not {given!r}.")
-BAD_LOG_LIMIT = INVALID_ARGUMENT.variant("log_limit_bytes must be a number of bytes, {least:,} or more, not {given!r}.")
 
 TOO_LARGE = ErrorCode(
     "too-large",
@@ -311,9 +230,6 @@ TOO_LARGE = ErrorCode(
     where="database {database!r}",
 )
 
-SQLITE_NEEDS_PATH = NOT_A_PATH.variant(
-    "A SQLite store needs the path of a file, not {given!r}.", fix="Give a path such as 'runs.db'."
-)
 SQLITE_IN_MEMORY = NOT_A_PATH.variant(
     "A SQLite store keeps threads in a file; ':memory:' is not one.",
     fix='Use the store "memory:" to keep threads in this process.',

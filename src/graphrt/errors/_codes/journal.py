@@ -28,24 +28,15 @@ TAG_NOT_TEXT = ErrorCode(
     "The tag {value!r} of {cls} is not a str.",
     fix="Pass tag= as a str, or leave it out.",
 )
-NOT_A_CLASS = TAG_NOT_TEXT.variant("{cls!r} is not a class.", fix="Register the class of the values.")
+NOT_A_CLASS = TAG_NOT_TEXT.variant("{cls} {problem}.", fix="Register a class of your own.")
 CLASS_WITH_SECRET = TAG_NOT_TEXT.variant(
     "{cls} holds a secret, and secrets are never stored.",
     fix="Keep the secret out of the state; read it where it is used, from the environment or a key store.",
 )
-CLASS_CANNOT_BE_REGISTERED = TAG_NOT_TEXT.variant(
-    "{cls} cannot be registered: it is built in, a metaclass or an exception class.",
-    fix="Register a class of your own.",
-)
-CODING_NOT_FUNCTIONS = TAG_NOT_TEXT.variant(
-    "encode= and decode= of {cls} are not functions.", fix="Pass two functions."
-)
-HALF_A_CODING = TAG_NOT_TEXT.variant(
-    "{cls} was registered with only one of encode= and decode=.", fix="Pass both: values are stored to be read again."
-)
 NO_STORED_FORM = TAG_NOT_TEXT.variant(
-    "{cls} does not say how it is stored: it is {problem}.",
-    fix="Register it with both functions: register_type({cls}, encode=..., decode=...).",
+    "{cls} does not say how it is stored: {problem}.",
+    fix="Register it with both functions, since values are stored to be read again: register_type({cls}, encode=..., "
+    "decode=...).",
 )
 
 DUPLICATE_TAG = ErrorCode(
@@ -73,32 +64,11 @@ GRAPH_CHANGED = ErrorCode(
     carries=("nodes",),
 )
 
-MISSING_ENTRIES = STORE_DAMAGED.variant(
-    "Thread {thread!r} lacks entry {seq} of its journal.",
-    known="{last} entries were written, the last one found is {found}",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
-EXTRA_ENTRIES = STORE_DAMAGED.variant(
-    "Thread {thread!r} has entries after {last}, which was its last one.",
-    known="{last} entries were written, the last one found is {found}",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-    carries=("seq",),
-)
-UNREADABLE_RECORD = STORE_DAMAGED.variant(
-    "A part of the journal cannot be read: graphrt did not write it in this form.",
-    known="{error:type}: {cause_text}",
-    fix="Restore the database from a backup{or_fork}",
-)
-BROKEN_SEAL = STORE_DAMAGED.variant(
-    "Entry {seq} of the journal is not what was written: its seal does not match.",
-    fix="Restore the database from a backup{or_fork}",
-)
 FORGED_SEAL = STORE_DAMAGED.variant(
     "Entry {seq} of the journal was not written with the key {kid}: its MAC does not match.",
     known="its hash matches, so it was changed by somebody who knows the format and does not have the key",
     fix="Restore the database from a backup; graphrt.audit.verify(...) says what is still proved.",
+    carries=(),
 )
 LOG_KEY_NEEDED = ErrorCode(
     "log-key-needed",
@@ -116,65 +86,15 @@ LOG_NOT_KEYED = ErrorCode(
     fix="If the thread was begun without a key on purpose, open the runtime with AuditLog(key=..., adopt=True).",
     where="thread {thread!r}",
 )
-UNREADABLE_META = STORE_DAMAGED.variant(
-    "The meta of thread {thread!r} cannot be read.",
-    known="its topology is not what graphrt writes: {error:type}: {cause_text}",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
 STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
     "Outcomes of tasks of thread {thread!r} that were staged beside its journal are {problem}.",
     fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
     where="thread {thread!r}",
     carries=("seq",),
 )
-NOT_AS_WRITTEN = STORE_DAMAGED.variant(
-    "{part} of thread {thread!r} is not what was written, as entry {seq} tells.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
-MISCOUNTED = STORE_DAMAGED.variant(
-    "The record of entry {seq} of thread {thread!r} holds {found} entries, not {count}.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
-SNAPSHOT_OF_WRONG_CLASS = STORE_DAMAGED.variant(
-    "The body of a snapshot is not a snapshot.", fix="Restore the database from a backup."
-)
-MISSING_ENTRY = STORE_DAMAGED.variant(
-    "Thread {thread!r} lacks entry {seq} of its journal.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
-SEAL_OF_UNCHAINED = STORE_DAMAGED.variant(
-    "Entry {seq} of the journal has a seal, and the thread's meta says that it is not chained.",
-    fix="Restore the database from a backup.",
-)
-THREADS_EXCHANGED = STORE_DAMAGED.variant(
-    "Threads {thread!r} and {began!r} have exchanged their names.",
-    known="the journal of each began as the other's: {thread!r} has what was written to {began!r}",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
-NAMES_OF_OTHER_SNAPSHOT = STORE_DAMAGED.variant(
-    "The names in the meta of thread {thread!r} are not those of its snapshot.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}, its snapshot of entry {seq}",
-)
-UNREADABLE_META_BYTES = STORE_DAMAGED.variant(
-    "The meta of thread {thread!r} cannot be read.",
-    fix="Restore the database from a backup.",
-    where="thread {thread!r}",
-)
 
 TIME_CANNOT_BE_STORED = INVALID_ARGUMENT.variant(
     "The clock returned {at!r}, which cannot be stored as a time.",
-    known="nothing was stored",
-    fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
-)
-TIME_CANNOT_BE_SEALED = INVALID_ARGUMENT.variant(
-    "The clock returned {at!r}, which cannot be sealed as a time.",
-    known="times are seconds since the epoch, at most {latest_s:.0f} before or after it",
     fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
     carries=("seq",),
 )
@@ -186,15 +106,10 @@ MIGRATION_RAISED = ErrorCode(
     known="the thread is as it was",
     fix="Correct the function: it gets all values of the state, and returns all of them.",
 )
-MIGRATION_RETURNED_NO_MAPPING = MIGRATION_RAISED.variant(
-    "The migration from {source} returned {made}, which is not a mapping.",
-    known="the thread is as it was",
-    fix="Return all values of the state, by the names of their fields.",
-)
 MIGRATION_RETURNED_WRONG_VALUES = MIGRATION_RAISED.variant(
-    "The migration from {source} returned values that are not a valid state: {problem}",
+    "The migration from {source} returned {problem}.",
     known="the thread is as it was",
-    fix="Return all values of the state, of the types that it declares.",
+    fix="Return all values of the state, by the names of their fields and of the types that it declares.",
 )
 
 JOURNAL_MISFIT = ErrorCode(

@@ -5,11 +5,19 @@ from __future__ import annotations
 from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
-STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}", fix="Restore the database from a backup.")
+STORE_DAMAGED = ErrorCode(
+    "store-damaged",
+    StoreError,
+    "{problem}.",
+    fix="Restore the database from a backup.",
+    carries=("thread", "seq"),
+)
+ENTRY_DAMAGED = STORE_DAMAGED.variant("{problem}.", fix="Restore the database from a backup{or_fork}", carries=("seq",))
 LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
     "A large value of thread {thread!r} is missing: {name}.",
     fix="Call verify() to see what else is damaged; restore the database from a backup.",
     where="thread {thread!r}",
+    carries=(),
 )
 ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
     "An encrypted body was changed, cut or moved, or the bytes of its key are those of another key.",
@@ -50,32 +58,14 @@ OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
 UNKNOWN_STORE = ErrorCode(
     "unknown-store",
     InputError,
-    "{url!r} is not a store URL: it has no scheme.",
+    "{what} does not name a store: {problem}.",
     known="{examples}",
-    fix="Did you mean {meant!r}?",
-)
-URL_NOT_TEXT = UNKNOWN_STORE.variant(
-    "A store's URL must be a str, not {given:type}.", known="{examples}", fix="Write it as one of those."
-)
-MEMORY_STORE_WITH_OPTIONS = UNKNOWN_STORE.variant(
-    "A memory store has no name and no options.", known="{examples}", fix="Write 'memory:'."
-)
-SQLITE_URL_WITHOUT_FILE = UNKNOWN_STORE.variant(
-    "'sqlite:{text}' names no file: three slashes come before a relative path, four begin an absolute one.",
-    known="{examples}",
-    fix="Did you mean 'sqlite:///{file}'?",
-)
-UNKNOWN_SQLITE_OPTION = UNKNOWN_STORE.variant(
-    "A sqlite store has no option {option!r}.", known="options {options:names}", fix="Use one of those."
-)
-SQLITE_OPTION_NOT_A_NUMBER = UNKNOWN_STORE.variant(
-    "The option {option}={given!r} is not a number.", known="{examples}", fix="Write it as one of those."
-)
-UNKNOWN_SCHEME = UNKNOWN_STORE.variant(
-    "No store is known by the scheme {scheme!r}.",
-    known="{examples}; installed: {installed}",
     fix="Write it as one of those.",
 )
+UNKNOWN_STORE_OPTION = UNKNOWN_STORE.variant(
+    "A {store} store has no option {name!r}.", known="options {options:names}", fix="Use one of those, or leave it out."
+)
+BAD_STORE_OPTION = UNKNOWN_STORE.variant("The option {option} of a store cannot be {given!r}.", fix="Write {wanted}.")
 NOT_A_STORE = UNKNOWN_STORE.variant(
     "What is installed for the scheme {scheme!r} is not a store: {store:type} lacks {missing:names}.",
     known="{examples}",
@@ -103,7 +93,6 @@ FILE_NOT_OPEN = NOT_A_PATH.variant(
     "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."
 )
 NO_FOLDER = NOT_A_PATH.variant("There is no folder {folder!r} for the file.", fix="Make the folder first.")
-NO_FILE = NOT_A_PATH.variant("There is no file {file!r}.", fix="Give what export_thread() wrote.")
 CANNOT_OPEN_FILE = NOT_A_PATH.variant(
     "The file {file!r} cannot be opened: {reason}.",
     fix="Give what export_thread() wrote, and make sure that this user may read it.",
@@ -150,14 +139,13 @@ UNKNOWN_CURRENT_KEY = ErrorCode(
     known="{ids:names}",
     fix="Give it in keys=, or name one that is there.",
 )
-NO_KEY = UNKNOWN_CURRENT_KEY.variant("An encrypted store needs a key.", fix="Give 32 random bytes, under an id.")
 BAD_KEY_ID = UNKNOWN_CURRENT_KEY.variant(
     "A key cannot have the id {key!r}.",
     known="1 to 64 of A-Z a-z 0-9 _ . : -",
     fix="Give it another id; it is stored with each body.",
 )
 BAD_KEY = UNKNOWN_CURRENT_KEY.variant(
-    "The key {key!r} {why}.", fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept."
+    "{what} {problem}.", fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept."
 )
 
 NOT_ENCRYPTED = ErrorCode(

@@ -11,14 +11,11 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from graphrt.errors import closest
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.databases import (
     BAD_SCHEMA,
-    NOT_A_POSTGRES_URL,
-    OPTION_NOT_A_NUMBER,
-    OPTION_OUT_OF_RANGE,
-    UNKNOWN_POSTGRES_OPTION,
-    UNSAFE_NOT_A_SWITCH,
 )
+from graphrt.errors._codes.stores import BAD_STORE_OPTION, UNKNOWN_STORE, UNKNOWN_STORE_OPTION
 from graphrt.stores.postgres._driver import driver
 
 _OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeout_s")
@@ -63,7 +60,12 @@ def read(url: str) -> Address:
     # A special character that is not percent-encoded would shift the borders, and a part of the password would be shown
     # as a host or database.
     if scheme not in {"postgresql", "postgres"} or not slashes or "@" in login + database or not _HOSTS(hosts):
-        raise NOT_A_POSTGRES_URL(example=_EXAMPLE)
+        raise UNKNOWN_STORE(
+            what="A store's URL",
+            problem="it is not that of a PostgreSQL store",
+            examples=_EXAMPLE,
+            fix="Write it like that; percent-encode special characters in a name or a password.",
+        )
     pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]  # (name, value)
     # libpq decodes its own values, which go into its URL as they were given.
     own = {name: unquote(value) for name, value in pairs if name in _OWN}
@@ -97,7 +99,9 @@ def _refuse_unknown(given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             near = closest(name, [*_OWN, *known])
-            raise UNKNOWN_POSTGRES_OPTION(name=name[:80], options=_OWN, guess=near)
+            raise UNKNOWN_STORE_OPTION(
+                store="PostgreSQL", name=name[:80], options=[*_OWN, "those of libpq"], guess=near
+            )
 
 
 def _switch(text: str) -> bool:
@@ -107,7 +111,7 @@ def _switch(text: str) -> bool:
         InputError: *text* is neither true nor false (`unknown-store`).
     """
     if text.lower() not in _SWITCH:
-        raise UNSAFE_NOT_A_SWITCH(given=text[:80])
+        raise BAD_STORE_OPTION(option="unsafe", given=text[:80], wanted="true or false")
     return _SWITCH[text.lower()]
 
 
@@ -120,7 +124,7 @@ def _number(name: str, text: str) -> float:
     try:
         return positive(name, float(text))
     except ValueError:
-        raise OPTION_NOT_A_NUMBER(option=name, given=text[:80]) from None
+        raise BAD_STORE_OPTION(option=name, given=text[:80], wanted=f"a number, such as {name}=5") from None
 
 
 def positive(name: str, value: Any) -> float:
@@ -132,5 +136,5 @@ def positive(name: str, value: Any) -> float:
         InputError: It is not.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise OPTION_OUT_OF_RANGE(option=name, value=value)
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted="a number of more than 0 and less than a million")
     return value

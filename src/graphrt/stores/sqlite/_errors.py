@@ -14,16 +14,11 @@ from typing import Any, Final, TypeGuard
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.databases import (
-    SQLITE_CANNOT_OPEN,
     SQLITE_CORRUPT,
-    SQLITE_DISK_FULL,
-    SQLITE_FILE_TOO_LARGE,
-    SQLITE_FORBIDDEN,
+    SQLITE_FULL,
     SQLITE_IO_ERROR,
-    SQLITE_LOCKED_BY_CONNECTION,
-    SQLITE_LOCKED_BY_PROCESS,
+    SQLITE_LOCKED,
     SQLITE_NOT_A_DATABASE,
-    SQLITE_OTHER_SCHEMA,
     SQLITE_OUT_OF_MEMORY,
     SQLITE_READ_ONLY,
     TOO_LARGE,
@@ -36,17 +31,17 @@ FULL: Final = 13
 
 # By primary result code (https://sqlite.org/rescode.html).
 _MEANING: Final = {
-    3: SQLITE_FORBIDDEN,
-    5: SQLITE_LOCKED_BY_PROCESS,
-    6: SQLITE_LOCKED_BY_CONNECTION,
+    3: SQLITE_READ_ONLY,
+    5: SQLITE_LOCKED,
+    6: SQLITE_LOCKED,
     7: SQLITE_OUT_OF_MEMORY,
     8: SQLITE_READ_ONLY,
     10: SQLITE_IO_ERROR,
     11: SQLITE_CORRUPT,
-    13: SQLITE_DISK_FULL,
-    14: SQLITE_CANNOT_OPEN,
-    15: SQLITE_LOCKED_BY_PROCESS,
-    22: SQLITE_FILE_TOO_LARGE,
+    13: SQLITE_FULL,
+    14: SQLITE_IO_ERROR,
+    15: SQLITE_LOCKED,
+    22: SQLITE_FULL,
     26: SQLITE_NOT_A_DATABASE,
 }
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
@@ -105,10 +100,10 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
         return TOO_LARGE(kept=kept, database=path, **data)
     # Other codes (a missing table, a datatype mismatch; 0 for a UnicodeDecodeError) mean that the schema is not the one
     # that we created.
-    declared = _MEANING.get(code, SQLITE_OTHER_SCHEMA)
+    declared = _MEANING.get(code, SQLITE_CORRUPT)
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
-        declared = SQLITE_FILE_TOO_LARGE
+        declared = SQLITE_FULL
     # CANTOPEN (14) for a file that exists: its journal cannot be created, because the folder is read-only.
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         declared = SQLITE_READ_ONLY

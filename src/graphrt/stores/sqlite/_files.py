@@ -24,22 +24,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from graphrt.errors import StoreError
+from graphrt.errors import StoreError, brief
 from graphrt.errors._codes.databases import (
-    SQLITE_CANNOT_MAKE,
-    SQLITE_FILE_CANNOT_OPEN,
+    SQLITE_BAD_FILE,
     SQLITE_FILE_READ_ONLY,
-    SQLITE_FOLDER_MISSING,
     SQLITE_IN_MEMORY,
     SQLITE_IN_USE,
-    SQLITE_IS_A_DIRECTORY,
-    SQLITE_MAY_NOT_BE_READ,
-    SQLITE_NEEDS_PATH,
-    SQLITE_NOT_A_FILE,
     SQLITE_REPLACED,
     SQLITE_TOO_OLD,
     SQLITE_TOO_SMALL,
 )
+from graphrt.errors._codes.stores import NOT_A_PATH
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import explain, of_sqlite
@@ -65,7 +60,7 @@ def resolve(path: Any) -> str:
     # A path whose `__fspath__` returns bytes is refused, like any other value that is not text.
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
-        raise SQLITE_NEEDS_PATH(given=text)
+        raise NOT_A_PATH(given=brief(text))
     if text == ":memory:":  # SQLite's name for a database in memory, which each connection has for itself
         raise SQLITE_IN_MEMORY()
     return os.path.realpath(text)
@@ -207,13 +202,19 @@ def _make(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise SQLITE_FILE_CANNOT_OPEN(database=path, reason=error.strerror) from error
+        raise SQLITE_BAD_FILE(
+            database=path, problem=f"cannot be opened ({error.strerror})", wanted="another path"
+        ) from error
     else:
         _check(path, found)
         return
     folder = Path(path).parent
     if not folder.is_dir():
-        raise SQLITE_FOLDER_MISSING(database=path, folder=str(folder))
+        raise SQLITE_BAD_FILE(
+            database=path,
+            problem="cannot be made: its folder is missing",
+            wanted=f"the path of a folder that exists, or make {str(folder)!r} first",
+        )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # SQLite would use the umask's permissions
     except FileExistsError:  # another process was faster
@@ -221,7 +222,9 @@ def _make(path: str) -> None:
     except PermissionError as error:
         raise read_only(path, "the folder") from error
     except OSError as error:
-        raise SQLITE_CANNOT_MAKE(database=path, reason=error.strerror) from error
+        raise SQLITE_BAD_FILE(
+            database=path, problem=f"cannot be made ({error.strerror})", wanted="another path"
+        ) from error
 
 
 def _check(path: str, found: os.stat_result) -> None:
@@ -231,13 +234,15 @@ def _check(path: str, found: os.stat_result) -> None:
         StoreError: It is a folder or another special file, is too short, or may not be read.
     """
     if stat.S_ISDIR(found.st_mode):
-        raise SQLITE_IS_A_DIRECTORY(database=path)
+        raise SQLITE_BAD_FILE(database=path, problem="is a directory", wanted="the path of a file in it")
     if not stat.S_ISREG(found.st_mode):
-        raise SQLITE_NOT_A_FILE(database=path)
+        raise SQLITE_BAD_FILE(database=path, problem="is not a regular file", wanted="the path of a file")
     if 0 < found.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
         raise SQLITE_TOO_SMALL(database=path, size=found.st_size)
     if not os.access(path, os.R_OK):
-        raise SQLITE_MAY_NOT_BE_READ(database=path)
+        raise SQLITE_BAD_FILE(
+            database=path, problem="may not be read by this user", wanted="this user the right to read and write it"
+        )
 
 
 def _set_up_reading(db: Connection, path: str, what: str) -> None:

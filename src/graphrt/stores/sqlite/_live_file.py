@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import SQLITE_CANNOT_MAKE
+from graphrt.errors._codes.databases import SQLITE_BAD_FILE
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
 from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
@@ -222,7 +222,9 @@ class LiveFile:
             except FileExistsError:  # another process was faster
                 pass
             except OSError as error:
-                raise SQLITE_CANNOT_MAKE(database=self.path, reason=error.strerror) from error
+                raise SQLITE_BAD_FILE(
+                    database=self.path, problem=f"cannot be made ({error.strerror})", wanted="another path"
+                ) from error
         db = files.connect(self.path, 0.0)
         try:
             modes.distrust(db)  # settings for a file that may be damaged

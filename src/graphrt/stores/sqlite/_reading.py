@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.errors._codes.databases import ROW_MISSING
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._refusals import encodes
 from graphrt.stores.protocol import Loaded, Record
 from graphrt.stores.sqlite import _labels as labels
@@ -101,7 +101,7 @@ def existing(row: Row | None) -> Row:
         StoreError: It is None.
     """
     if row is None:
-        raise ROW_MISSING()
+        raise STORE_DAMAGED(problem="A row that was just written is not there", thread=None, seq=None)
     return row
 
 

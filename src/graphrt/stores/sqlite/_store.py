@@ -28,7 +28,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Final, final
 
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import BAD_BUSY_TIMEOUT, BAD_LOG_LIMIT, SEQ_TOO_LARGE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.databases import SEQ_TOO_LARGE
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores.ids import check_id
@@ -94,9 +95,13 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         _pragmas: Pragmas | None = None,  # journal mode and durability for tests and measurements; None: the safe ones
     ) -> None:
         if not 0 <= busy_timeout_s <= 1_000_000:
-            raise BAD_BUSY_TIMEOUT(given=busy_timeout_s)
+            raise INVALID_ARGUMENT(argument="busy_timeout_s", value=busy_timeout_s, wanted="seconds, 0 or more")
         if not log_limit_bytes >= _LEAST_LOG_BYTES:
-            raise BAD_LOG_LIMIT(least=_LEAST_LOG_BYTES, given=log_limit_bytes)
+            raise INVALID_ARGUMENT(
+                argument="log_limit_bytes",
+                value=log_limit_bytes,
+                wanted=f"a number of bytes, {_LEAST_LOG_BYTES:,} or more",
+            )
         self._held: dict[int, SqliteClaim] = {}
         """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
         self._file = Database(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.explorations import NO_SUCH_CASE, STORE_OF_SEVERAL_CASES
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import SuperstepCommitted
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
@@ -138,7 +137,11 @@ def _plan(function: str, graph: Any, *rest: Any) -> Plan:
         raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
     store = rest[1]
     if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
-        raise STORE_OF_SEVERAL_CASES(store=store)
+        raise INVALID_ARGUMENT(
+            argument="store=",
+            value=store,
+            wanted="None, 'memory:', 'sqlite:', or a function that opens a store in the folder that it is given: each case needs its own",
+        )
     return Plan(graph, *rest)
 
 
@@ -207,7 +210,7 @@ class _Cases:
     def chosen(self, names: list[Any], at: Any) -> list[Any]:
         """Return the cases to try: *at* alone, or the first of *names* up to the bound."""
         if at is not None and at not in names:
-            raise NO_SUCH_CASE(at=at, cases=names)
+            raise UNKNOWN_NAME_IN_ARGUMENT(argument="at=", name=at, what="case", known_names=names)
         names = names if at is None else [at]
         if len(names) > self._most:
             self.search.left_out[f"{len(names) - self._most} cases: most={self._most}"] = None

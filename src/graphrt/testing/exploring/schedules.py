@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from graphrt.errors._codes.explorations import BOUND_BELOW_ONE, GRAPH_OR_FUNCTION_EXPECTED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
 from graphrt.testing.exploring import _orders
@@ -58,9 +58,13 @@ def explore_schedules(
         InputError: *seeds* is below 1, or *graph* is neither compiled nor a function.
     """
     if seeds < 1:
-        raise BOUND_BELOW_ONE(function="explore_schedules()", option="seeds", given=seeds)
+        raise INVALID_ARGUMENT(argument="seeds= of explore_schedules()", value=seeds, wanted="1 or more")
     if not isinstance(graph, CompiledGraph) and not callable(graph):
-        raise GRAPH_OR_FUNCTION_EXPECTED(given=graph)
+        raise INVALID_ARGUMENT(
+            argument="The graph for explore_schedules()",
+            value=graph,
+            wanted="what compile() returned, or a function without arguments that returns it",
+        )
     orders = _Orders(graph, input, Answers(answers), lambda: {**more, **(options() if options else {})}, tell)
     with orders.search.going_on():
         orders.begin()

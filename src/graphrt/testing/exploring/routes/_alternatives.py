@@ -14,14 +14,10 @@ from typing import Any, Final
 
 from graphrt.commands import END, START, Command, Interrupt, Send, node_name
 from graphrt.errors import closest
-from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.explorations import (
     ALTERNATIVE_OF_UNKNOWN_FIELD,
-    ALTERNATIVE_OF_WRONG_KIND,
     ALTERNATIVE_WITH_UNKNOWN_TARGET,
-    ALTERNATIVES_NOT_A_LIST,
-    ASYNC_ALTERNATIVE,
-    NO_ALTERNATIVES,
 )
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
@@ -144,9 +140,11 @@ def _is_given(answers: Any) -> bool:
 
 def _listed(items: Any, of: str) -> tuple[Any, ...]:
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
-        raise ALTERNATIVES_NOT_A_LIST(of=of, shown=short(items))  # pyright: ignore[reportUnknownArgumentType]
+        raise INVALID_ARGUMENT(
+            argument=f"The alternatives of {of}", value=items, wanted="a list, with one item for each alternative"
+        )  # pyright: ignore[reportUnknownArgumentType]
     if not items:
-        raise NO_ALTERNATIVES(of=of)
+        raise INVALID_ARGUMENT(argument=f"The alternatives of {of}", value=[], wanted="at least one, or leave it out")
     return tuple(items)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
 
@@ -161,7 +159,9 @@ def _paths(graph: Graph, above: str) -> Iterator[tuple[str, tuple[Graph, str]]]:
 def _check_result(graph: Graph, key: str, item: Any) -> None:
     """Refuse what no node can return; values of fields are checked when they are written."""
     if inspect.iscoroutinefunction(item):
-        raise ASYNC_ALTERNATIVE(key=key)
+        raise INVALID_ARGUMENT(
+            argument=f"An alternative of node {key!r}", value=item, wanted="a function that does not wait"
+        )
     if item is None or callable(item) or isinstance(item, BaseException | Interrupt):
         return
     if isinstance(item, Command):
@@ -179,7 +179,11 @@ def _check_result(graph: Graph, key: str, item: Any) -> None:
         if unknown:
             raise ALTERNATIVE_OF_UNKNOWN_FIELD(key=key, name=unknown[0], fields=fields)
     elif isinstance(item, str | int | float | list | tuple | set):
-        raise ALTERNATIVE_OF_WRONG_KIND(key=key, shown=short(item))  # pyright: ignore[reportUnknownArgumentType]
+        raise INVALID_ARGUMENT(
+            argument=f"An alternative of node {key!r}",
+            value=item,
+            wanted="what a node can return: an update, None, a Command, an Interrupt; or an exception, or a function of the state",
+        )  # pyright: ignore[reportUnknownArgumentType]
 
 
 # -- nodes whose routers give each of their labels -----------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any, Final, final
 
 from graphrt._ambient import running
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.explorations import BOUND_BELOW_ONE
 from graphrt.graph import CompiledGraph
 from graphrt.testing.exploring._watch import watching
 from graphrt.testing.exploring.report import Exploration
@@ -76,7 +75,7 @@ def explore_routes(
         raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
     for name, bound in (("depth", depth), ("most", most), ("questions", questions)):
         if bound < 1:
-            raise BOUND_BELOW_ONE(function="explore_routes()", option=name, given=bound)
+            raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
     given = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
     call = {
         "input": input, "alternatives": alternatives, "replies": replies, "harness": harness, "answers": answers or None,
