@@ -5,8 +5,7 @@ was. The open task and its reply go to the general path, which meets the same th
 path has no error texts and no rules of its own, and reducers, which are pure, may be called twice (decision 0004).
 
 The Task of a plain node, which takes no Context, is reused from superstep to superstep, and a run without observers
-builds no events. The run loop (`_flows.run`) calls these functions; `tell` is installed as `Engine.quick` when a run is
-opened. The task that runs, or is ready to run, is `Engine.call`; `Engine.tasks` stays empty meanwhile.
+builds no events. The run loop (`_flows.run`) calls these functions. The task that runs, or is ready to run, is `Engine.call`; `Engine.tasks` stays empty meanwhile.
 
 A *view* is the state as a node or router gets it: an instance of the user's state class made of `Engine.values`, whose
 lists it shares. So while a view exists, it counts as an owner of these lists. A list grows in place only if the dict of
@@ -73,7 +72,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         `engine.tasks`, whose outcome is *reply*, or with what is in `engine.due`.
     """
     call: Task = engine.call  # type: ignore[assignment]  # begin() or this function set it
-    engine.told = None  # the journal has written the last commit since (see `tell`)
+    engine.told = None  # the journal has written the last commit since
     values = engine.values
     sizes = engine.sizes  # field to the length that its list, dict or set had at the last commit
     # Rule R15: the node must not have changed a container's length, or assigned to its view. CPython compares two dicts
@@ -184,10 +183,11 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     if boxed:
         _measure(sizes, out, grown)
     engine.values = new
-    # `quick` notes plain steps without events. What a task recorded (`extra`) and routes off the table need events.
+    # Plain steps are noted in `told`, and the journal writes the bytes that their events would have. What a task recorded
+    # (`extra`) and routes off the table need events.
     if engine.watched:
-        if engine.quick is not None and routed is None and call.extra is None:
-            engine.quick(call, checked, target)
+        if engine.eventless and routed is None and call.extra is None:
+            engine.told = (engine.superstep, node, checked, target)
         else:
             _note(engine, call, checked, undo, target, routed)
     if call.extra is not None:
@@ -211,20 +211,6 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     engine.call = None
     engine.view = view
     return None
-
-
-def tell(call: Task, update: dict[str, Any] | None, target: NodePlan | None) -> None:
-    """Note a commit in `engine.told`, for a journal that writes it without event objects before the run continues.
-
-    Installed as `Engine.quick`. The run loop then yields the effect `TELL`, and the journal
-    writes the bytes that the two events of the superstep would have.
-
-    Args:
-        update: The validated update with its encoded values (`Stamped`); None if the node returned None.
-        target: The next node; None if the run has no next task.
-    """
-    engine = call.engine
-    engine.told = (engine.superstep, call.node, update, target)
 
 
 def _measure(sizes: dict[str, int], out: dict[str, Any], grown: list[tuple[str, Any, Any]] | None) -> None:

@@ -7,7 +7,7 @@ engine needs the engine. Each nested graph that runs or waits has one of its own
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
 - the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
 - observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
-- the fast path: `fast`, `call`, `asked`, `quick`, `told`.
+- the fast path: `fast`, `call`, `asked`, `eventless`, `told`.
 
 Only this class, the engine, `evolve` and `fast_path` write them (tests/house/test_owner_of_state.py).
 
@@ -75,6 +75,7 @@ class RunState:
         "due",
         "entering",
         "ephemeral",
+        "eventless",
         "fast",
         "fields",
         "granted",
@@ -92,7 +93,6 @@ class RunState:
         "parent",
         "path",
         "plan",
-        "quick",
         "recorder",
         "redactor",
         "run_id",
@@ -155,11 +155,11 @@ class RunState:
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None
         """Encodes values, to check that they can be stored; None without a store."""
-        self.quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None] | None = None
-        """Takes fast-path commits that need no events (`fast_path.tell`); None if events are needed."""
+        self.eventless: bool = False
+        """Whether plain fast-path commits are noted in `told` and not as events, which only the store would read."""
         self.told: Any = None
         """(superstep, node, update, target) of the last fast-path commit, for the journal; None before the next call
-        returns. See `fast_path.tell`."""
+        returns. The update is a `Stamped`, or None if the node returned None; *target* is None at the end."""
         self.values: Values = {}
         """The committed values by field; an absent TypedDict key is missing."""
         self.sizes: dict[str, int] = {}
@@ -556,9 +556,9 @@ class RunState:
         asked, self.asked = self.asked, None
         return asked
 
-    def write_steps_with(self, quick: Callable[[Task, dict[str, Any] | None, NodePlan | None], None]) -> None:
-        """Pass fast-path commits to *quick* from now on, because nothing needs their events; see the attribute."""
-        self.quick = quick
+    def note_without_events(self) -> None:
+        """Note plain fast-path commits in `told` from now on, because nothing but the store needs their events."""
+        self.eventless = True
 
     def ask_after(self, questions: list[OpenInterrupt]) -> None:
         """Replace the questions of `interrupt_after`, after an edit answered some of them."""

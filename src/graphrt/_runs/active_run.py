@@ -24,7 +24,6 @@ from graphrt._ambient import PARENT_AGENT
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
-from graphrt._engine.fast_path import tell
 from graphrt._engine.joins import never_fired
 from graphrt._engine.mail import Letter as Mail
 from graphrt._engine.spending import used
@@ -173,7 +172,7 @@ class ActiveRun:
             # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
             # them. The engine's `recorder`, which makes the items of `steps()`, would get no step.
             if (not self._sinks or not copies) and not listen and engine.recorder is None:
-                engine.write_steps_with(tell)
+                engine.note_without_events()
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
                 leases.renewer_of(store).add(claim)

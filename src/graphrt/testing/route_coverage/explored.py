@@ -38,4 +38,5 @@ def tell_explored(graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete:
         with collector._lock:
             key = collector._unit(graph).key
             for path, arcs in taken.items():
-                collector._write({"explored": [key, path, list(arcs), complete]})
+                found = [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs]
+                collector._write({"explored": [key, path, found, complete]})
