@@ -56,7 +56,7 @@ def test_encrypted_bodies_do_not_have_it_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chain", [None, True])
-def test_person_is_in_no_object_of_a_store_in_memory_afterwards(chain: bool | None) -> None:
+def test_person_is_nowhere_in_a_memory_store_afterwards(chain: bool | None) -> None:
     store = MemoryStore()
     with Runtime(graph(), store=store, chain=chain) as runtime:
         filled(runtime)

@@ -303,14 +303,6 @@ def test_an_encrypted_store_is_told_no_more(scene: str, lite: World) -> None:
     assert [text for found in ear.heard for text in tell(found) if CANARY in text] == []
 
 
-def test_a_chained_store_in_memory_is_told_no_more(lite: World) -> None:
-    ear = Ear(World("memory", lite.path.parent, None))
-
-    ear.run(graph(("a", writes)), GIVEN, chain=True)
-
-    assert [text for found in ear.heard for text in tell(found) if CANARY in text] == []
-
-
 def test_the_caller_and_the_nodes_have_the_value(world: World) -> None:
     seen: list[str] = []
     made = graph(("a", writes), ("b", lambda s: seen.append(s.tok)))

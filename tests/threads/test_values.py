@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
-from graphrt import END, START, Overwrite, Runtime
+from graphrt import END, START, Overwrite
 from graphrt.errors import UpdateError
 from graphrt.reducers import append, ephemeral, untracked
 from graphrt.stores import open_store
@@ -207,16 +207,6 @@ def test_untracked_is_the_way_out(local, name):
 
 
 @pytest.mark.parametrize(
-    "value", ["plain", 5, 2**70, [1.5, None, True], {"a": {"b": "c"}}, "\u00e9", float("nan"), (1, 2)]
-)
-def test_what_others_take_memory_takes(value):
-    """The quick look at small plain values agrees with the codec."""
-    runtime = Runtime(line(("a", lambda state: {"x": value})), store="memory:")
-
-    assert repr(runtime.run({"notes": []}, thread="t").state["x"]) == repr(value)
-
-
-@pytest.mark.parametrize(
     ("value", "path"),
     [
         ([1, {"a": [Odd()]}], "x[1].a[0]"),
@@ -225,7 +215,7 @@ def test_what_others_take_memory_takes(value):
         ({"a": "half \ud800"}, "x.a"),
     ],
 )
-def test_what_is_deep_inside_is_found_in_memory_too(local, value, path):
+def test_what_is_deep_inside_is_found(local, value, path):
     """Beside other fields, and where several tasks run."""
     g = builder()
     g.add_node("a", lambda state: {"y": "fine", "x": value})
