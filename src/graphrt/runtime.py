@@ -18,7 +18,6 @@ from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live
 from graphrt._forks import Home
 from graphrt._journal.compatibility import Verdict
-from graphrt._journal.durability import Durability
 from graphrt._runs import (
     async_streaming,
     detached,
@@ -102,9 +101,6 @@ class Runtime(Generic[S]):
         graph: The graph to drive.
         store: Where threads are kept: a store, or a URL such as "memory:", "sqlite:///runs.db" or "postgresql://...".
             The first verb opens it. None keeps no threads. `close` closes a store that was opened from a URL, and no other.
-        durability: When a commit is stored. "sync" stores it before anyone can see its results. If the process dies,
-            "async" may lose the last 256 entries, and "exit" everything since the start or the last interrupt. "sync"
-            by default.
         chain: Whether the journals of new threads are hash-chained. None chains them if the store is durable.
         audit: How the journals of threads are kept and authenticated as audit logs. A run without a store then has a
             thread in memory. None authenticates nothing.
@@ -1232,11 +1228,6 @@ class Runtime(Generic[S]):
     def limits(self) -> Limits:
         """The limits of a run: those of the graph, overridden by those of the runtime."""
         return self._options.limits
-
-    @property
-    def durability(self) -> Durability:
-        """When a commit is stored: "sync", "async" or "exit"."""
-        return self._options.durability
 
     @property
     def harness(self) -> Any:

@@ -64,16 +64,6 @@ def test_no_canary_is_in_a_row_of_postgres(tmp_path: Path, request: pytest.Fixtu
     assert watched.files() == []
 
 
-@pytest.mark.parametrize("durability", ["async", "exit"])
-def test_no_canary_leaves_a_run_that_writes_later(tmp_path: Path, durability: str) -> None:
-    with Watched(tmp_path, f"sqlite:///{tmp_path}/runs.db", durability=durability) as watched:
-        shown = canaries.through(watched)
-        shown.append(watched.everything())
-
-    assert canaries_in("\n".join(shown)) == []
-    assert watched.files() == []
-
-
 class Inner(TypedDict, total=False):
     question: str
     alias: str

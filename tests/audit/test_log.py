@@ -336,10 +336,9 @@ def test_two_writers_of_one_file_are_told_apart(tmp_path: Path) -> None:
     assert len(records_in(file_of(audit))) == 3
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_every_durability_logs_everything(tmp_path: Path, durability: Any) -> None:
+def test_everything_is_logged(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
-    with Runtime(ask(), store=database(tmp_path), audit=audit, durability=durability) as runtime:
+    with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
         runtime.resume("t", "yes")
     with SqliteStore(tmp_path / "runs.db") as store:

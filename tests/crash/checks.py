@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import outside
-from .watched import MOST_WAITING
 
 Look = dict[str, Any]
 Line = dict[str, Any]
@@ -65,9 +64,7 @@ def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def breaches(
-    wanted: Reference, lives: list[dict[str, Any]], lines: list[Line], *, durability: str, patient: bool
-) -> list[str]:
+def breaches(wanted: Reference, lives: list[dict[str, Any]], lines: list[Line], *, patient: bool) -> list[str]:
     """What is wrong with a thread that lived through *lives*, of which only the last came to its end.
 
     Args:
@@ -78,10 +75,10 @@ def breaches(
         return errors
     last = lives[-1]
     began = {line["task"] for line in lines if line["what"] == "began"}
-    found = [*_end(wanted, last, began), *outside.breaches(lines, durability)]
+    found = [*_end(wanted, last, began), *outside.breaches(lines)]
     for at, look in enumerate(last["looks"]):
         found += [f"look {at} of the last process: {why}" for why in _readable(wanted, look)]
-    found += _kept(lines, last["looks"], durability)
+    found += _kept(lines, last["looks"])
     if last["again"] and not patient:
         found.append(f"refused although the owner was dead: {last['again']}")
     return found
@@ -136,21 +133,13 @@ def _readable(wanted: Reference, look: Look) -> list[str]:
     return found
 
 
-def _kept(lines: list[Line], looks: list[Look], durability: str) -> list[str]:
+def _kept(lines: list[Line], looks: list[Look]) -> list[str]:
     """What was acknowledged before the last process began is there when it looks."""
     first = looks[0]["seq"]
     begin = max(at for at, line in enumerate(lines) if line["what"] == "born")
     before = lines[:begin]
-    acked = max((line["seq"] for line in before if line["what"] == "acked" and line["durable"]), default=0)
-    found = [] if acked <= first else [f"entry {acked} was acknowledged, and the thread stands at {first}"]
-    if durability == "async":
-        processes = outside.by_process(before)
-        mine = processes[-1] if processes else []
-        wrote = max((line["seq"] for line in mine if line["what"] == "acked"), default=0)
-        most = max([MOST_WAITING, *(line["count"] for line in mine if line["what"] == "put")])
-        if wrote - first > most:
-            found.append(f"{wrote - first} entries were lost, and {most} may be")
-    return found
+    acked = max((line["seq"] for line in before if line["what"] == "acked"), default=0)
+    return [] if acked <= first else [f"entry {acked} was acknowledged, and the thread stands at {first}"]
 
 
 def _short(value: Any) -> str:

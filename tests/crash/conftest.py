@@ -32,27 +32,27 @@ class Ground:
         self._folder = folder
         self._count = 0
         self._urls: dict[str, str] = {}
-        self._references: dict[tuple[str, str, str], tuple[Reference, float]] = {}
+        self._references: dict[tuple[str, str], tuple[Reference, float]] = {}
 
-    def trials(self, store: str, face: str, durability: str = "sync", **told: Any) -> Trials:
+    def trials(self, store: str, face: str, **told: Any) -> Trials:
         """New trials on a store of the kind `sqlite`, `postgres` (one schema for all), or `empty` (a schema for each)."""
         self._count += 1
         where = self._folder / str(self._count)
-        job = Job(store="", log="", is_async=FACES[face], durability=durability, **told)
+        job = Job(store="", log="", is_async=FACES[face], **told)
         match store:
             case "sqlite":
                 return Trials(self._server, where, lambda folder: f"sqlite:///{folder}/threads.db", job)
             case "postgres":
                 if store not in self._urls:
                     self._urls[store] = postgres_server.fresh_url(self._config)
-                job = replace(job, thread=f"{face}-{durability}-{self._count}-")
+                job = replace(job, thread=f"{face}-{self._count}-")
                 return Trials(self._server, where, lambda _: self._urls[store], job, shared=True)
             case _:
                 return Trials(self._server, where, lambda _: postgres_server.fresh_url(self._config), job)
 
-    def reference(self, store: str, face: str, durability: str = "sync") -> tuple[Reference, float]:
+    def reference(self, store: str, face: str) -> tuple[Reference, float]:
         """A life that nobody ends, and the seconds that it takes."""
-        key = (store, face, durability)
+        key = (store, face)
         if key not in self._references:
             trials = self.trials(*key)
             if store == "postgres":

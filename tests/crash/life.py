@@ -36,7 +36,6 @@ class Job:
     store: str
     log: str
     is_async: bool
-    durability: str = "sync"
     kill_at: int | str | None = None
     delay_s: float | None = None
     verb: str = "retry"
@@ -47,19 +46,18 @@ class Job:
 def live(job: Job, all_graphs: dict[bool, Any]) -> dict[str, Any]:
     """Drive the thread of *job* to its end; what was seen on the way."""
     killer = Killer(job.kill_at)
-    world = World(Path(job.log), killer, is_async=job.is_async, turns=job.durability != "exit")
+    world = World(Path(job.log), killer, is_async=job.is_async)
     watched.lower_limits()
     if job.store.startswith("sqlite"):
         watched.watch_sqlite(killer)
     else:
         watched.watch_postgres(killer)
-    watched.watch_journal(world, durable=job.durability == "sync")
+    watched.watch_journal(world)
     if job.bug is not None:
         planted.BUGS[job.bug].plant()
     world.tell("born", job=asdict(job))
     store = watched.Watched(job.store, killer)
-    durability: Any = job.durability
-    runtime = Runtime(all_graphs[job.is_async], store=store, durability=durability, deps=world, seed=7)  # type: ignore[arg-type]
+    runtime = Runtime(all_graphs[job.is_async], store=store, deps=world, seed=7)  # type: ignore[arg-type]
     life = Life(job, runtime, world)
     if job.is_async:
         asyncio.run(life.whole())

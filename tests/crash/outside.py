@@ -15,9 +15,9 @@ UNKNOWN = "#effect="
 """Part of the id of an interrupt that asks for a lost outcome."""
 
 
-def breaches(lines: list[Line], durability: str) -> list[str]:
+def breaches(lines: list[Line]) -> list[str]:
     """Finished tasks that ran again, keys that changed, effects that were repeated: each as one sentence."""
-    seen = Seen(durability)
+    seen = Seen()
     for process in by_process(lines):
         seen.process(process)
     return seen.found
@@ -26,9 +26,8 @@ def breaches(lines: list[Line], durability: str) -> list[str]:
 class Seen:
     """What was seen so far."""
 
-    def __init__(self, durability: str) -> None:
+    def __init__(self) -> None:
         self.found: list[str] = []
-        self._durability = durability
         self._keys: dict[str, str] = {}
         self._finished: set[str] = set()
         self._recorded: set[Act] = set()
@@ -41,10 +40,8 @@ class Seen:
     def process(self, lines: list[Line]) -> None:
         """Take in the lines of one process."""
         self._before = frozenset(self._finished), frozenset(self._recorded), frozenset(self._intended)
-        durable = _durable(lines, self._durability)
-        for at, line in enumerate(lines):
-            if line["what"] != "acked" or at in durable:
-                getattr(self, f"_{line['what']}", self._nothing)(line)
+        for line in lines:
+            getattr(self, f"_{line['what']}", self._nothing)(line)
 
     def _nothing(self, line: Line) -> None:
         pass
@@ -68,7 +65,7 @@ class Seen:
                 self.found.append(f"effect {act}, of the kind once, ran {self._acts[act]} times")
 
     def _done(self, line: Line) -> None:
-        if line["kind"] == "once" or (self._durability == "sync" and line["kind"] != "pure"):
+        if line["kind"] != "pure":
             self._recorded.add((line["task"], line["name"]))
 
     def _answers(self, line: Line) -> None:
@@ -92,16 +89,6 @@ class Seen:
 def _acts(pairs: list[list[str]]) -> set[Act]:
     """Effects that are told of as (task, name#ordinal)."""
     return {(task, key.rpartition("#")[0]) for task, key in pairs}
-
-
-def _durable(lines: list[Line], durability: str) -> set[int]:
-    """The places of acknowledgements that meant something durable: all under sync, else those before a flush."""
-    acked = {at for at, line in enumerate(lines) if line["what"] == "acked"}
-    if durability == "sync":
-        return acked
-    flushes = [at for at, line in enumerate(lines) if line["what"] == "returned" or line.get("durable")]
-    end = max(flushes, default=-1)
-    return {at for at in acked if at <= end}
 
 
 def by_process(lines: list[Line]) -> list[list[Line]]:

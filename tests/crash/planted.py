@@ -13,7 +13,7 @@ from typing import Any
 from graphrt._drivers import ctx_effects
 from graphrt._drivers.context import Context
 from graphrt._flows import restore
-from graphrt._journal import commit_queue
+from graphrt._journal import thread_commits
 from graphrt.stores import _owners
 from graphrt.stores.protocol import Commit
 
@@ -36,12 +36,12 @@ def _put_instead(make: Callable[[Any, Callable[[Commit], None], Commit], None]) 
     """A bug that hands over something else than the journal's commit."""
 
     def plant() -> None:
-        real = commit_queue.CommitQueue.put
+        real = thread_commits.ThreadCommits.put
 
         def put(self: Any, commit: Commit) -> None:
             make(self, lambda other: real(self, other), commit)
 
-        commit_queue.CommitQueue.put = put  # type: ignore[method-assign]
+        thread_commits.ThreadCommits.put = put  # type: ignore[method-assign]
 
     return plant
 
@@ -79,21 +79,35 @@ def _status_later(self: Any, put: Callable[[Commit], None], commit: Commit) -> N
 
 
 def _acknowledged_early() -> None:
-    real = commit_queue.CommitQueue.__init__
+    """Each commit is stored with the next one, or when the thread is released."""
+    real_put, real_close = thread_commits.ThreadCommits.put, thread_commits.ThreadCommits.close
+    held: dict[int, Commit] = {}
 
-    def init(self: Any, store: Any, claim: Any, _mode: Any) -> None:
-        real(self, store, claim, "async")
+    def put(self: Any, commit: Commit) -> None:
+        before = held.pop(id(self), None)
+        if before is not None:
+            real_put(self, before)
+        if commit.release:
+            real_put(self, commit)
+        else:
+            held[id(self)] = commit
 
-    commit_queue.CommitQueue.__init__ = init  # type: ignore[method-assign]
+    def close(self: Any) -> None:
+        before = held.pop(id(self), None)
+        if before is not None:
+            real_put(self, before)
+        real_close(self)
+
+    thread_commits.ThreadCommits.put, thread_commits.ThreadCommits.close = put, close  # type: ignore[method-assign]
 
 
-def _keep_only(wanted: Callable[[Any, str, str], bool]) -> Callable[[], None]:
+def _keep_only(wanted: Callable[[Any, str], bool]) -> Callable[[], None]:
     def plant() -> None:
         real = ctx_effects._keep
 
-        def keep(scope: Any, task: Any, key: str, kind: Any) -> None:
-            if wanted(task.more(), key, kind):
-                real(scope, task, key, kind)
+        def keep(scope: Any, task: Any, key: str) -> None:
+            if wanted(task.more(), key):
+                real(scope, task, key)
 
         ctx_effects._keep = keep
 
@@ -155,9 +169,9 @@ BUGS: dict[str, Bug] = {
     ),
     "effects are not staged": Bug(_stage_only(lambda key: "#" not in key), _each("commit stage>", 2, 3, 4, 5, 6)),
     "results of effects are not kept": Bug(
-        _keep_only(lambda _extra, _key, kind: kind == "once"), _each("commit stage>", 1, 2, 3, 4), store="postgres"
+        _keep_only(lambda extra, key: key in extra.intents), _each("commit stage>", 1, 2, 3, 4), store="postgres"
     ),
-    "intents are not kept": Bug(_keep_only(lambda extra, key, _kind: key in extra.effects), _each("act once<", 1, 2)),
+    "intents are not kept": Bug(_keep_only(lambda extra, key: key in extra.effects), _each("act once<", 1, 2)),
     "what is staged is not consumed": Bug(_put_instead(_never_consumed), ("claim>",), store="postgres"),
     "what is staged is consumed before its commit": Bug(
         _put_instead(_consumed_first), _each("commit unstage<", 2, 3, 4)

@@ -13,12 +13,6 @@ from .plans import FULL
 
 BATCHES = 40 if FULL else 3
 KINDS = [(store, face) for store in ("sqlite", "postgres") for face in ("run", "arun")]
-WEAK = [
-    ("sqlite", "run", "async"),
-    ("sqlite", "arun", "exit"),
-    ("postgres", "run", "exit"),
-    ("postgres", "arun", "async"),
-]
 psycopg = pytest.mark.needs("psycopg")
 
 
@@ -26,14 +20,11 @@ def marked(kinds):
     return [pytest.param(*kind, marks=[psycopg] if kind[0] == "postgres" else []) for kind in kinds]
 
 
-def planned(ground, store, face, durability="sync"):
+def planned(ground, store, face):
     """All kills of a kind."""
-    wanted, taken_s = ground.reference(store, face, durability)
-    seed = f"{store} {face} {durability}"
+    wanted, taken_s = ground.reference(store, face)
+    seed = f"{store} {face}"
     shift = (face == "arun") + 2 * (store == "postgres")  # the four kinds share the calls of a life among them
-    if durability != "sync":
-        some = plans.every_call(wanted.points, shift, step=1 if FULL else 6)
-        return [*some, *plans.twice(wanted.points, 30 if FULL else 3, seed)]
     found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift, step=4)
     found += plans.UNKNOWN
     found += plans.twice(wanted.points, 50 if FULL else 5, seed)
@@ -41,10 +32,10 @@ def planned(ground, store, face, durability="sync"):
     return found
 
 
-def run(ground, record_property, batch, batches, store, face, durability="sync"):
-    wanted, _ = ground.reference(store, face, durability)
-    chosen = planned(ground, store, face, durability)[batch::batches]
-    tally = ground.trials(store, face, durability).run_all(wanted, chosen)
+def run(ground, record_property, batch, batches, store, face):
+    wanted, _ = ground.reference(store, face)
+    chosen = planned(ground, store, face)[batch::batches]
+    tally = ground.trials(store, face).run_all(wanted, chosen)
     for name, number in tally.numbers().items():
         record_property(name, number)
 
@@ -56,15 +47,6 @@ def run(ground, record_property, batch, batches, store, face, durability="sync")
 @pytest.mark.parametrize(("store", "face"), marked(KINDS))
 def test_killed_thread_comes_to_the_same_end(ground, record_property, store, face, batch):
     run(ground, record_property, batch, BATCHES, store, face)
-
-
-@pytest.mark.parametrize("batch", range(8 if FULL else 1))
-@pytest.mark.parametrize(("store", "face", "durability"), marked(WEAK))
-def test_killed_thread_of_a_weaker_durability_comes_to_the_same_end(
-    ground, record_property, store, face, durability, batch
-):
-    """More may be lost, and is done again; nothing is wrong."""
-    run(ground, record_property, batch, 8 if FULL else 1, store, face, durability)
 
 
 @psycopg
@@ -83,17 +65,16 @@ def test_thread_survives_a_kill_while_the_tables_are_made(ground, record_propert
 
 @psycopg
 def test_there_are_enough_kills(ground):
-    count = sum(len(plan.kills) for kind in (*KINDS, *WEAK) for plan in planned(ground, *kind))
+    count = sum(len(plan.kills) for kind in KINDS for plan in planned(ground, *kind))
 
     assert count >= (2_000 if FULL else 150)
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize(("store", "face"), marked(KINDS))
-def test_life_without_a_kill_is_the_same_everywhere(ground, store, face, durability):
-    """On each store, with each verb and each durability: the same entries and the same states."""
+def test_life_without_a_kill_is_the_same_everywhere(ground, store, face):
+    """On each store and with each verb: the same entries and the same states."""
     wanted, _ = ground.reference("sqlite", "run")
-    found, _ = ground.reference(store, face, durability)
+    found, _ = ground.reference(store, face)
 
     assert found.entries == wanted.entries
     assert found.values == wanted.values

@@ -112,11 +112,9 @@ class Trials:
             self.tally.kills += 1
         lines = world.read(Path(first.log))
         patient = first.store.startswith("postgres")
-        found = checks.breaches(wanted, lives, lines, durability=first.durability, patient=patient)
+        found = checks.breaches(wanted, lives, lines, patient=patient)
         self._count_up(lives, lines)
-        self.tally.failures += [
-            f"{first.store} async={first.is_async} {first.durability} {plan}: {why}" for why in found
-        ]
+        self.tally.failures += [f"{first.store} async={first.is_async} {plan}: {why}" for why in found]
         if not found and not self._keep:
             shutil.rmtree(folder)
         return found

@@ -13,15 +13,13 @@ from typing import Any
 
 from graphrt import events
 from graphrt._engine import storability
-from graphrt._journal import commit_queue, writer
+from graphrt._journal import writer
 from graphrt._journal.writer import Journal
 from graphrt.stores import open_store
 from graphrt.stores.protocol import Commit
 
 from .world import Killer, World
 
-MOST_WAITING = 6
-"""Entries that `async` may lose here."""
 _WRITES = re.compile(r"BEGIN IMMEDIATE|COMMIT|INSERT|UPDATE|DELETE|CREATE|PRAGMA \w+ = ")
 
 
@@ -120,41 +118,29 @@ def watch_postgres(killer: Killer) -> None:
     psycopg.Connection.wait = wait  # type: ignore[method-assign]
 
 
-def watch_journal(world: World, *, durable: bool) -> None:
-    """From now on the log tells what the journal acknowledged.
-
-    It is told under the journal's own lock. Otherwise a line about something that was queued could come before the line
-    about a flush that did not include it, and "exit" would seem to have lost what was durable.
-
-    Args:
-        durable: Whether an acknowledgement means that it is stored.
-    """
-    real_write, real_stage, real_tell, real_put = (
-        Journal.write,
-        Journal.stage,
-        Journal.tell,
-        commit_queue.CommitQueue.put,
-    )
+def watch_journal(world: World) -> None:
+    """From now on the log tells what the journal acknowledged. It is told under the journal's own lock."""
+    real_write, real_stage, real_tell = Journal.write, Journal.stage, Journal.tell
 
     def write(self: Journal, logged: Any, staged: Any = (), **options: Any) -> Any:
         with self._lock:
             entries = real_write(self, logged, staged, **options)
-            tell(self, [*logged, *(one for _, some in staged for one in some)], {key for key, _ in staged}, now=False)
+            tell(self, [*logged, *(one for _, some in staged for one in some)], {key for key, _ in staged})
             return entries
 
-    def stage(self: Journal, staged: Any, *, now: bool = False) -> None:
+    def stage(self: Journal, staged: Any) -> None:
         with self._lock:
-            real_stage(self, staged, now=now)
-            tell(self, [one for _, some in staged for one in some], {key for key, _ in staged}, now=now)
+            real_stage(self, staged)
+            tell(self, [one for _, some in staged for one in some], {key for key, _ in staged})
 
     def quick(self: Journal) -> None:
         engine: Any = self._engine
         superstep, node = engine.told[:2]
         real_tell(self)
         task = f"{superstep}.0:{node.name}"
-        world.tell("acked", seq=self.seq, durable=durable, tasks=[task], effects=[], intents=[])
+        world.tell("acked", seq=self.seq, tasks=[task], effects=[], intents=[])
 
-    def tell(journal: Journal, told: list[Any], keys: set[str], *, now: bool) -> None:
+    def tell(journal: Journal, told: list[Any], keys: set[str]) -> None:
         found: dict[str, list[Any]] = {"tasks": [], "effects": [], "intents": []}
         for _, event in told:
             match event:
@@ -166,20 +152,13 @@ def watch_journal(world: World, *, durable: bool) -> None:
                     found["intents"].append([event.task, event.key])
                 case _:
                     pass
-        world.tell("acked", seq=journal.seq, durable=durable or now, **found)
+        world.tell("acked", seq=journal.seq, **found)
         world.staged(keys)
 
-    def put(self: Any, commit: Commit) -> None:
-        world.tell("put", count=sum(record.count for record in commit.records))
-        real_put(self, commit)
-
     Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]
-    if not durable:
-        commit_queue.CommitQueue.put = put  # type: ignore[method-assign]
 
 
 def lower_limits() -> None:
-    """Snapshots and large values come early, and little may wait."""
+    """Snapshots and large values come early."""
     writer.SNAPSHOT_BYTES = 1_500  # type: ignore[misc]
     storability.BLOB_BYTES = 4_000  # type: ignore[misc]
-    commit_queue.MOST_WAITING = MOST_WAITING  # type: ignore[misc]

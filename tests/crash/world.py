@@ -75,16 +75,14 @@ def die() -> NoReturn:
 class World:
     """Where nodes act, and what they leave there.
 
-    Args:
-        turns: Whether a task waits until the outcome of the one that began before it is staged, so that each
-            superstep stages its outcomes one by one.
+    A task waits until the outcome of the one that began before it is staged, so that each superstep stages its outcomes
+    one by one.
     """
 
-    def __init__(self, log: Path, killer: Killer, *, is_async: bool, turns: bool) -> None:
+    def __init__(self, log: Path, killer: Killer, *, is_async: bool) -> None:
         self.path = log
         self.killer = killer
         self.is_async = is_async
-        self._turns = turns
         self._file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         self._staged: set[str] = set()
         self._last: dict[str, str] = {}
@@ -108,8 +106,6 @@ class World:
     async def began(self, ctx: Any) -> None:
         """A node began; it goes on once the outcome of the sibling that began before it is staged."""
         self.tell("began", task=ctx.task_id, key=ctx.idempotency_key, attempt=ctx.attempt)
-        if not self._turns:
-            return
         group = ctx.task_id.rpartition(".")[0]
         with self._told:
             before, self._last[group] = self._last.get(group), ctx.task_id

@@ -14,7 +14,6 @@ from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 FACES = ("sync", "async")
-DURABILITIES = ("sync", "async", "exit")
 STEP = 1 if FULL else 4
 """Every fourth call of a run fails, other ones than in the sweep beside it: together they come to every call."""
 
@@ -78,23 +77,21 @@ def every_call(make, expected, *, sweep, step=STEP, **options):
     raise AssertionError("more calls than expected")
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("face", FACES)
-def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, durability, expected):
+def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, expected):
     nodes = ("sync", "mixed") if not FULL else ("sync", "async", "mixed")
-    first = FACES.index(face) + DURABILITIES.index(durability) + after
+    first = FACES.index(face) + after
     for sweep, kind in enumerate(nodes, first):
-        options = {"face": face, "nodes": kind, "durability": durability}
+        options = {"face": face, "nodes": kind}
         every_call(MemoryStore, expected, sweep=sweep, after=after, lasting=False, **options)
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
 @pytest.mark.parametrize("face", FACES)
-def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, durability, expected):
+def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, expected):
     """From some call on everything fails, giving the thread back included."""
-    sweep = FACES.index(face) + DURABILITIES.index(durability)
-    options = {"face": face, "nodes": "mixed", "durability": durability}
+    sweep = FACES.index(face)
+    options = {"face": face, "nodes": "mixed"}
     every_call(MemoryStore, expected, sweep=sweep, after=False, lasting=True, **options)
 
 
@@ -116,5 +113,5 @@ def test_the_same_over_a_file(after, lasting, expected, folder):
         return SqliteStore(folder / f"{next(numbers)}.db")
 
     step = 1 if FULL else 6
-    options = {"face": "async", "nodes": "mixed", "durability": "sync"}
+    options = {"face": "async", "nodes": "mixed"}
     every_call(make, expected, sweep=3 * after + lasting, step=step, after=after, lasting=lasting, **options)

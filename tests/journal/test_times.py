@@ -79,7 +79,7 @@ def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_
     monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     path, left = f"sqlite:///{tmp_path / 'runs.db'}", iter([*[1.75e9] * good, 1e13])
     with (
-        Runtime(graph(), store=path, clock=lambda: next(left, then), sinks=sinks, durability="sync") as runtime,
+        Runtime(graph(), store=path, clock=lambda: next(left, then), sinks=sinks) as runtime,
         pytest.raises(InputError, match=r"The clock returned 10000000000000\.0"),
     ):
         runtime.run({"n": 0}, thread="t")

@@ -1,4 +1,4 @@
-"""The laws of what is kept, as plain functions of an example: *fold* and *restart*, and that durability changes nothing.
+"""The laws of what is kept, as plain functions of an example: *fold* and *restart*.
 
 They raise AssertionError where a journal tells something else than what happened. No Hypothesis here.
 """
@@ -9,7 +9,7 @@ import copy
 import random
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from unittest import mock
 
 from graphrt._codec import Codec
@@ -26,9 +26,6 @@ from .build import to_plain
 from .description import Graph, State
 from .dying import Mortal, PowerCutError, StoreKind, make, opened_again
 from .voyages import THREAD, Voyage, by_hand, go_on, in_any_order, journal, status_of, voyage
-
-Durability = Literal["sync", "async", "exit"]
-
 
 # fold ------------------------------------------------------------------------------------------------------------------
 
@@ -245,26 +242,3 @@ def same_journal(seen: list[dict[str, Any]], expected: list[dict[str, Any]], wha
     for at, (new, old) in enumerate(zip(seen, expected, strict=False)):
         assert new == old, f"{what}: line {at} is {new} instead of {old}"
     same([entry["event"] for entry in seen], [entry["event"] for entry in expected], what)
-
-
-# durability -------------------------------------------------------------------------------------------------------------
-
-
-def durability(graph: Graph, folder: Path) -> None:
-    """What a thread leaves in its store is the same under each durability, record for record."""
-    stored: list[Any] = []
-    for mode in ("sync", "async", "exit"):
-        trip = voyage(graph)
-        store = make("sqlite", folder)
-        try:
-            numbers = iter(range(1_000))
-            with by_hand():
-                go_on(trip, trip.runtime(store, durability=mode, ids=lambda numbers=numbers: f"id-{next(numbers)}"))
-            loaded = store.load(THREAD)
-            head = loaded.head._replace(epoch=0, created_at=0.0)
-            stored.append((head, loaded.meta, loaded.staged, list(store.records(THREAD))))
-        finally:
-            store.close()
-    for mode, found in zip(("async", "exit"), stored[1:], strict=True):
-        for name, one, other in zip(("head", "meta", "staged", "records"), found, stored[0], strict=True):
-            same(one, other, f"{name} under {mode}")

@@ -47,7 +47,6 @@ class How(Plain):
     backwards: bool = False
     driver: str = "hand"
     """hand, crew (worker threads) or loop (asyncio)."""
-    durability: Any = "sync"
     rival: bool = False
     """Somebody else tries to write the thread meanwhile."""
     cancels: int | None = None
@@ -59,9 +58,7 @@ class How(Plain):
 HOW = st.sampled_from(
     [
         *(How(backwards=backwards) for backwards in (False, True) for _ in range(3)),
-        *(How(driver=driver, durability=mode) for driver in ("crew", "loop") for mode in ("sync", "async")),
-        How(durability="async", backwards=True),
-        How(durability="exit"),
+        *(How(driver=driver) for driver in ("crew", "loop") for _ in range(2)),
         How(rival=True),
         *(How(cancels=number) for number in range(4)),
     ]
@@ -248,7 +245,7 @@ class Machine(Comparing, RuleBasedStateMachine):
             after, landed = how.cut if how.cut is not None else (None, False)
             replica.die(after, landed=landed)
             replica.world.broken = self.broken
-            runtime = replica.runtime(durability=how.durability)
+            runtime = replica.runtime()
             replica.world.enter = self.hook(replica, runtime, thread.id, how, cancels)
             choose = (lambda tasks: len(tasks) - 1) if how.backwards else None
             by: AbstractContextManager[None] = by_hand(choose) if hand else nullcontext()
@@ -263,7 +260,7 @@ class Machine(Comparing, RuleBasedStateMachine):
         dies = how.cut is not None and how.cut[0] < len(outside.kept)
         seen = self.same(really)
         commits = {replica.name: len(replica.mortal.commits) for replica in self.replicas}
-        assert len(set(commits.values())) == 1 or how.durability != "sync" or not hand, commits
+        assert len(set(commits.values())) == 1 or not hand, commits
         if dies:
             assert how.cut is not None
             assert seen == ("dead", None), f"{seen} instead of a death at commit {how.cut} of {len(outside.kept)}"
@@ -276,7 +273,7 @@ class Machine(Comparing, RuleBasedStateMachine):
             for replica in self.replicas:
                 replica.die(None)
             self.compare_end(thread, seen, expected, outside)
-            if how.durability == "sync" and hand and not isinstance(expected, RefusedError):
+            if hand and not isinstance(expected, RefusedError):
                 assert commits["memory"] == len(outside.kept), f"{commits} commits instead of {len(outside.kept)}"
         if isinstance(expected, RefusedError):
             thread = before

@@ -29,9 +29,7 @@ def tell(**what: Any) -> None:
 
 def drive(store: Any, ledger: Path, job: dict[str, Any], go: threading.Event) -> None:
     deps = holding.Deps(ledger, lambda thread: tell(arrived=thread), go)
-    runtime = Runtime(
-        holding.graph(job["kind"]), store=store, deps=deps, lease_s=job["lease_s"], durability=job["durability"]
-    )
+    runtime = Runtime(holding.graph(job["kind"]), store=store, deps=deps, lease_s=job["lease_s"])
     thread = job["thread"]
     try:
         if job["face"] == "sync":

@@ -79,19 +79,17 @@ def own(url, tmp_path):
         one.end()
 
 
-def jobs_of(group, lease_s, *, faces=FACES, durabilities=("sync",)):
+def jobs_of(group, lease_s, *, faces=FACES):
     return [
         {
-            "thread": f"{group}-{kind.replace(' ', '-')}-{face}-{durability}",
+            "thread": f"{group}-{kind.replace(' ', '-')}-{face}",
             "kind": kind,
             "face": face,
-            "durability": durability,
             "lease_s": lease_s,
             "group": group,
         }
         for kind in holding.KINDS
         for face in faces
-        for durability in durabilities
         if not (kind == "busy step" and (face, group) != ("sync", "healthy"))  # one is enough to keep a processor busy
     ]
 
@@ -153,9 +151,7 @@ def free(store, jobs):
 
 def test_a_stopped_owner_loses_its_threads_and_stores_nothing_when_it_goes_on(url, own, tmp_path, told):
     """Wherever it was stopped: what it still writes is refused, and what it had not written is not there."""
-    durabilities = ("sync", "async", "exit")
-    jobs = jobs_of("stopped", 2.0, durabilities=durabilities if FULL else durabilities[:1])
-    jobs += [] if FULL else jobs_of("late", 2.0, faces=["sync"], durabilities=durabilities[1:])
+    jobs = jobs_of("stopped", 2.0)
     owner = own(jobs)
     stop(owner, url)
     with open_store(url) as store:
@@ -175,7 +171,7 @@ def test_a_stopped_owner_loses_its_threads_and_stores_nothing_when_it_goes_on(ur
             taker(store, job, tmp_path).replay(job["thread"])
         # A run that stores each superstep before the next one went no further than where it was stopped.
         ran = Counter((tmp_path / "ledger").read_text().splitlines())
-        assert not any(ran[f"{job['thread']} last {owner.process.pid}"] for job in jobs if job["durability"] == "sync")
+        assert not any(ran[f"{job['thread']} last {owner.process.pid}"] for job in jobs)
     told(f"{len(jobs)} threads of a stopped owner were free {took_s:.2f} s later; lease 2 s")
 
 

@@ -67,7 +67,6 @@ def one_trial(crowd, url, store, ledger: Path, number: int, figures: Figures, **
         verb=f"{verb} {held}".strip() if held and verb == "start" else verb,
         hold=bool(held),
         face=("sync", "async")[number // 2 % 2],
-        durability=("sync", "sync", "async", "exit")[number % 4],
         **more,
     )
 

@@ -72,7 +72,7 @@ def main() -> None:
         if order["url"] not in stores:
             stores[order["url"]] = open_store(order["url"])
         deps = work.Deps(Path(order["ledger"]), hold=hold if order["hold"] else None)
-        runtime = Runtime(graph, store=stores[order["url"]], deps=deps, durability=order["durability"])
+        runtime = Runtime(graph, store=stores[order["url"]], deps=deps)
         tell(**race(runtime, order, barrier))
     for store in stores.values():
         store.close()

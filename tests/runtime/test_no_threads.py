@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,6 @@ from graphrt._journal.leases import LeaseRenewer
 from graphrt._journal.mail_watch import MailWatch
 from graphrt.errors import NodeError
 from graphrt.harness._background_loop import LoopThread as BackgroundLoop
-from graphrt.stores import SqliteStore
 
 PATIENCE_S = 20.0
 
@@ -111,17 +109,6 @@ def test_a_stream_whose_thread_cannot_start_leaves_its_thread_free(refused: Call
 
     refused("")
     assert runtime.run({}, thread="t").status == "completed"
-
-
-def test_a_run_whose_commits_have_no_thread_ends(refused: Callable[[str], None], tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "runs.db") as store:
-        runtime = Runtime(graph(add), store=store, durability="async")
-        refused("graphrt-journal")
-        failed = in_time(lambda: runtime.run({}, thread="t"))
-
-        assert "new thread" in str(failed)
-        refused("")
-        assert in_time(lambda: runtime.run({}, thread="u")).status == "completed"
 
 
 def test_a_background_loop_starts_later(refused: Callable[[str], None]) -> None:

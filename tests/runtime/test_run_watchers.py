@@ -10,7 +10,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import END, START, GraphBuilder, InputError, Runtime
-from graphrt._journal.commit_queue import CommitQueue
+from graphrt._journal.thread_commits import ThreadCommits
 
 
 class State(te.TypedDict, total=False):
@@ -69,11 +69,11 @@ def test_a_run_whose_input_is_refused_does_not_stay_open_for_its_watcher(store: 
 def test_a_run_that_cannot_store_its_end_does_not_stay_open_for_its_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, lost = Watching(), OSError("the disk is away")
 
-    def close(_: CommitQueue) -> None:
+    def close(_: ThreadCommits) -> None:
         raise lost
 
     with Runtime(graph(), store="memory:", sinks=[sink]) as runtime:
-        monkeypatch.setattr(CommitQueue, "close", close)
+        monkeypatch.setattr(ThreadCommits, "close", close)
         with pytest.raises(OSError, match="the disk is away"):
             runtime.run({"n": 1})
 

@@ -129,8 +129,6 @@ def test_thread_verbs_without_a_store_say_so():
         ({"store": "runs.db"}, "unknown-store", ["runs.db", "sqlite:///"]),
         ({"store": {}}, "unknown-store", ["dict", "sqlite:///"]),
         ({"store": 5}, "unknown-store", ["int"]),
-        ({"durability": "fast"}, "bad-durability", ["'fast'", "'sync'", "'async'", "'exit'"]),
-        ({"durability": None}, "bad-durability", ["None", "'sync'"]),
         ({"lease_s": 0}, "bad-lease", ["0"]),
         ({"lease_s": "30"}, "bad-lease", ["'30'"]),
         ({"lease_s": float("nan")}, "bad-lease", ["nan"]),

@@ -129,7 +129,7 @@ def test_the_newest_snapshots_cost_the_same_at_any_length(kind, lite, tmp_path):
     for rounds in (2_000, 8_000):
         with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / f"{rounds}.db") as inner:
             store: Any = Counting(inner)
-            runtime = lite.runtime(loop(rounds), store=store, durability="async")
+            runtime = lite.runtime(loop(rounds), store=store)
             runtime.run({"notes": []}, thread="t")
             store.read = 0
             assert len(runtime.history("t", limit=10)) == 10

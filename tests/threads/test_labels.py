@@ -160,15 +160,6 @@ def test_pruning_keeps_the_labels_in_the_journal(world):
     assert runtime.reindex() == 0
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_every_durability_keeps_labels_and_questions(world, durability):
-    runtime = world.runtime(GRAPH, durability=durability)
-    runtime.run({}, thread="t", title="one", tags={"x"})
-
-    assert shown(runtime) == ("one", ["x"])
-    assert [item.title for item in runtime.inbox()] == ["one"]
-
-
 def test_an_exported_thread_has_its_labels_and_questions(durable, tmp_path):
     runtime = durable.runtime(GRAPH)
     runtime.run({}, thread="t", title="Ünlü", tags={"x"})

@@ -1,4 +1,4 @@
-"""A run that is cancelled, interrupted by Ctrl-C or left early leaves a thread that goes on (rule R19); durability modes."""
+"""A run that is cancelled, interrupted by Ctrl-C or left early leaves a thread that goes on (rule R19)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import pytest
 from graphrt import Runtime
 from graphrt.errors import StoreError
 
-from .support import Counts, ask, everything, fan, finish, kinds, line, note, refused
-
-MODES = ["sync", "async", "exit"]
+from .support import Counts, ask, fan, finish, kinds, line, note, refused
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_cancel_from_within_leaves_a_thread_to_retry(world, durability):
+def test_cancel_from_within_leaves_a_thread_to_retry(world):
     counts = Counts("b")
 
     def stops(state):
         assert runtime.cancel("t") is True
         return {"notes": ["a"]}
 
-    runtime = world.runtime(line(("a", stops), ("b", counts)), durability=durability)
+    runtime = world.runtime(line(("a", stops), ("b", counts)))
     result = runtime.run({"notes": []}, thread="t")
 
     assert (result.status, result.state["notes"], counts.calls) == ("cancelled", ["a"], 0)
@@ -55,8 +52,7 @@ def test_cancel_from_another_worker_thread(world):
     assert finish(runtime, "t")["notes"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_ctrl_c_is_journalled_and_raised(world, durability):
+def test_ctrl_c_is_journalled_and_raised(world):
     pressed = [True]
 
     def node(state):
@@ -64,7 +60,7 @@ def test_ctrl_c_is_journalled_and_raised(world, durability):
             raise KeyboardInterrupt
         return {"notes": ["b"]}
 
-    runtime = world.runtime(line(("a", note("a")), ("b", node)), durability=durability)
+    runtime = world.runtime(line(("a", note("a")), ("b", node)))
     with pytest.raises(KeyboardInterrupt):
         runtime.run({"notes": []}, thread="t")
     pressed.clear()
@@ -74,8 +70,7 @@ def test_ctrl_c_is_journalled_and_raised(world, durability):
     assert runtime.retry("t").state["notes"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_a_cancelled_asyncio_task_leaves_a_thread_to_retry(world, durability):
+def test_a_cancelled_asyncio_task_leaves_a_thread_to_retry(world):
     counts = Counts("a")
 
     async def go():
@@ -88,7 +83,7 @@ def test_a_cancelled_asyncio_task_leaves_a_thread_to_retry(world, durability):
                 await asyncio.Event().wait()
             return {"notes": ["w"]}
 
-        runtime = world.runtime(fan(("a", counts), ("w", waits)), durability=durability)
+        runtime = world.runtime(fan(("a", counts), ("w", waits)))
         task = asyncio.create_task(runtime.arun({"notes": []}, thread="t"))
         await inside.wait()
         task.cancel()
@@ -104,9 +99,8 @@ def test_a_cancelled_asyncio_task_leaves_a_thread_to_retry(world, durability):
     assert counts.calls == 1
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_leaving_a_generator_early_cancels(world, durability):
-    runtime = world.runtime(line(*((name, note(name)) for name in "abc")), durability=durability)
+def test_leaving_a_generator_early_cancels(world):
+    runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     for step in runtime.steps({"notes": []}, thread="t"):
         assert step.node == "a"
         break
@@ -134,21 +128,6 @@ def test_leaving_an_async_generator_early_cancels(world):
     assert end.state["notes"] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_every_durability_comes_to_the_same_journal(world, durability):
-    """What differs is what a crash may lose; an orderly end loses nothing."""
-    told = {}
-    for thread, chosen in (("t", durability), ("u", "sync")):
-        runtime = world.runtime(everything(), durability=chosen)
-        runtime.run({"notes": []}, thread=thread)
-        finish(runtime, thread)
-        told[thread] = [(e.seq, e.cause, type(e.event).__name__, e.path) for e in runtime.entries(thread)]
-
-    assert told["t"] == told["u"]
-    assert runtime.diff("t", "u") is None
-    assert runtime.replay("t").status == "completed"
-
-
 def test_closing_the_runtime_cancels_what_it_drives(world):
     runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=world.store)
     steps = runtime.steps({"notes": []}, thread="t")
@@ -161,10 +140,9 @@ def test_closing_the_runtime_cancels_what_it_drives(world):
     assert other.retry("t").state["notes"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("durability", MODES)
-def test_a_store_is_closed_after_the_run_that_was_active_has_stored_its_end(folder, durability):
+def test_a_store_is_closed_after_the_run_that_was_active_has_stored_its_end(folder):
     url = f"sqlite:///{folder / 'runs.db'}"
-    runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=url, durability=durability)
+    runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=url)
     steps = runtime.steps({"notes": []}, thread="t")
     next(steps)
     runtime.close()

@@ -27,10 +27,10 @@ def rows(path, table):
         return db.execute(TABLES[table]).fetchall()
 
 
-def told(path, *, durability="sync", face="sync", seed=7):
+def told(path, *, face="sync", seed=7):
     """Two runs of one thread with a question in between, on a file of their own."""
     counter = itertools.count(1)
-    options = {"clock": Clock(), "ids": lambda: f"id-{next(counter)}", "seed": seed, "durability": durability}
+    options = {"clock": Clock(), "ids": lambda: f"id-{next(counter)}", "seed": seed}
     with Runtime(everything(), store=f"sqlite:///{path}", **options) as runtime:
         if face == "sync":
             runtime.run({"notes": []}, thread="t")
@@ -60,14 +60,6 @@ def test_sync_and_async_write_the_same_records(folder):
     told(folder / "b.db", face="async")
 
     assert rows(folder / "a.db", "record") == rows(folder / "b.db", "record")
-
-
-@pytest.mark.parametrize("durability", ["async", "exit"])
-def test_every_durability_writes_the_same_bodies(folder, durability):
-    told(folder / "a.db")
-    told(folder / "b.db", durability=durability)
-
-    assert [row[2] for row in rows(folder / "a.db", "record")] == [row[2] for row in rows(folder / "b.db", "record")]
 
 
 def test_another_seed_gives_other_salts(folder):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def keep_reply(services: RunServices, task: Task, call: ModelCall) -> None:
-    """Store the reply to *call*: at once or a little later, as the durability of the run says.
+    """Store the reply to *call*.
 
     Raises:
         StoreError: It could not be stored.
@@ -39,20 +39,15 @@ def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> 
     _keep(services, task, f"model/{_name(call)}/spent/{nth}", event)
 
 
-def keep_hold(services: RunServices, task: Task, call: ModelCall, *, now: bool) -> None:
+def keep_hold(services: RunServices, task: Task, call: ModelCall) -> None:
     """Store the reservations of *call*: amounts that it may use, reserved before it is made.
 
-    Args:
-        services: Stores them.
-        task: Task that makes the call.
-        call: The call.
-        now: Store them before returning, whatever the run's durability. A new reservation needs this (rule R11): after
-            a crash the call counts as paid. One that is given back does not.
+    They are durable when this returns (rule R11), so that after a crash the call counts as paid.
 
     Raises:
         StoreError: They could not be stored.
     """
-    _keep(services, task, f"held/{_name(call)}", task.more().model_calls().hold_event(task.id, call), now=now)
+    _keep(services, task, f"held/{_name(call)}", task.more().model_calls().hold_event(task.id, call))
 
 
 def keep_grant(services: RunServices, task: Task, question: str) -> None:
@@ -78,10 +73,9 @@ def _name(call: ModelCall) -> str:
     return f"{call.failed_attempts}/{call.key}"
 
 
-def _keep(services: RunServices, task: Task, name: str, event: ModelEvent, *, now: bool = False) -> None:
-    """Stage *event* of *task* under the key `task#name`; with *now*, durably before this returns.
+def _keep(services: RunServices, task: Task, name: str, event: ModelEvent) -> None:
+    """Stage *event* of *task* under the key `task#name`. Without a store, nothing happens.
 
-    Without *now*, the durability of the run decides when it is stored. Without a store, nothing happens. The path says
-    which nested graph the event belongs to; it is empty for the graph of the run.
+    The path says which nested graph the event belongs to; it is empty for the graph of the run.
     """
-    services.keep([(f"{task.id}#{name}", [(task.engine.path, event)])], now=now)
+    services.keep([(f"{task.id}#{name}", [(task.engine.path, event)])])

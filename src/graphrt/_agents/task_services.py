@@ -252,7 +252,7 @@ class TaskServices:
         models = task.more().model_calls()
         call = models.call(key)
         models.hold(call, want)  # no `account`: it is settled when the call ends
-        await call_store(services, partial(keep_hold, now=True), services, task, call)
+        await call_store(services, keep_hold, services, task, call)
 
     async def let_go(self, key: str) -> None:
         """Store that the call *key* used nothing, by giving back its newest reservation."""
@@ -261,7 +261,7 @@ class TaskServices:
         call = models.call(key)
         if models.release(call):  # False: there is none
             self.account()  # another call may have counted it meanwhile
-            await call_store(services, partial(keep_hold, now=False), services, task, call)
+            await call_store(services, keep_hold, services, task, call)
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
         """Return what the call *key* may have used before a crash, and its grants by name of the budget.

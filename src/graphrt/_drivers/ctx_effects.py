@@ -12,8 +12,8 @@ The process may die, or the function raise, between the effect and the record of
 | Kind | Stored before it runs | Stored after it ran |
 |---|---|---|
 | "pure" | nothing | its result, with the task's outcome |
-| "idempotent" | nothing | its result, at once, as the durability has it |
-| "once" | its start, durably | its result, durably |
+| "idempotent" | nothing | its result, at once |
+| "once" | its start | its result, at once |
 
 "pure" and "idempotent" effects run again. A "once" effect is not repeated silently: a person is asked for its outcome.
 Tools of agents are effects too (`_agents`), with keys that begin with `tool/`.
@@ -92,13 +92,13 @@ def perform(
         return result
     if kind == "once":  # its start is counted and stored before it runs
         _intend(task, key)
-        _keep(services, task, key, kind)
+        _keep(services, task, key)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
     result = _take(task, key, result)  # the node goes on with what is recorded
     if kind != "pure":
-        _keep(services, task, key, kind)
+        _keep(services, task, key)
     return own(result)
 
 
@@ -125,13 +125,13 @@ async def perform_async(
         return result
     if kind == "once":
         _intend(task, key)
-        await call_store(services, _keep, services, task, key, kind)
+        await call_store(services, _keep, services, task, key)
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
     result = _take(task, key, await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn)))
     if kind != "pure":
-        await call_store(services, _keep, services, task, key, kind)
+        await call_store(services, _keep, services, task, key)
     return own(result)
 
 
@@ -211,8 +211,8 @@ def _take(task: Task, key: str, result: Any) -> Any:
     return result
 
 
-def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None:
-    """Stage the start and the result of an effect, as far as they are known; durably at once for the kind "once".
+def _keep(services: RunServices, task: Task, key: str) -> None:
+    """Stage the start and the result of an effect, as far as they are known.
 
     The key of the staged events is that of the task, `#`, and that of the effect, so that effects of one task that run
     at the same time do not replace each other's events. Called before a "once" effect and after it: the second call
@@ -230,4 +230,4 @@ def _keep(services: RunServices, task: Task, key: str, kind: EffectKind) -> None
     if key in extra.effects:
         recorded = EffectRecorded(task=task.id, key=key, result=extra.effects[key], answers=extra.effect_answers[key])
         known.append((path, recorded))
-    services.keep([(f"{task.id}#{key}", known)], now=kind == "once")
+    services.keep([(f"{task.id}#{key}", known)])

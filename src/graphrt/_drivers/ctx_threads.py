@@ -249,8 +249,8 @@ def _begun(
     def make() -> None:
         """Store that the task starts the child, then make the child."""
         # Staged before the thread is made. The keys of effects end with a number, this one does not.
-        if new:  # `now`: stored when this returns, whatever the durability of the run
-            services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])], now=True)
+        if new:
+            services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
         children.make(graph, given, child.thread, labels, detached=event.detached)
         extra.threads[key] = replace(event, made=True)
 

@@ -6,9 +6,8 @@ Events are *written* to the journal as entries, and *shown* to *sinks*: function
 Events of an open superstep are *staged*: the store keeps them beside the journal until the superstep commits. What a
 stream shows of an open superstep, such as tokens of a model, is *live*: it is shown and never stored.
 
-A *fast-path* superstep has one plain task, and is written without event objects. The *durability* of a run says whether
-a commit waits until it is stored (R11). A *reader* is the stream of this run's caller, a *follower* one in another
-process.
+A *fast-path* superstep has one plain task, and is written without event objects. A *reader* is the stream of this run's
+caller, a *follower* one in another process.
 """
 
 from __future__ import annotations
@@ -107,8 +106,8 @@ class RunWatcher(Protocol):
 class Stager(Protocol):
     """Function that stores events of the open superstep beside the journal, until its commit."""
 
-    def __call__(self, staged: Sequence[Staged], *, now: bool = False) -> None:
-        """Store pairs of a key and its events; with *now* before returning, whatever the durability."""
+    def __call__(self, staged: Sequence[Staged]) -> None:
+        """Store pairs of a key and its events. They are durable when this returns."""
         ...
 
 
@@ -232,7 +231,7 @@ class RunServices:
         self.blocking: bool = False
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
-        """True if each outcome is reported as soon as its task ends, for a durable store (R9) or for a live stream."""
+        """True if each outcome is reported as soon as its task ends, for a store (R9) or for a live stream."""
         self.watcher: RunWatcher | None = None
         """Sees when attempts and calls begin and end; None if no sink asks for one."""
         self.timed: bool = False
@@ -298,19 +297,18 @@ class RunServices:
             self.emit = both
         self.control.live = self._reads_tasks or relay is not None  # a follower may read every mode
 
-    def keep(self, staged: Sequence[Staged], *, now: bool = False) -> None:
-        """Store events of the open superstep.
+    def keep(self, staged: Sequence[Staged]) -> None:
+        """Store events of the open superstep. They are durable when this returns (rule R11).
 
         Args:
             staged: Pairs of a key and its events.
-            now: Store them before returning, whatever the run's durability (rule R11).
 
         Raises:
             StoreError: They could not be stored.
         """
         if self.stage is not None:
             try:
-                self.stage(staged, now=now)
+                self.stage(staged)
             except StoreError as error:
                 error.__dict__["boundary"] = True  # the store failed, not the node: raised as it is (decision 0055)
                 raise

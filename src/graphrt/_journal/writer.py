@@ -1,7 +1,7 @@
 """The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
 
 It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
-store in `commit_queue`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell`, all else
+store in `thread_commits`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell`, all else
 by `write`, also for edits of a thread.
 
 An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
@@ -28,12 +28,12 @@ from graphrt._forks import Home, OwnLock
 from graphrt._journal.batch import STATUS, UNSTAGES, Batch, fingerprint_after, last_cause
 from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt._journal.name_table import Names
 from graphrt._journal.open_questions import Listing
 from graphrt._journal.sink_entries import handed, show_later
 from graphrt._journal.staging import encode_staged, outcomes, settled
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
 from graphrt.errors import InputError
 from graphrt.events import Entry
@@ -79,7 +79,7 @@ class Journal:
         self._clock, self._run_id, self._sinks, self._watched = clock, run_id, sinks, watched
         self._copies = copies
         self._lock = OwnLock(Home("This run"))
-        self._commits: CommitQueue | None = None
+        self._commits: ThreadCommits | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
         self._briefs: FastStepBytes | None = None  # encodes fast-path supersteps
@@ -104,7 +104,7 @@ class Journal:
 
     def keep(
         self,
-        commits: CommitQueue,
+        commits: ThreadCommits,
         engine: Engine,
         *,
         chain: Chain | None,
@@ -176,8 +176,8 @@ class Journal:
             for sink in self._sinks:
                 sink(entry)
 
-    def stage(self, staged: Beside, *, now: bool = False) -> None:
-        """Stage events of the open superstep; *now*: they must be durable when this returns, under any durability."""
+    def stage(self, staged: Beside) -> None:
+        """Stage events of the open superstep. They are durable when this returns."""
         with self._lock:
             if self._commits is None:
                 return
@@ -186,13 +186,11 @@ class Journal:
             # The time of the last commit. The clock is read for entries only, whose order is always the same (R13).
             self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
-            if now:
-                self._commits.flush()
 
     def _store(
         self, batch: Batch, staged: Beside, taken: Sequence[int], *, release: bool, status: Status | None
     ) -> None:
-        """Make the commit of *batch* and put it into the queue."""
+        """Make the commit of *batch*, and store it."""
         engine, commits = self._engine, self._commits
         assert engine is not None and commits is not None  # noqa: PT018, S101 - `keep` was called
         seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
@@ -318,14 +316,8 @@ class Journal:
             if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
                 show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, before, engine.thread))
 
-    def flush(self) -> None:
-        """Store everything that was written before this returns. If that fails, the store holds an earlier commit."""
-        with self._lock:
-            if self._commits is not None:
-                self._commits.flush()
-
     def close(self) -> None:
-        """Store what is left, and release the thread, at the end of a run."""
+        """Release the thread, at the end of a run."""
         with self._lock:
             if self._commits is not None:
                 self._commits.close()

@@ -30,7 +30,7 @@ from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, Watch, run
 from graphrt._forks import FreshLock
-from graphrt._journal import commit_queue, leases, letters, mail_watch, name_table, writer
+from graphrt._journal import leases, letters, mail_watch, name_table, thread_commits, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.live_relay import LiveRelay
@@ -114,7 +114,7 @@ class ActiveRun:
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
-        self._commits: commit_queue.CommitQueue | None = None  # on their way to the store; None without a thread
+        self._commits: thread_commits.ThreadCommits | None = None  # on their way to the store; None without a thread
         self._relay: LiveRelay | None = None  # hands live items to other processes; None before a follower came
         self._seen: frozenset[int] = frozenset()  # places of letters seen so far: each look finds all not yet taken
         if self.listening:
@@ -150,7 +150,7 @@ class ActiveRun:
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
                 chain = fold.chain if fold is not None else chain_of(begins, None, config.keys)
-            commits = self._commits = commit_queue.CommitQueue(store, claim, config.durability)
+            commits = self._commits = thread_commits.ThreadCommits(store, claim)
             commits.recorder = config.recorder(store, claim.thread, chain)  # an audit log: its file and anchors
             commits.watcher = services.watcher
             journal.keep(
@@ -167,8 +167,8 @@ class ActiveRun:
                 journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
             services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
-            # R9: an outcome is stored the moment its task ends. With "exit" commits wait for the end anyway (R11).
-            services.eager = config.durability != "exit"
+            # R9: an outcome is stored the moment its task ends.
+            services.eager = True
             # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
             # them. The engine's `recorder`, which makes the items of `steps()`, would get no step.
             if (not self._sinks or not copies) and not listen and engine.recorder is None:
@@ -301,7 +301,7 @@ class ActiveRun:
             status: `completed`, `interrupted`, `cancelled`, or HANDED_OVER if the run left its thread due; see `flow`.
 
         Raises:
-            StoreError: Commits that the durability had delayed could not be stored.
+            StoreError: The thread could not be released.
         """
         services = self.services
         if services.models is not None and status == "completed":  # else an agent may still run after a resume
@@ -357,7 +357,7 @@ class ActiveRun:
         """Give back what the run holds, and report its usage to the agent that has the graph as a tool, if one has.
 
         Raises:
-            StoreError: Commits that the durability had delayed could not be stored.
+            StoreError: The thread could not be released.
         """
         above = PARENT_AGENT.get()
         if above is not None and (usage := used(self.engine)) is not None:

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `Runtime` and its verbs: store, durability, limits, stream modes and the rest.
+"""Checks of the arguments of `Runtime` and its verbs: store, limits, stream modes and the rest.
 
 A `checked_...` function returns its argument, perhaps converted, and a `check_...` function returns nothing. Both raise
 an InputError that names the argument, the value and the fix. Most parameters are Any, since a caller may pass anything.
@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
-from graphrt._journal.durability import DURABILITIES, Durability
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
     BAD_CLOCK,
-    BAD_DURABILITY,
     BAD_FILTER,
     BAD_LEASE,
     BAD_LIMIT,
@@ -118,18 +116,6 @@ def check_age(name: str, seconds: Any) -> None:
     """
     if not (is_number(seconds) and seconds >= 0):
         raise BAD_LIMIT(argument=f"{name}=", given=seconds, wanted="seconds, 0 or more: 30 * 86400 are 30 days")
-
-
-def checked_durability(durability: Any) -> Durability:
-    """Return *durability*: when a commit is stored (`sync`, `async` or `exit`).
-
-    Raises:
-        InputError: There is no such durability (`bad-durability`).
-    """
-    if durability not in DURABILITIES:
-        raise BAD_DURABILITY(durability=durability, durabilities=DURABILITIES)
-    chosen: Durability = durability
-    return chosen
 
 
 def checked_lease(lease_s: Any) -> float:

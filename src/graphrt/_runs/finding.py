@@ -18,10 +18,10 @@ from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.open_questions import asked, labels_after, listed
 from graphrt._journal.reader import WORLD
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._runs.arguments import check_filters, check_number, check_status, check_texts
 from graphrt._runs.entries import entries
 from graphrt._runs.forking import journal_of
@@ -137,7 +137,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         if new == old:
             return
         fold = folded(config, store.load(thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))  # stores each commit at once
+        journal = journal_of(config, store, fold, ThreadCommits(store, claim))  # stores each commit at once
         engine = fold.engine
         engine.listen(engine.plan.codec)
         adopted(engine, fold)  # if the graph has changed, the journal has to say so before any other entry

@@ -26,12 +26,12 @@ from graphrt._engine.open_interrupt import THREAD
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, FAILED, HANDLED
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.compatibility_check import judge, pending
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD, Reader
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold, chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.writer import Journal
@@ -47,7 +47,7 @@ from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
 
 
-def journal_of(config: RunConfig, store: Store, fold: Fold, commits: CommitQueue) -> Journal:
+def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommits) -> Journal:
     """Return a journal that continues a folded thread, for verbs that write without a run: edits, labels, prunes, mail.
 
     Args:
@@ -111,7 +111,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     try:
         if claim.head.seq:  # the claim creates a thread, or takes one that has entries already
             raise THREAD_EXISTS(thread=target, where=f"fork of thread {thread!r}")
-        commits = CommitQueue(store, claim, "sync")
+        commits = ThreadCommits(store, claim)
         _begin_fork(config, store, fold, loaded if whole else None, kept, commits, loaded.head.tags)
     finally:
         give_back(store, claim)
@@ -136,7 +136,7 @@ def _begin_fork(
     fold: Fold,
     whole: Loaded | None,
     kept: Mapping[str, list[emit_events.Logged]],
-    commits: CommitQueue,
+    commits: ThreadCommits,
     tags: frozenset[str],
 ) -> None:
     """Write the first record of a fork, and stage the open superstep anew.

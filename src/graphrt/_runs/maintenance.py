@@ -167,7 +167,7 @@ def shown(config: RunConfig) -> str:
     """Return what the runtime was made of, as an HTML table for notebooks (`Runtime._repr_html_`)."""
     given = {"store": config.store, "harness": config.harness, "deps": config.deps}
     rows = [(name, type(value).__name__) for name, value in given.items() if value is not None]
-    rows += [("durability", config.durability), ("limits", repr(config.limits))]
+    rows += [("limits", repr(config.limits))]
     rows += [] if config.budget is None else [("budget", repr(config.budget))]
     return html_table(f"Runtime of {config.plan.name!r}", rows)
 

@@ -28,10 +28,10 @@ from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._journal.batch_format import blob_names, digest, encode_state
 from graphrt._journal.body import Body
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT
 from graphrt._runs.arguments import check_number
@@ -96,7 +96,7 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
         if not announced:  # journalled before the removal: entries missing without it would look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
-            journal = journal_of(config, store, present, CommitQueue(store, claim, "sync"))
+            journal = journal_of(config, store, present, ThreadCommits(store, claim))
             # The record that is written next vouches for the snapshot that the thread then begins with.
             journal.saved = (upto, digest(snapshot))
             journal.write(news)

@@ -255,7 +255,6 @@ class _Second:
         self._fields: tuple[str, ...] = ()
         self._config = config._replace(
             store=store,
-            durability="sync",
             chain=False,  # there is no key to seal entries with
             audit=None,  # the log file is not written again
             recorded=self.recorded,  # answers model calls and effects

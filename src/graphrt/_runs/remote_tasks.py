@@ -251,9 +251,8 @@ class Reporter:
         self.lost: bool = False
         """Whether this execution counts no more: another worker has reported, or a letter may or may not be stored."""
 
-    def __call__(self, staged: Sequence[tuple[str, list[Logged]]], *, now: bool = False) -> None:
+    def __call__(self, staged: Sequence[tuple[str, list[Logged]]]) -> None:
         """Report events, as pairs of a key and the events to stage under it."""
-        del now  # a letter is stored when it is posted, whatever the durability
         self.post(staged)
 
     def post(

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from graphrt._engine.redactor import Redactor
     from graphrt._flows.effects import Control
     from graphrt._journal.chain import Chain
-    from graphrt._journal.commit_queue import Recorder
-    from graphrt._journal.durability import Durability
     from graphrt._journal.log_keys import KeyRing
+    from graphrt._journal.thread_commits import Recorder
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.agent._model_overrides import NamedModels
@@ -141,8 +140,6 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     limits: Limits
     """Limits of a run: those of the graph, overridden by those of the runtime."""
     store: Store | None
-    durability: Durability
-    """When a commit is stored: `sync`, `async` or `exit`."""
     chain: bool | None
     """Whether journals of new threads are hash-chained; None leaves it to `chains`."""
     audit: AuditLog | None
@@ -194,7 +191,6 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         return self._replace(
             graph=graph,
             limits=plan.limits,
-            durability="sync",  # the child must be stored when `ctx.start` returns
             migrations=(),
             harness=None,
             deps=None,
@@ -264,7 +260,6 @@ def configure(
     graph: GraphLike,
     *,
     store: Store | str | None = None,
-    durability: Durability = "sync",
     chain: bool | None = None,
     audit: AuditLog | None = None,
     lease_s: float = 30.0,
@@ -294,7 +289,6 @@ def configure(
     return RunConfig(
         graph=graph,
         limits=own if limits is None else arguments.checked(limits).over(own),  # those not given are the graph's
-        durability=arguments.checked_durability(durability),
         chain=chain,
         audit=arguments.checked_audit(audit, chain=chain),
         lease_s=arguments.checked_lease(lease_s),

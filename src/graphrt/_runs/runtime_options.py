@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import typing_extensions as te
 
-from graphrt._journal.durability import Durability
 from graphrt.errors import closest
 from graphrt.errors._codes.arguments import UNKNOWN_OPTION
 from graphrt.events import Entry
@@ -31,7 +30,6 @@ class RuntimeOptions(te.TypedDict, total=False):
     """Keyword arguments of `Runtime`. `CompiledGraph.run` and its other verbs take them too."""
 
     store: Store | str | None
-    durability: Durability
     chain: bool | None
     audit: AuditLog | None
     lease_s: float

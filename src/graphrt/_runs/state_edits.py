@@ -9,7 +9,7 @@ the ids of the tasks. An edit of a thread with an open superstep changes the sta
 committed and only waits for answers to `interrupt_after` before its routers are called.
 
 `take` claims a thread, which is the right to write it. `give_back` releases the claim, if a commit has not done so. A
-`CommitQueue` of the kind "sync" stores each commit at once. A task that is HANDLED has failed, and its `on_error` node
+`ThreadCommits` of the kind "sync" stores each commit at once. A task that is HANDLED has failed, and its `on_error` node
 takes over.
 """
 
@@ -32,9 +32,9 @@ from graphrt._engine.run_state import RunState
 from graphrt._engine.steps import target_name
 from graphrt._engine.storability import check_sends, storable, tracked
 from graphrt._engine.task import DONE, HANDLED, Due, Task
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import Reader
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.forking import journal_of
@@ -74,7 +74,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
     try:
         fresh = claim.head.seq == 0
         fold = _new(config, store, thread) if fresh else folded(config, store.load(thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
+        journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
@@ -294,7 +294,7 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
         if claim.head.status not in of:
             return False
         fold = folded(config, store.load(claim.thread))
-        journal = journal_of(config, store, fold, CommitQueue(store, claim, "sync"))
+        journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         engine = fold.engine
         engine.listen(engine.plan.codec)
         adopted(engine, fold)

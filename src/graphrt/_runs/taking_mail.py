@@ -21,9 +21,9 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.mail import Letter, deliver, drop, take_letters
 from graphrt._engine.open_interrupt import TASK
-from graphrt._journal.commit_queue import CommitQueue
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.letters import read
+from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._runs import open_run
 from graphrt._runs.active_run import reason_of
 from graphrt._runs.forking import journal_of
@@ -173,7 +173,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         letters = _waiting(config, store, thread)  # again, under the claim
         status = claim.head.status
         fold = folded(config, store.load(thread))
-        commits = CommitQueue(store, claim, "sync")  # stores each commit at once
+        commits = ThreadCommits(store, claim)  # stores each commit at once
         journal = journal_of(config, store, fold, commits)
         engine = fold.engine
         engine.listen(engine.plan.codec)

@@ -354,13 +354,12 @@ def test_a_fork_goes_on_from_what_was_known_at_any_entry(way):
             assert (len(model.asked) - asked, len(counts) - acts) == (6 - known_calls, 4 - known_acts)
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_an_agent_goes_on_whatever_the_durability(way, durability):
+def test_an_agent_with_approvals_goes_on(way):
     counts: list[int] = []
     model = Model(call("note", x=1), call("note", x=2), "done")
     agent = Agent(model, tools=[counting(counts, approval=True)])
 
-    with way.runtime(way.graph(ask(), tools=("note",)), harness=agent, durability=durability) as runtime:
+    with way.runtime(way.graph(ask(), tools=("note",)), harness=agent) as runtime:
         way(runtime, "run", {}, thread="t")
         way(runtime, "resume", "t", True)
         result = way(runtime, "resume", "t", True)

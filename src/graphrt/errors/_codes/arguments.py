@@ -89,14 +89,6 @@ BAD_MIGRATIONS = ErrorCode(
     fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
 )
 
-BAD_DURABILITY = ErrorCode(
-    "bad-durability",
-    InputError,
-    "There is no durability {durability!r}.",
-    known="{durabilities:names}",
-    fix="Use 'sync' unless losing the last entries in a crash is worth the time.",
-)
-
 BAD_LEASE = ErrorCode(
     "bad-lease",
     InputError,
