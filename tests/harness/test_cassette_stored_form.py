@@ -28,7 +28,7 @@ from graphrt.harness.cassette._recording import Failure, Recording
 from graphrt.harness.cassette._stored_form import dump, load
 
 FILE: Final = Path(__file__).with_name("every_kind.cassette")
-"""Written by graphrt 0.1, and never again."""
+"""A cassette with every kind of recording, which pins the form."""
 
 CALLS: Final = (
     ToolCall(id="c1", name="tea", arguments={"town": "Bergen", "cups": [1, 2.5, None, True]}),

@@ -10,7 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
-FRAGMENT = re.compile(r"[a-z0-9-]+\.(added|changed|deprecated|removed|fixed)\.md")
 PARTS = ("Context", "Options", "Choice", "Consequences")
 
 
@@ -44,9 +43,3 @@ def test_changelog_has_the_version_or_says_unreleased() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
     assert "## [Unreleased]" in text or f"## [{version}]" in text
-
-
-def test_fragments_of_the_changelog_have_a_known_kind() -> None:
-    fragments = [path.name for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
-
-    assert [name for name in fragments if not FRAGMENT.fullmatch(name)] == []

@@ -217,7 +217,7 @@ def test_what_cannot_be_stored_is_refused_as_a_whole(tmp_path):
 
 
 class Plain:
-    """A store of version 0.1: it has the methods of the protocol alone."""
+    """A store that has the methods of the protocol alone."""
 
     def __init__(self, inner):
         self.durable, self.blocking = inner.durable, inner.blocking
