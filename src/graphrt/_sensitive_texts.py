@@ -289,14 +289,27 @@ _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11
 _LENGTHS: Final = {
     country: int(size)
     for size, countries in (
-        ("15", "NO"), ("16", "BE"), ("18", "DK FI FK FO GL NL SD"), ("19", "MK SI"),
-        ("20", "AT BA EE KZ LT LU MN XK"), ("21", "CH HR LI LV"), ("22", "BG BH CR DE GB GE IE ME RS VA"),
-        ("23", "AE GI IL IQ OM SO TL"), ("24", "AD CZ ES MD PK RO SA SE SK TN VG"), ("25", "LY PT ST"),
-        ("26", "IS TR"), ("27", "BI DJ FR GR IT MC MR SM"), ("28", "AL AZ BY CY DO GT HN HU LB NI PL SV"),
-        ("29", "BR EG PS QA UA"), ("30", "JO KW MU YE"), ("31", "MT SC"), ("32", "LC"), ("33", "RU"),
+        ("15", "NO"),
+        ("16", "BE"),
+        ("18", "DK FI FK FO GL NL SD"),
+        ("19", "MK SI"),
+        ("20", "AT BA EE KZ LT LU MN XK"),
+        ("21", "CH HR LI LV"),
+        ("22", "BG BH CR DE GB GE IE ME RS VA"),
+        ("23", "AE GI IL IQ OM SO TL"),
+        ("24", "AD CZ ES MD PK RO SA SE SK TN VG"),
+        ("25", "LY PT ST"),
+        ("26", "IS TR"),
+        ("27", "BI DJ FR GR IT MC MR SM"),
+        ("28", "AL AZ BY CY DO GT HN HU LB NI PL SV"),
+        ("29", "BR EG PS QA UA"),
+        ("30", "JO KW MU YE"),
+        ("31", "MT SC"),
+        ("32", "LC"),
+        ("33", "RU"),
     )
     for country in countries.split()
-}  # fmt: skip
+}
 """Length of an IBAN by country, as in the IBAN registry of SWIFT (ISO 13616)."""
 _IPV4: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f.]{0,15}){2,8}")

@@ -255,14 +255,16 @@ def test_errors_about_what_the_caller_gave_are_redacted_too(tmp_path: Path) -> N
     assert canaries_in("\n".join(caught)) == []
 
 
+def full(current: list[str], incoming: list[str]) -> list[str]:
+    raise ValueError(f"no room for {incoming} of {MAIL}")
+
+
+class Routed(TypedDict, total=False):
+    log: Annotated[list[str], full]
+    text: str
+
+
 def test_errors_of_routers_and_reducers_are_redacted(tmp_path: Path) -> None:
-    def fold(current: list[str], incoming: list[str]) -> list[str]:
-        raise ValueError(f"no room for {incoming} of {MAIL}")
-
-    class Routed(TypedDict, total=False):
-        log: Annotated[list[str], fold]
-        text: str
-
     def route(state: Routed) -> str:
         raise LookupError(f"no way to {PHONE}")
 

@@ -11,12 +11,13 @@ import os
 from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.erasing import Choose, part_of, repeated
-from graphrt._journal.seal import erased
+from graphrt._journal.seal import ERASED, erased
 from graphrt.audit._lines import blob_in, record_line
 from graphrt.audit._mirror import sync_folder
 from graphrt.stores.protocol import Record, Store
@@ -24,8 +25,8 @@ from graphrt.stores.protocol import Record, Store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ERASED: Final = (0x81, 0x82)
-"""Versions of seals whose records have erased lines."""
+_ERASED: Final = bytes([ERASED])
+"""How the seal of a record with erased lines begins."""
 
 
 @final
@@ -97,7 +98,7 @@ class ErasedFile:
 
     def torn(self) -> list[str]:
         """Return the files beside it that keep a line which a crash left unfinished: these may hold any value."""
-        return sorted(str(path) for path in self._path.parent.glob(f"{_plain(self._path.name)}.torn-*"))
+        return sorted(str(path) for path in self._path.parent.glob(f"{escape(self._path.name)}.torn-*"))
 
     def _records(self) -> Iterator[tuple[bytes, bytes]]:
         return ((old, new) for old, new in self._lines() if old.startswith(b'{"count":'))
@@ -106,9 +107,7 @@ class ErasedFile:
         """Yield each line of the file, and what it becomes."""
         store, thread = self._store, self._thread
         first = store.head(thread).first
-        known = {
-            record.seq: record for record in store.records(thread) if record.seal[:1] and record.seal[0] in _ERASED
-        }
+        known = {record.seq: record for record in store.records(thread) if record.seal.startswith(_ERASED)}
         names: list[str] = []
         gone: set[str | None] = set()
         with self._path.open("rb") as file:
@@ -146,8 +145,3 @@ class ErasedFile:
         if not numbers:
             return line
         return record_line(seq, count, part.without(numbers), erased(b64decode(data["seal"]), part.lines, numbers))
-
-
-def _plain(name: str) -> str:
-    """Return *name* for a pattern, in which its special characters stand for themselves."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in name)

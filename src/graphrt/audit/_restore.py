@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, final
 from zlib import crc32
 
 from pydantic_core import to_json
@@ -33,8 +33,6 @@ from graphrt.stores.protocol import Head, Record, Status
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
-
-_CLOSED: Final = (events.InterruptAnswered, events.InterruptExpired, events.InterruptWithdrawn)
 
 
 def restore(
@@ -257,33 +255,26 @@ class _Standing:
 
     def _add(self, event: Any) -> None:
         self.status = STATUS.get(event.__class__, self.status)
-        note: Callable[[Any], None] | None = self._NOTED.get(event.__class__)  # type: ignore[assignment]
-        if note is not None:
-            note(self, event)  # type: ignore[call-arg]
-
-    def _started(self, event: events.RunStarted) -> None:
-        self.graph, self.fingerprint = event.graph, event.fingerprint
-        self._open.clear()
-
-    def _committed(self, event: events.SuperstepCommitted) -> None:
-        if not event.after:
-            self._open.clear()
-
-    def _asked(self, event: events.InterruptRaised) -> None:
-        self._open[event.id] = event.node
-
-    def _closed(self, event: Any) -> None:
-        self._open.pop(event.id, None)
-
-    def _abandoned(self, _event: Any) -> None:
-        self._open.clear()
-
-    def _forked(self, event: events.ThreadForked) -> None:
-        self.status = event.state.status  # type: ignore[assignment]  # a plain str in events
-        self.fingerprint = event.state.fingerprint
-
-    def _migrated(self, event: events.ThreadMigrated) -> None:
-        self.fingerprint = event.target
+        match event:
+            case events.RunStarted():
+                self.graph, self.fingerprint = event.graph, event.fingerprint
+                self._open.clear()
+            case events.SuperstepCommitted() if not event.after:
+                self._open.clear()
+            case events.SuperstepAbandoned():
+                self._open.clear()
+            case events.InterruptRaised():
+                self._open[event.id] = event.node
+            case events.InterruptAnswered() | events.InterruptExpired() | events.InterruptWithdrawn():
+                self._open.pop(event.id, None)
+            case events.ThreadForked():
+                self.begin(event.state)
+            case events.ThreadMigrated():
+                self.fingerprint = event.target
+            case events.ThreadUpdated():
+                self._updated(event)
+            case _:
+                pass
 
     def _updated(self, event: events.ThreadUpdated) -> None:
         if event.fresh:
@@ -292,14 +283,3 @@ class _Standing:
             self._open = {id_: node for id_, node in self._open.items() if node != event.as_node}
         if self.status == "completed" and event.next:
             self.status = "running"
-
-    _NOTED: Final = {
-        events.RunStarted: _started,
-        events.SuperstepCommitted: _committed,
-        events.InterruptRaised: _asked,
-        **dict.fromkeys(_CLOSED, _closed),
-        events.SuperstepAbandoned: _abandoned,
-        events.ThreadForked: _forked,
-        events.ThreadMigrated: _migrated,
-        events.ThreadUpdated: _updated,
-    }
