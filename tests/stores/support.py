@@ -56,6 +56,15 @@ def refused(path: Any) -> StoreError:
     return caught.value
 
 
+def loosen(path: Any) -> None:
+    """Make tables that are not STRICT of those in *path*, so that damage of any type can be written."""
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("UPDATE sqlite_master SET sql = replace(replace(sql, ', STRICT', ''), ') STRICT', ')')")
+    db.commit()
+    db.close()
+
+
 def pragma(path: Any, name: str) -> Any:
     db = sqlite3.connect(path)
     try:

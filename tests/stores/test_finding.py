@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.stores.support import AT, claimed, entry
+from tests.stores.support import AT, claimed, entry, loosen
 from tests.threads.support import ask, line, note
 
 from graphrt import Runtime
@@ -173,6 +173,7 @@ def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
     with SqliteStore(path) as store:
         claim = store.claim("t", create=True, lease_s=60, at=AT)
         store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("A", frozenset({"x"})), release=True))
+        loosen(path)
         with closing(sqlite3.connect(path)) as db, db:
             db.execute(f"UPDATE label SET {column} = ?", (value,))
         if isinstance(value, float):  # the column's affinity makes it a text
@@ -189,6 +190,7 @@ def test_a_question_that_was_damaged_is_named(tmp_path):
     path = tmp_path / "runs.db"
     with Runtime(GRAPH, store=f"sqlite:///{path}") as runtime:
         runtime.run({}, thread="t")
+        loosen(path)
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE question SET body = 'text'")
         with pytest.raises(StoreError) as caught:

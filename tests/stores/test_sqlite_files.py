@@ -64,6 +64,18 @@ def test_database_with_another_application_id_is_refused(tmp_path):
     assert "application id 0x4d" in refused(path).known
 
 
+@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="SQLite has no STRICT tables")
+@pytest.mark.parametrize("change", ["thread SET seq = 'abc'", "record SET body = 'text'", "record SET count = 1.5"])
+def test_value_of_a_wrong_type_is_refused_when_it_is_written(tmp_path, change):
+    path = tmp_path / "runs.db"
+    with SqliteStore(path) as store:
+        claimed(store)
+    db = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"UPDATE {change}")
+    db.close()
+
+
 def test_truncated_database_is_damaged(tmp_path):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.stores import kept, postgres_support
 from tests.stores.kept import THREADS, fill, opened
+from tests.stores.support import loosen
 from tests.threads.support import line, note
 
 from graphrt import Runtime
@@ -47,6 +48,7 @@ def by_hand(store: SqliteStore) -> Iterator[sqlite3.Connection]:
 
 def change(store, statement, *values):
     """Somebody changes the database by hand; how many rows."""
+    loosen(store.path)
     with by_hand(store) as db:
         return db.execute(statement, values).rowcount
 

@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.stores.support import loosen
+
 META, SNAPSHOT, STAGED, BLOB = range(4)
 SPAN = 2**36
 
@@ -80,5 +82,6 @@ def change_meta(path: Path, change: Callable[[dict[str, Any]], None], no: int = 
 
 def execute(path: Path, statement: str, *values: Any) -> None:
     """Run *statement*, which has to change something."""
+    loosen(path)
     with opened(path) as db:
         assert db.execute(statement, values).rowcount > 0, statement

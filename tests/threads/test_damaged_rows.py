@@ -5,6 +5,7 @@ SQLite holds any type in any column, so a flipped bit in a row's header makes a 
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from graphrt import END, START, Context, Runtime
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
+from graphrt.stores.schedules import Scheduled
 
 from .forging import replace_in_body
 from .support import builder
@@ -42,15 +44,24 @@ VALUES: dict[str, Any] = {
 }
 """What is written; the last one as an expression."""
 TABLES = {
-    "thread": ("no", "id", "seq", "first", "epoch", "turn", "status", "graph", "created_at", "updated_at", "lease", "owner"),
+    "thread": (
+        *("no", "id", "seq", "first", "epoch", "turn", "status", "graph", "created_at", "updated_at", "lease", "owner"),
+        "rank",
+    ),
     "record": ("key", "count", "body", "seal"),
     "part": ("no", "kind", "name", "place", "body"),
+    "label": ("no", "tenant", "title", "folded", "tags"),
+    "tag": ("name", "no"),
+    "question": (
+        *("no", "tenant", "place", "kind", "node", "graph", "asked_at", "expires_at", "stale", "body"),
+    ),
+    "schedule": ("name", "graph", "version", "due_at", "body"),
 }  # fmt: skip
-ROWS = {
-    "thread": {"all": ""},
+KINDS = ("meta", "snapshot", "staged", "blob", "letter")
+ROWS = {table: {"all": ""} for table in TABLES} | {
     "record": {"first": " WHERE key % 68719476736 = (SELECT min(key % 68719476736) FROM record)", "all": ""},
-    "part": {"meta": " WHERE kind = 0", "snapshot": " WHERE kind = 1", "staged": " WHERE kind = 2", "blob": " WHERE kind = 3"},
-}  # fmt: skip
+    "part": {name: f" WHERE kind = {kind}" for kind, name in enumerate(KINDS)},
+}
 
 
 class State(te.TypedDict, total=False):
@@ -89,6 +100,14 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "threads": lambda runtime: runtime.threads(),
     "check_threads": lambda runtime: runtime.check_threads(),
     "diff": lambda runtime: runtime.diff("t", "t"),
+    "inbox": lambda runtime: runtime.inbox(),
+    "find": lambda runtime: runtime.threads(tags=["one"], title="about"),
+    "old threads": lambda runtime: runtime.sweep(older_than_s=0, status="interrupted", dry_run=True),
+    "mail": lambda runtime: runtime.store.mail("t"),
+    "due": lambda runtime: runtime.store.due(now=2e9),
+    "schedules": lambda runtime: runtime.store.schedules(),
+    "verify": lambda runtime: runtime.verify(replay=True),
+    "export": lambda runtime: runtime.export_thread("t", io.BytesIO()),
 }
 EDITS: dict[str, Callable[[Any], Any]] = {
     "fork": lambda runtime: runtime.fork("t", to="f"),
@@ -98,14 +117,25 @@ EDITS: dict[str, Callable[[Any], Any]] = {
     "prune": lambda runtime: runtime.prune("t"),
     "delete": lambda runtime: runtime.delete_thread("t"),
     "run": lambda runtime: runtime.run({"log": [], "n": 7}, thread="new"),
+    "abandon": lambda runtime: runtime.run({"log": [], "n": 7}, thread="t", abandon=True),
+    "cancel": lambda runtime: runtime.cancel("t"),
+    "label": lambda runtime: runtime.label("t", title="other", remove_tags=["one"], add_tags=["two"]),
+    "signal": lambda runtime: runtime.signal("t", "stop"),
+    "sweep": lambda runtime: runtime.sweep(older_than_s=0, status="interrupted"),
+    "reindex": lambda runtime: runtime.reindex(),
 }
 
 
 @pytest.fixture(scope="module", params=[None, False], ids=["chained", "plain"])
 def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("rows") / "runs.db"
-    with SqliteStore(path) as store, Runtime(GRAPH, store=store, chain=request.param) as runtime:
-        assert runtime.run({"log": []}, thread="t").status == "interrupted"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))  # without STRICT tables, which refuse the damage
+        with SqliteStore(path) as store, Runtime(GRAPH, store=store, chain=request.param) as runtime:
+            assert runtime.run({"log": []}, thread="t").status == "interrupted"
+            runtime.label("t", title="about tea", add_tags=["one"])
+            runtime.signal("t", "go", 1)
+            store.put_schedule(Scheduled("daily", "g", "1", 0.0, b"{}"), replaces=None)
     return path.read_bytes()
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from tests.stores.support import loosen
 
 from graphrt import Runtime
 from graphrt.errors import StoreError
@@ -127,6 +128,7 @@ CHANGES = {
 def test_a_row_altered_by_hand_is_found(folder, change):
     """By whatever reads it first: a typed error, or nothing of it was believed. The other thread stays readable."""
     path = written(folder)
+    loosen(path)
     second = 2 * 2**36
     db = sqlite3.connect(path)
     statement = CHANGES[change].format(second=second)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.mail import Letter, What
+from graphrt.errors._codes.stores import STORE_DAMAGED
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 _BEFORE: Final = "signal:"
 """What the stored id of a signal begins with. Its sender may choose any id; graphrt chooses those of other letters."""
+_DATA: Final = {
+    "cancel": {"epoch"},
+    "signal": {"name", "value"},
+    "answers": {"answers"},
+    "input": {"input", "abandon"},
+    "ended": {"thread"},
+    "task": {"task", "version", "number", "rows", "failed", "raise_as_is", "blobs"},
+}
+"""What a letter of each kind must have, so that a damaged one is refused here."""
 
 
 def signal_id(id: str) -> str:
@@ -46,7 +56,7 @@ def written(codec: Codec, what: What, told: dict[str, Any]) -> bytes:
     return codec.dump({"what": what, **told})
 
 
-def read(codec: Codec, stored: Stored) -> Letter:
+def read(codec: Codec, stored: Stored, thread: str) -> Letter:
     """Return a letter, decoded. Its id is the one that its sender chose.
 
     Its `place` is its number in the store, by which a commit deletes it.
@@ -54,5 +64,11 @@ def read(codec: Codec, stored: Stored) -> Letter:
     Raises:
         StoreError: Its body is damaged, or has a class that *codec* does not know.
     """
-    told: dict[str, Any] = codec.load(stored.body)
-    return Letter(stored.place, stored.id.removeprefix(_BEFORE), told["what"], told)
+    told: Any = codec.load(stored.body)
+    what: Any = told.get("what") if told.__class__ is dict else None
+    expected = _DATA.get(what) if what.__class__ is str else None
+    if expected is None or not told.keys() >= expected:
+        raise STORE_DAMAGED(
+            problem=f"The letter {stored.id!r} to thread {thread!r} is not what was written.", thread=thread, seq=None
+        )
+    return Letter(stored.place, stored.id.removeprefix(_BEFORE), what, told)

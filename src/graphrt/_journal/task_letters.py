@@ -126,11 +126,11 @@ def packed(
     return written(codec, "task", content)
 
 
-def reports(codec: Codec, letters: Iterable[Stored]) -> list[Report]:
-    """Return those of *letters* that are about tasks, decoded, in order."""
+def reports(codec: Codec, letters: Iterable[Stored], thread: str) -> list[Report]:
+    """Return those of *letters* to *thread* that are about tasks, decoded, in order."""
     found: list[Report] = []
     for stored in letters:
-        letter = read(codec, stored)
+        letter = read(codec, stored, thread)
         if letter.what == "task":
             content = letter.told  # the keys that `packed` writes are the fields of `Report` after place and id
             found.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))

@@ -186,8 +186,9 @@ class ActiveRun:
 
     def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
         """Ignore the parent's requests to cancel, which are about earlier runs; the last commit deletes them."""
+        assert self.claim is not None  # noqa: S101 - only threads get mail
         for letter in stored:
-            mail = letters.read(self.engine.plan.codec, letter)
+            mail = letters.read(self.engine.plan.codec, letter, self.claim.thread)
             if mail.what == "cancel" and mail.told["epoch"] is None:
                 self._seen |= {letter.place}  # so that `_deliver` does not cancel this run by it
                 self.control.settled = (*self.control.settled, letter.place)
@@ -203,7 +204,7 @@ class ActiveRun:
             if letter.place in self._seen:
                 continue
             self._seen |= {letter.place}
-            mail = letters.read(self.engine.plan.codec, letter)
+            mail = letters.read(self.engine.plan.codec, letter, claim.thread)
             if mail.what == "cancel":
                 control.settled = (*control.settled, letter.place)  # the last commit of the run deletes these
                 if mail.told["epoch"] in (claim.epoch, None):  # else it was about an earlier run, which had ended

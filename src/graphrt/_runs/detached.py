@@ -142,7 +142,7 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
 
 def _queued(config: RunConfig, store: Store, thread: str) -> bool:
     """Return whether the thread has mail with an input."""
-    return any(read(config.plan.codec, letter).what == "input" for letter in postable(store).mail(thread))
+    return any(read(config.plan.codec, letter, thread).what == "input" for letter in postable(store).mail(thread))
 
 
 def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:

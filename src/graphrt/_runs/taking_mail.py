@@ -74,7 +74,7 @@ def take_mail(config: RunConfig, thread: str) -> bool:
 
 def _waiting(config: RunConfig, store: Store, thread: str) -> list[Letter]:
     """Return the letters that wait for the thread, decoded, in the order in which they were posted."""
-    return [read(config.plan.codec, letter) for letter in postable(store).mail(thread)]
+    return [read(config.plan.codec, letter, thread) for letter in postable(store).mail(thread)]
 
 
 def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool:

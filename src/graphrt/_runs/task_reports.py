@@ -33,7 +33,7 @@ def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequenc
         return ()
     from graphrt._journal.task_letters import reports  # hardly any thread has such letters
 
-    return reports(config.plan.codec, letters)
+    return reports(config.plan.codec, letters, thread)
 
 
 def take_reports(opened: ActiveRun, reported: Reported | None) -> None:

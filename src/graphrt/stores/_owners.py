@@ -64,7 +64,7 @@ class Holder(NamedTuple):
             host, boot, space, pid, start, token, offset_s, lease_s, since = json.loads(text)
             owner = Owner(str(host), str(boot), str(space), int(pid), str(start), str(token), float(offset_s))
             return cls(owner, float(lease_s), float(since))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             return None
 
     def lives(self, until_s: float, *, me: Owner) -> bool:

@@ -5,8 +5,9 @@ Worker threads that write at the same time share a transaction, and with it one 
 *thread* in names such as `Write.thread` is a stored one, by its id; a *claim* is the right of one owner to write it.
 
 The file has a write-ahead log (WAL) or a rollback journal. A *checkpoint* copies the log into the database, so that the
-log can restart at its beginning; `Log` runs them in the background. Errors come from SQLite (`of_sqlite`) or are
-graphrt's own; `explain` turns the former into the latter, with the sentence from `kept` about what is stored.
+log can restart at its beginning; `Log` runs them in the background. Errors come from SQLite (`of_sqlite`), from
+decoding rows that are damaged (`of_a_row`), or are graphrt's own. `explain` turns the former two into the latter, with
+the sentence from `kept` about what is stored: this is the only place where a damaged row becomes an error for callers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from graphrt.errors._codes.databases import SQLITE_CALLED_INSIDE_A_CALL
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores.sqlite import _files as files
-from graphrt.stores.sqlite._errors import BUSY, breaks, explain, locked_while_opened, of_sqlite, primary
+from graphrt.stores.sqlite._errors import BUSY, breaks, explain, locked_while_opened, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import Folder, identity
 from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group
 from graphrt.stores.sqlite._journal_modes import Pragmas
@@ -144,11 +145,15 @@ class Database:
             finally:
                 db.close()
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[Connection], T], thread: str | None = None) -> T:
         """Return the result of *work*, which reads in one transaction. It may be called several times.
 
+        Args:
+            work: Reads rows and decodes them. What it raises because they are damaged becomes a `StoreError`.
+            thread: Id of the thread that is read, for an error; None if there are several.
+
         Raises:
-            StoreError: The file cannot be read.
+            StoreError: The file cannot be read, or a row in it is not what was written.
         """
         self.home.check()
         with self.lock:
@@ -162,9 +167,9 @@ class Database:
                     if moved:  # read without locks while another process wrote: the error may come from torn pages
                         self.drop()
                         continue
-                    if not of_sqlite(error):
+                    if not (of_sqlite(error) or of_a_row(error)):
                         raise
-                    raise explain(error, self.path, "nothing was changed") from error
+                    raise explain(error, self.path, "nothing was changed", thread=thread) from error
                 if not self._moved():
                     return found
                 self.drop()
@@ -300,7 +305,8 @@ class Database:
         if len(writes) > 1:
             return False
         one = writes[0]  # below, `fail` gets the error for the caller, and its cause
-        one.fail(explain(error, self.path, one.kept(), thread=one.thread) if of_sqlite(error) else error, error)
+        known = of_sqlite(error) or of_a_row(error)
+        one.fail(explain(error, self.path, one.kept(), thread=one.thread) if known else error, error)
         return True
 
     def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeGuard
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.databases import (
+    ROW_DAMAGED,
     SQLITE_CORRUPT,
     SQLITE_FULL,
     SQLITE_IO_ERROR,
@@ -47,6 +48,8 @@ _MEANING: Final = {
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
 """Primary codes after which a connection is closed and opened anew: NOMEM, IOERR, CORRUPT, CANTOPEN, NOTADB."""
 
+_DECODING: Final = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+
 _TOO_BIG: Final = 18
 """SQLITE_TOOBIG: a value is longer than SQLite's limit."""
 _WRITE: Final = 10 | 3 << 8
@@ -60,6 +63,11 @@ def of_sqlite(error: BaseException) -> TypeGuard[Exception]:
     import sqlite3
 
     return isinstance(error, (sqlite3.Error, OverflowError, UnicodeDecodeError))
+
+
+def of_a_row(error: BaseException) -> TypeGuard[Exception]:
+    """Return whether decoding a row can raise *error* if the row is not what was written."""
+    return isinstance(error, _DECODING) and not isinstance(error, GraphrtError)
 
 
 def primary(error: BaseException) -> int:
@@ -89,17 +97,29 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     """Return the graphrt error for *error*, which SQLite raised on the database *path*.
 
     Args:
-        error: One for which `of_sqlite` is true.
+        error: One for which `of_sqlite` or `of_a_row` is true.
         path: The database.
         kept: What is stored now, as the end of a sentence, for instance "nothing was changed".
         data: Attributes of the error, such as `thread`.
     """
+    from sqlite3 import OperationalError
+
     code = primary(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
         return TOO_LARGE(kept=kept, database=path, **data)
-    # Other codes (a missing table, a datatype mismatch; 0 for a UnicodeDecodeError) mean that the schema is not the one
-    # that we created.
+    # Without a code: a row could not be decoded, also by the driver, as a text that is not valid UTF-8.
+    if (of_a_row(error) or (not code and isinstance(error, OperationalError))) and data.get("thread"):
+        return ROW_DAMAGED(
+            of=data["thread"],
+            problem=f"a stored value is not what was written: {kept}",
+            found=error,
+            seq=None,
+            fix="Restore the database from a backup.",
+            **data,
+        )
+    # Other codes (a missing table, a datatype mismatch; 0 for a row of no known thread) mean that the schema is not the
+    # one that we created.
     declared = _MEANING.get(code, SQLITE_CORRUPT)
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():

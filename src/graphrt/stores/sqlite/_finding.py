@@ -7,16 +7,14 @@ threads, the oldest first. A question is asked by a paused thread; `place` is it
 Lists are read page by page. The caller of `find` continues after a thread id, that of `inbox` after a token, which is
 the position of a question as text. Texts that are not valid UTF-8 match nothing: SQLite would raise for them
 (`_refusals.encodes`). `_refusals.page_size` returns -1 for a list without a limit, as SQLite's LIMIT takes it.
-`reading.row_of` checks a row of the table `thread`, and `head` makes a *head* of it: the summary of a thread. The
+`row_of` checks a row of the table `thread`, and `head` makes a *head* of it: the summary of a thread. The
 functions `work` are called by `Database.read` in a transaction, and may be called several times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.errors._codes.databases import ROW_DAMAGED
 from graphrt.stores import _refusals
 from graphrt.stores._label_rows import Position, from_token, to_token
 from graphrt.stores.ids import check_id
@@ -25,7 +23,8 @@ from graphrt.stores.protocol import Head, Question
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._labels import QUESTION
 from graphrt.stores.sqlite._ownership import Holding
-from graphrt.stores.sqlite._rows import head
+from graphrt.stores.sqlite._rows import QUESTION as QUESTION_TYPES
+from graphrt.stores.sqlite._rows import damaged, head, row_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -134,30 +133,17 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = Fals
     return text, values
 
 
-def question_of(thread: str, row: Sequence[Any]) -> Question:
-    """Return the question of *thread* in the columns *row*, which are those of `QUESTION`, after checking their types.
+def question_of(thread: str, row: tuple[Any, ...]) -> Question:
+    """Return the question of *thread* in the columns *row*, which are those of `QUESTION`.
 
     Raises:
         StoreError: One of them has a wrong type.
     """
-    place, kind, node, graph, asked_at, expires_at, stale, body = row  # `stale`: the state was edited since, 0 or 1
-    texts = all(text.__class__ is str for text in (place, kind, node, graph))
-    if (
-        not texts
-        or body.__class__ is not bytes
-        or asked_at.__class__ not in (int, float)
-        or expires_at.__class__ not in (int, float, type(None))
-        or stale not in (0, 1)
-    ):
-        raise ROW_DAMAGED(
-            of=thread,
-            problem="a question that is listed is not what was written",
-            found=repr(row)[:60],
-            thread=thread,
-            seq=None,  # no entry of the thread is concerned
-            fix="Call reindex() on the runtime of its graph.",  # questions can be computed again from the journal
-        )
-    return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)
+    try:
+        ((place, kind, node, graph, asked_at, expires_at, stale, body),) = QUESTION_TYPES.checked([row])
+    except TypeError as error:  # questions can be computed again from the journal
+        raise damaged(thread, error, "Call reindex() on the runtime of its graph.") from error
+    return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)  # `stale` is 0 or 1
 
 
 def _leads(db: Connection, wanted: QuestionFilter) -> bool:
@@ -202,7 +188,7 @@ class Searching(Holding):
             if after is not None:
                 last = self._there(db, check_id(after))[0].no
             found = db.execute(text, (*values, last, most)).fetchall() if fits else []
-            rows = [reading.row_of(row) for row in found]
+            rows = [row_of(row) for row in found]
             return [head(row, owned=self._lives(row)) for row in rows]
 
         return self._file.read(work)
@@ -234,7 +220,7 @@ class Searching(Holding):
             text, values = inbox_text(wanted, rare=rare, by_kind=rare is None and _leads(db, wanted))
             found: list[Asked] = []
             for columns in db.execute(text, (*values, *last, most)).fetchall():
-                row = reading.row_of(columns[8:])  # after the eight columns of the question, those of the thread
+                row = row_of(columns[8:])  # after the eight columns of the question, those of the thread
                 question = question_of(row.id, columns[:8])
                 token = to_token(Position(question.asked_at, row.no, question.place))
                 found.append(Asked(head(row, owned=self._lives(row)), question, token))
@@ -254,4 +240,4 @@ class Searching(Holding):
             no = self._there(db, thread)[0].no
             return [question_of(thread, row) for row in db.execute(_QUESTIONS, (no,)).fetchall()]
 
-        return self._file.read(work)
+        return self._file.read(work, thread)

@@ -31,9 +31,10 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
-from graphrt.stores.sqlite._errors import explain, of_sqlite, primary
+from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import identity
 from graphrt.stores.sqlite._lock_polling import with_polling
+from graphrt.stores.sqlite._rows import LETTER
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -129,8 +130,8 @@ class LiveFile:
     def after(self, thread: str, place: int, limit: int) -> list[Batch]:
         """Return at most *limit* batches of *thread* after the place *place*, in order; none if there is no file."""
         text = "SELECT place, id, body FROM batch WHERE thread = ? AND place > ? ORDER BY place LIMIT ?"
-        rows = self._do(lambda db: db.execute(text, (thread, place, limit)).fetchall()) or []
-        return [Batch(int(at), str(name), bytes(body)) for at, name, body in rows]
+        rows = self._do(lambda db: LETTER.checked(db.execute(text, (thread, place, limit)).fetchall())) or []
+        return [Batch(*row) for row in rows]
 
     def forget(self, threads: Iterable[str]) -> None:
         """Delete batches of *threads*; if that fails, the whole file.
@@ -179,9 +180,9 @@ class LiveFile:
                     return with_polling(lambda: self._once(work, making=making), _WAIT_S)
                 except Exception as error:
                     self._drop()  # the connection may be broken; the next one is new
-                    if not of_sqlite(error):
+                    if not (of_sqlite(error) or of_a_row(error)):
                         raise
-                    if last or primary(error) not in _DAMAGED:
+                    if last or (of_sqlite(error) and primary(error) not in _DAMAGED):
                         raise explain(error, self.path, "no live items were carried") from error
                     self._remove()
         return None

@@ -24,7 +24,7 @@ from graphrt.stores.protocol import Head
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._ownership import Holding
-from graphrt.stores.sqlite._rows import Row, head, part, place
+from graphrt.stores.sqlite._rows import LETTER, Row, head, row_of
 from graphrt.stores.sqlite._schema import MAIL
 
 if TYPE_CHECKING:
@@ -128,10 +128,9 @@ class Posting(Holding):
 
         def work(db: Connection) -> list[Letter]:
             rows = db.execute(_MAIL, (self._there(db, thread)[0].no,)).fetchall()
-            # `place` and `part` check the type of a value, and return it.
-            return [Letter(place(thread, at), str(name), part(thread, "a letter", body)) for at, name, body in rows]
+            return [Letter(*row) for row in LETTER.checked(rows)]
 
-        return self._file.read(work)
+        return self._file.read(work, thread)
 
     def mailed(self, threads: Iterable[str]) -> list[str]:
         """Return those of *threads* that have letters, in any order. A thread that does not exist has none."""
@@ -180,7 +179,7 @@ class Posting(Holding):
 
             The latter is None after the last page.
             """
-            rows = [reading.row_of(row) for row in db.execute(text, (*last, now, _AT_ONCE, *values)).fetchall()]
+            rows = [row_of(row) for row in db.execute(text, (*last, now, _AT_ONCE, *values)).fetchall()]
             free = [head(row, owned=False) for row in rows if not self._lives(row)]
             return free, (rows[-1].rank, rows[-1].no) if len(rows) == _AT_ONCE else None
 

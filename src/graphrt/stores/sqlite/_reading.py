@@ -1,7 +1,7 @@
 """SQL of the SQLite store for reading threads, and for copying, pruning and removing them as a whole.
 
 All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
-tables are explained in `_schema`; rows are checked by `_rows` before they are returned.
+tables are explained in `_schema`; the types of rows are checked by `_rows` before they are returned.
 
 A thread has a number, `no`, and its entries are numbered by `seq` from 1. `thread` has a row for each thread. `record`
 has one row for each commit with entries: `count` of them, up to the entry that the key names. The key is `no * SPAN` +
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._refusals import encodes
-from graphrt.stores.protocol import Loaded, Record
+from graphrt.stores.protocol import Loaded, Record, Saved
 from graphrt.stores.sqlite import _labels as labels
-from graphrt.stores.sqlite._rows import Row, checked, head, part, place, records, saved, staged
+from graphrt.stores.sqlite._rows import BODY, ENTRY, PLACE, RECORD, SNAPSHOT_BODY, STAGED_BODY, Row, head, row_of
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | No
     found = db.execute(_BY_ID, (thread,)).fetchall()
     if not found:
         return None
-    return Row(*found[0]) if damaged else checked(Row(*found[0]))
+    return Row(*found[0]) if damaged else row_of(found[0])
 
 
 def row_by_no(db: Connection, no: int) -> Row | None:
@@ -86,12 +86,7 @@ def row_by_no(db: Connection, no: int) -> Row | None:
         StoreError: The row is damaged.
     """
     found = db.execute(_BY_NO, (no,)).fetchall()
-    return checked(Row(*found[0])) if found else None
-
-
-def row_of(found: Iterable[Any]) -> Row:
-    """Return a row of the table `thread`, checked, from the values of `COLUMNS`. For statements of other modules."""
-    return checked(Row(*found))
+    return row_of(found[0]) if found else None
 
 
 def existing(row: Row | None) -> Row:
@@ -130,7 +125,7 @@ def rows(
         return []
     wanted = {"status": status, "graph": graph, "prefix": prefix, "before": updated_before}
     found = db.execute(_ROWS, {"after": after, "most": most, **wanted})
-    return [checked(Row(*row)) for row in found.fetchall()]
+    return [row_of(row) for row in found.fetchall()]
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
@@ -148,42 +143,43 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
         StoreError: A row that was read is damaged.
     """
     at = row.seq if upto is None else max(0, min(upto, row.seq))
-    found = db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall()
-    snapshot = saved(row.id, *found[0]) if found else None
+    found = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
+    snapshot = Saved(*found[0]) if found else None
     after = snapshot.seq if snapshot else 0
     base = row.no * SPAN
-    found = db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall()
-    entries = records(row.id, list(map(_new_record, found)))
-    meta = db.execute(_PART, (row.no, META, 0)).fetchall()
+    found = RECORD.checked(db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall())
+    entries = list(map(_new_record, found))
+    meta = BODY.checked(db.execute(_PART, (row.no, META, 0)).fetchall())
     bodies: list[tuple[str, bytes]] = []  # staged bodies belong to the newest state only
     if upto is None or upto >= row.seq:
-        bodies = staged(row.id, db.execute(_PARTS, (row.no, STAGED)).fetchall())
-    return Loaded(head(row, owned), part(row.id, "its meta", meta[0][0]) if meta else None, snapshot, entries, bodies)
+        found = STAGED_BODY.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
+        bodies = [(key, body) for key, body, _ in found]
+    return Loaded(head(row, owned), meta[0][0] if meta else None, snapshot, entries, bodies)
 
 
 def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Record]:
     """Yield the records with entries after *after* and up to *upto* (None: the last). Each page is one transaction."""
     # No transaction is open between two pages: a caller that stops reading must not hold up writers or the log.
     while True:
-        page = file.read(partial(_page, no=row.no, after=after, upto=upto))
-        yield from records(row.id, page)
+        page = file.read(partial(_page, no=row.no, after=after, upto=upto), row.id)
+        yield from page
         if not page:
             return
         after = page[-1].seq
 
 
 def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]:
-    """Return unchecked records from entry *after* + 1 on, up to `_PAGE_RECORDS` or about `_PAGE_BYTES`."""
+    """Return the records from entry *after* + 1 on, up to `_PAGE_RECORDS` or about `_PAGE_BYTES`."""
     found: list[Record] = []
     size = 0
     cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
     for each in cursor:
         found.append(_new_record(each))
-        size += len(each[2]) if each[2].__class__ is bytes else 0  # each[2] is the body; the caller checks its type
+        size += len(each[2])  # the body
         if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
             break
     cursor.close()  # ends the statement if the loop was left early
-    return found
+    return RECORD.checked(found)
 
 
 def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
@@ -198,8 +194,7 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
         return low, low
     upto = min(upto, SPAN - 1)
     last = db.execute(_LAST, (base + upto, base + SPAN)).fetchall()
-    # It begins at *upto* or before. A record whose count is not a number is included, so that `records` refuses it.
-    if last and (last[0][1].__class__ is not int or last[0][0] - last[0][1] < base + upto):
+    if last and last[0][0] - last[0][1] < base + upto:  # it begins at *upto* or before
         return low, last[0][0]
     return low, base + upto
 
@@ -223,21 +218,22 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
     there: dict[str, bytes] = {}
     if row is not None:
         for name in filter(encodes, names):  # SQLite would raise for text that is not valid UTF-8, which names no blob
-            found = db.execute(_PART, (row.no, BLOB, name)).fetchall()
+            found = BODY.checked(db.execute(_PART, (row.no, BLOB, name)).fetchall())
             if found:
-                there[name] = part(thread, f"the large value {name!r}", found[0][0])
+                there[name] = found[0][0]
     return there
 
 
 def snapshots(db: Connection, no: int) -> list[int]:
     """Return the numbers of the entries that have a snapshot, in order: a thread can be pruned up to one of these."""
-    return [row[0] for row in db.execute(_NAMES, (no, SNAPSHOT)).fetchall()]
+    return [entry for (entry,) in ENTRY.checked(db.execute(_NAMES, (no, SNAPSHOT)).fetchall())]
 
 
 def next_place(db: Connection, row: Row) -> int:
     """Return the place of the next body to stage: 0 if none is staged."""
     found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
-    return 0 if found[0][0] is None else place(row.id, found[0][0]) + 1  # `place` checks the type of the value
+    place: int | None = PLACE.checked(found)[0][0]
+    return 0 if place is None else place + 1
 
 
 def forget(db: Connection, no: int) -> None:

@@ -1,30 +1,83 @@
-"""Checks of rows that are read from a SQLite file, and the values made of them.
+"""Rows of a SQLite file as values, once their types are those that were written.
 
-SQLite accepts any type in any column, and a file may have been damaged or edited since it was written. A wrong type
-must end in a `StoreError` that names the thread, and not in a TypeError far away. The checks compare types only; the
-records of a thread, which may be many, are checked in one pass.
+SQLite accepts any type in any column of a table that is not STRICT, and a file may have been damaged or edited since it
+was written. A wrong type must end in a `StoreError` that names the thread, and not in a TypeError far away. Each SELECT
+therefore has its `Columns`, which compare the types of all its rows at once. What else does not fit a row is noticed
+when it is decoded. Both raise ordinary exceptions, which `Database` turns into the error for the caller.
 
 The statements that read the rows are in `_reading`. A *record* is the stored form of the entries of one commit, and a
-*part* is any other value of a thread: a snapshot of its state, its meta, a staged body, a blob or a letter. The
-functions take the thread's id for the text of an error.
+*part* is any other value of a thread: a snapshot of its state, its meta, a staged body, a blob or a letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, cast, get_args
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple, TypeVar, cast, final, get_args
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import ROW_DAMAGED
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.protocol import Head, Record, Saved, Status
-from graphrt.stores.sqlite._schema import SPAN
+from graphrt.stores.protocol import Head, Status
+from graphrt.stores.sqlite._schema import SPAN, THREADS
 
+R = TypeVar("R", bound=Sequence[Any])
+
+_NULL: Final = type(None)
 _STATUSES: Final = frozenset(get_args(Status))
-_NUMBERS: Final = (int, float)
-_RECORD: Final = {(True, bytes, bytes)}
-"""Of a record that can be right: whether the count is a positive int, and the types of body and seal."""
+
+
+@final
+class Columns:
+    """The columns of a SELECT.
+
+    Args:
+        what: What a row is, for an error; a name in braces stands for the value of that column.
+        types: The type of each column, or a tuple of its types.
+    """
+
+    def __init__(self, what: str, /, **types: type | tuple[type, ...]) -> None:
+        self._what: Final = what
+        self._types: Final = {name: kinds if isinstance(kinds, tuple) else (kinds,) for name, kinds in types.items()}
+        self._kinds: Final = frozenset(product(*self._types.values()))
+        """The types that a row may have, all columns together."""
+
+    def checked(self, rows: list[R]) -> list[R]:
+        """Return *rows* if all of them have these types.
+
+        Raises:
+            TypeError: A value has another type.
+        """
+        # One set for all rows: a thread with thousands of records must not cost thousands of calls.
+        if {tuple(map(type, row)) for row in rows} <= self._kinds:
+            return rows
+        row = next(row for row in rows if tuple(map(type, row)) not in self._kinds)
+        columns = dict(zip(self._types, row, strict=True))
+        wrong = [f"{name} {short(value)}" for name, value in columns.items() if type(value) not in self._types[name]]
+        raise TypeError(f"{', '.join(wrong)} in {self._what.format_map(columns)}")
+
+
+RECORD: Final = Columns("the record of entry {entry}", entry=int, count=int, body=bytes, seal=bytes)
+SNAPSHOT_BODY: Final = Columns("a snapshot", entry=int, body=bytes)
+STAGED_BODY: Final = Columns("a body that was staged", key=str, body=bytes, place=int)
+LETTER: Final = Columns("a letter", place=int, id=str, body=bytes)
+"""Of a batch of live items too."""
+QUESTION: Final = Columns(
+    "a question that is listed",
+    place=str,
+    kind=str,
+    node=str,
+    graph=str,
+    asked_at=float,
+    expires_at=(float, _NULL),
+    stale=int,
+    body=bytes,
+)
+SCHEDULE: Final = Columns("a schedule", name=str, graph=str, version=str, due_at=float, body=bytes)
+BODY: Final = Columns("the meta or a large value", body=bytes)
+ENTRY: Final = Columns("a snapshot", entry=int)
+PLACE: Final = Columns("a staged body or a letter", place=(int, _NULL))
 
 
 class Row(NamedTuple):
@@ -56,57 +109,60 @@ class Row(NamedTuple):
     """Minus the priority."""
 
 
-def checked(row: Row) -> Row:
-    """Return *row* if it can be what was written.
+_THREAD: Final = Columns(
+    "its row",
+    no=int,
+    id=str,
+    seq=int,
+    first=int,
+    epoch=int,
+    turn=int,
+    status=str,
+    graph=str,
+    created_at=float,
+    updated_at=float,
+    lease=(float, _NULL),
+    owner=(str, _NULL),
+    title=(str, _NULL),
+    tags=(str, _NULL),
+    rank=int,
+)
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """Return a row of the table `thread` from the values of `reading.COLUMNS`.
 
     Raises:
-        StoreError: A column holds another type, or a number that no thread has (`store-damaged`).
+        StoreError: It is not what was written (`store-damaged`). Statements that list threads learn so which it is.
     """
-    given: Any = row
-    wrong = [name for name, value in zip(Row._fields, given, strict=True) if not _fits(name, value)]
-    if not wrong and not 1 <= row.first <= row.seq + 1:  # `seq + 1`: a thread without entries, or all were pruned
-        wrong = ["first"]
-    if not wrong:
-        return row
-    found = ", ".join(f"{name} {_short(getattr(given, name))}" for name in wrong)
-    raise _damaged(
-        row.id, "its row is not what was written", found, "Restore the database from a backup, or delete it."
-    )
-
-
-def _fits(name: str, value: Any) -> bool:
-    """Return whether *value* can be in the column *name* of a thread's row."""
-    # Classes are compared, because a bool is an instance of int, and no column has one.
-    match name:
-        case "id" | "graph":
-            return value.__class__ is str
-        case "status":
-            return value.__class__ is str and value in _STATUSES
-        case "created_at" | "updated_at":
-            return value.__class__ in _NUMBERS
-        case "lease":
-            return value is None or value.__class__ in _NUMBERS
-        case "owner" | "title":
-            return value is None or value.__class__ is str
-        case "tags":
-            return value is None or (value.__class__ is str and _are_tags(value))
-        case "rank":
-            return value.__class__ is int
-        case _:  # no, seq, first, epoch and turn; SPAN is the upper bound for the number of an entry
-            return value.__class__ is int and 0 <= value < SPAN
-
-
-def _are_tags(text: str) -> bool:
-    """Return whether *text* is the JSON list that `dump_tags` writes."""
+    row = Row(*values)
     try:
-        load_tags(text)
-    except ValueError:
-        return False
-    return True
+        _THREAD.checked([row])
+        # Numbers that no thread has would make keys that do not fit into SQLite's 63 bits.
+        if row.no > THREADS or not 1 <= row.first <= row.seq + 1 <= SPAN or row.status not in _STATUSES:
+            raise ValueError(f"number {row.no}, first {row.first}, seq {row.seq}, status {short(row.status)}")
+        if row.tags is not None:
+            load_tags(row.tags)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise damaged(row.id, error, "Restore the database from a backup, or delete it.") from error
+    return row
+
+
+def damaged(thread: Any, error: Exception, fix: str) -> StoreError:
+    """Return the error for a damaged row, from a statement that reads rows of many threads.
+
+    Args:
+        thread: Id of its thread, which may itself be damaged.
+        error: What decoding the row raised.
+        fix: What to do, as a sentence.
+    """
+    name = thread if thread.__class__ is str else None
+    problem = "a stored value is not what was written"
+    return ROW_DAMAGED(of=thread, problem=problem, found=error, thread=name, seq=None, fix=fix)
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of the pair that `Holding._there` returns
-    """Return the head (summary) of the thread of *row*, which was checked. *owned*: a living owner holds it."""
+    """Return the head (summary) of the thread of *row*. *owned*: a living owner holds it."""
     status = cast("Status", row.status)
     made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
     tenant = tenant_of(row.id)
@@ -115,97 +171,7 @@ def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of t
     return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
 
 
-def records(thread: str, found: Sequence[Record]) -> Sequence[Record]:
-    """Return the records *found* if all of them can be what was written.
-
-    Raises:
-        StoreError: One of them has a wrong type or count.
-    """
-    # One set for all rows: a thread with thousands of records must not cost thousands of calls. `c` is the count.
-    kinds = {(c.__class__ is int and c > 0, body.__class__, seal.__class__) for _, c, body, seal in found}
-    if kinds <= _RECORD:
-        return found
-    for seq, count, body, seal in found:
-        for name, value, kind in (("count", count, int), ("body", body, bytes), ("seal", seal, bytes)):
-            if value.__class__ is not kind or (name == "count" and count < 1):
-                shown = f"{name} {_short(value)}"
-                raise _damaged(thread, f"the record of entry {seq} is not what was written", shown, _RESTORE, seq=seq)
-    return found  # never reached: one of the rows has raised
-
-
-def saved(thread: str, name: Any, body: Any) -> Saved:
-    """Return a snapshot of the entry *name*: of the state after it. Snapshots are stored under the entry's number.
-
-    Raises:
-        StoreError: *name* or *body* has a wrong type.
-    """
-    if name.__class__ is not int or body.__class__ is not bytes:
-        raise _damaged(thread, f"the snapshot of entry {_short(name)} is not what was written", _short(body), _RESTORE)
-    return Saved(name, body)
-
-
-def staged(thread: str, rows: Iterable[tuple[Any, Any, Any]]) -> list[tuple[str, bytes]]:
-    """Return pairs (key, body) of staged bodies, which are kept until a later commit deletes them.
-
-    Args:
-        thread: Id of the thread.
-        rows: Rows (key, body, place), in the order of their places, which the result has too.
-
-    Raises:
-        StoreError: One of the values has a wrong type.
-    """
-    found: list[tuple[str, bytes]] = []
-    for key, body, place in rows:
-        if key.__class__ is not str or body.__class__ is not bytes or place.__class__ is not int:
-            shown = f"key {_short(key)}, place {_short(place)}, body {_short(body)}"
-            raise _damaged(thread, "a body that was staged is not what was written", shown, _RESTORE)
-        found.append((key, body))
-    return found
-
-
-def part(thread: str, what: str, body: Any) -> bytes:
-    """Return the body of the meta, a blob or a letter after checking its type; *what* says which, for an error.
-
-    Raises:
-        StoreError: *body* is not `bytes`.
-    """
-    if body.__class__ is not bytes:
-        raise _damaged(thread, f"{what} is not what was written", _short(body), _RESTORE)
-    found: bytes = body
-    return found
-
-
-def place(thread: str, value: Any) -> int:
-    """Return the place of a staged body or a letter, its number in their order, after checking its type.
-
-    Raises:
-        StoreError: *value* is not an int.
-    """
-    if value.__class__ is not int:
-        raise _damaged(thread, "a staged body or a letter is not what was written", f"place {_short(value)}", _RESTORE)
-    found: int = value
-    return found
-
-
-_RESTORE: Final = "Restore the database from a backup."
-
-
-def _damaged(thread: Any, what: str, found: str, fix: str, **data: Any) -> StoreError:
-    """Return the error for a damaged row.
-
-    Args:
-        thread: The id from the row, which may itself be damaged.
-        what: What is wrong, as a clause.
-        found: The values that are wrong, as `_short` shows them.
-        fix: What to do, as a sentence.
-        data: Attributes of the error, such as `seq`.
-    """
-    return ROW_DAMAGED(
-        of=thread, problem=what, found=found, thread=thread if thread.__class__ is str else None, fix=fix, **data
-    )
-
-
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Return *value*, cut, and its type, for an error."""
     text = repr(value) if not isinstance(value, (str, bytes)) else repr(value[:40])
     return f"{text[:60]} ({type(value).__name__})"

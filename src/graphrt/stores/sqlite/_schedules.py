@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.stores.schedules import Scheduled
 from graphrt.stores.sqlite._ownership import Holding
+from graphrt.stores.sqlite._rows import SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,5 +82,6 @@ class Scheduling(Holding):
         """Return the schedules in the order of their names: those of *graph* that are due at *due_by*, or all."""
         # No index: there are few schedules, and an index would take a page of every file.
         text = f"SELECT {_COLUMNS} FROM schedule WHERE (?1 IS NULL OR graph = ?1) AND (?2 IS NULL OR due_at <= ?2)"  # noqa: S608
-        rows = self._file.read(lambda db: db.execute(f"{text} ORDER BY name", (graph, due_by)).fetchall())
+        values = (graph, due_by)
+        rows = self._file.read(lambda db: SCHEDULE.checked(db.execute(f"{text} ORDER BY name", values).fetchall()))
         return [Scheduled(*row) for row in rows]

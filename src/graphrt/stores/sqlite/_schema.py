@@ -95,6 +95,20 @@ _TABLES: Final = (
 )
 
 
+def _strict(statement: str) -> str:
+    """Return *statement*; a table becomes STRICT, so that SQLite refuses values of wrong types.
+
+    SQLite before 3.37 has no such tables, and cannot open a file that has them.
+    """
+    import sqlite3
+
+    if sqlite3.sqlite_version_info < (3, 37) or not statement.startswith("CREATE TABLE"):
+        return statement
+    # Only strict tables know the type ANY: in others, it would make numbers of digits.
+    statement = statement.replace(", name NOT NULL", ", name ANY NOT NULL")
+    return f"{statement}, STRICT" if statement.endswith("WITHOUT ROWID") else f"{statement} STRICT"
+
+
 def state(db: Connection) -> tuple[int, int, int]:
     """Return the file's application id, its schema version, and the number of its tables and indices.
 
@@ -158,7 +172,7 @@ def create(db: Connection, path: str) -> None:
         # Read again under the lock: another process may have created the tables meanwhile.
         if not check(state(db), path):
             for statement in _TABLES:
-                db.execute(statement)
+                db.execute(_strict(statement))
             # Pragmas take no bound parameters. Both values are constants of this module.
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {VERSION}")

@@ -121,9 +121,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
         # This read finds most conflicts without SQLite's write lock. `work` checks again, in its transaction.
-        # `_unheld` looks into `_held`, which the file's lock guards.
-        with self._file.lock:
-            self._unheld(self._file.read(lambda db: reading.row_by_id(db, thread)), thread)
+        self._file.read(lambda db: self._unheld(reading.row_by_id(db, thread), thread), thread)
 
         def work(db: Connection) -> SqliteClaim:
             row = reading.row_by_id(db, thread)
@@ -251,7 +249,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
         check_id(thread)
-        return self._file.read(lambda db: head(*self._there(db, thread)))
+        return self._file.read(lambda db: head(*self._there(db, thread)), thread)
 
     def heads(
         self,
@@ -277,12 +275,12 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
-        return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto))
+        return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto), thread)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""
         check_id(thread)
-        row = self._file.read(lambda db: self._there(db, thread)[0])
+        row = self._file.read(lambda db: self._there(db, thread)[0], thread)
         # `first` is the oldest entry that was not pruned.
         return reading.pages(self._file, row, max(after, row.first - 1), upto)
 
@@ -294,7 +292,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         """
         check_id(thread)
         wanted = list(names)
-        return self._file.read(lambda db: reading.blobs(db, thread, wanted))
+        return self._file.read(lambda db: reading.blobs(db, thread, wanted), thread)
 
     def close(self) -> None:
         """Release all claims and close the file. May be called again. In a forked child it leaves all to the parent."""

@@ -224,4 +224,4 @@ class WholeThreads(Holding, StoreVerbs):
 
     def _blob_names(self, thread: str) -> list[str]:
         """Return the names of all blobs of *thread*, for `verify`, which looks for those that nothing refers to."""
-        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no))
+        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no), thread)

@@ -23,7 +23,7 @@ from graphrt.stores.mail import REMEMBERED
 from graphrt.stores.protocol import Claim, Commit, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
-from graphrt.stores.sqlite._rows import place as stored_place
+from graphrt.stores.sqlite._rows import PLACE
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def post_letter(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool
     no = int(row[0])
     if letter_is_there(db, no, id):
         return False, no
-    last = stored_place(thread, db.execute(_LAST_LETTER, (no,)).fetchone()[0])
+    ((last,),) = PLACE.checked(db.execute(_LAST_LETTER, (no,)).fetchall())
     db.execute(_POST, (no, MAIL, id, last + 1, body))
     return True, no
 
