@@ -22,8 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from graphrt._drivers.context import Context
-    from graphrt._drivers.ctx_threads import ChildThread
+    from graphrt._drivers.context import ChildThread, Context
     from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
     from graphrt.errors import (
         AuditError,
@@ -91,8 +90,7 @@ __all__ = [
 
 
 _HOMES: Final = {
-    "graphrt._drivers.context": ("Context",),
-    "graphrt._drivers.ctx_threads": ("ChildThread",),
+    "graphrt._drivers.context": ("ChildThread", "Context"),
     "graphrt.commands": ("DELETE", "END", "START", "UNSET", "Command", "Erased", "Interrupt", "Overwrite", "Send"),
     "graphrt.graph": ("CompiledGraph", "GraphBuilder"),
     "graphrt.harness": ("AgentHarness", "Budget", "MockHarness", "TokenTracker"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from graphrt._drivers import ctx_effects
+from graphrt._drivers import node_effects
 from graphrt._drivers.context import Context
 from graphrt._flows import restore
 from graphrt._journal import thread_commits
@@ -103,19 +103,19 @@ def _acknowledged_early() -> None:
 
 def _keep_only(wanted: Callable[[Any, str], bool]) -> Callable[[], None]:
     def plant() -> None:
-        real = ctx_effects._keep
+        real = node_effects._keep
 
         def keep(scope: Any, task: Any, key: str) -> None:
             if wanted(task.more(), key):
                 real(scope, task, key)
 
-        ctx_effects._keep = keep
+        node_effects._keep = keep
 
     return plant
 
 
 def _permitted_for_ever() -> None:
-    ctx_effects._intend = lambda task, key: task.more().intents.setdefault(key, 1)
+    node_effects._intend = lambda task, key: task.more().intents.setdefault(key, 1)
 
 
 def _folded_twice() -> None:

@@ -1,33 +1,65 @@
-"""The Context: access of a node to its run, besides the state.
+"""The Context: access of a node to its run, besides the state; and child threads, which it starts and waits for.
 
-A *task* is one activation of a node. It is executed again after a failed attempt, a pause or a crash, each time with a
-new Context, which reads the task and the `RunServices` of the run (`_scope`). Questions and effects outlive the attempt
-on the task, in `extra`, which only some tasks have. `_engine.questions` matches answers. The private methods are for
-drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`.
+A Context serves one attempt of a task. It reads the task and the `RunServices` of the run (`_scope`). Questions,
+effects and child threads outlive the attempt on the task, in `extra` (`task.more()`), which only some tasks have.
+
+*Questions* (`interrupt`, `sleep`, `receive`). A node pauses by asking a question, which is kept on its task as an
+`OpenInterrupt`. When an answer has arrived, the node runs again from its start, and the same call returns the answer.
+`_engine.questions` decides which answer belongs to which call. Here are the parts that need the run: its clock is read
+when a question is asked for the first time, and never again. A question may expire: it then answers itself, by a
+default or by an error. A sleep is a question that only expires (R23).
+
+*Child threads* (`start`, `wait`; R24). Before a child is made, its parent stores that it has it: a restart makes what
+is missing, and a child is never unknown to its parent. The id of a child is made of those of thread, task and call, so
+that no execution of the node makes a second one. How a child ended is read from the store (a *look*), and recorded once
+on the task as the result of an effect: a mapping with `status`, and `state` if that is "completed", else `error`. If
+the child has not ended, the task asks a question of the kind `thread`. A child that ends later answers it by a letter
+in the commit that ends it; the node then runs again and looks again. Ids in questions, effects and journalled events
+have no tenant (`bare_id`), so that they do not depend on the store that a process opened; `ChildThread.thread` has that
+of the store (`beside`).
+
+When a run is executed again from its log (`services.recorded`), no child is made or looked at. The private methods are
+for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`. Words:
+docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, final, overload
 
 import typing_extensions as te
 
 from graphrt._ambient import NODE
-from graphrt._drivers.ctx_calls import check_call
-from graphrt._drivers.ctx_effects import EffectKind, perform
-from graphrt._drivers.ctx_questions import NEVER, SLEPT, Expiry, Slept, answer_to, answered, checked_expiry
-from graphrt._drivers.ctx_threads import Starting
+from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
+from graphrt._drivers.node_effects import EffectKind, perform, perform_async
 from graphrt._drivers.run_services import RunServices
-from graphrt._drivers.suspended import Suspended
-from graphrt._due_times import Units, checked_due, moment_s, sleep_s
-from graphrt._engine.open_interrupt import SIGNAL, TIMER
-from graphrt._engine.questions import returned
+from graphrt._due_times import Units, checked_due, expiry, moment_s, sleep_s
+from graphrt._engine.child_ids import child_id
+from graphrt._engine.child_threads import outcome_key
+from graphrt._engine.open_interrupt import BY_EXPIRY, SIGNAL, THREAD, TIMER, OpenInterrupt
+from graphrt._engine.outcome import answer_type as described_answer
+from graphrt._engine.outcome import checked_default
+from graphrt._engine.questions import ask, returned
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import RUNNING, Task
-from graphrt.commands import UNSET, check_key, check_signal_name
-from graphrt.errors import TaskFailure
-from graphrt.errors._codes.nodes import NO_HARNESS
+from graphrt._plan.fields import own
+from graphrt._plan.quoting import short
+from graphrt.commands import UNSET, check_default, check_expiry, check_key, check_signal_name
+from graphrt.errors import GraphrtError, TaskFailure, brief
+from graphrt.errors._codes.child_threads import (
+    BAD_CHILD,
+    CHILD_DELETED,
+    CHILD_FAILED,
+    CHILDREN_NEED_STORE,
+    NOT_A_CHILD,
+)
+from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION, NO_HARNESS
+from graphrt.errors._codes.timers import QUESTION_EXPIRED
+from graphrt.events import ThreadStarted
+from graphrt.stores.ids import bare_id, beside
 
 if TYPE_CHECKING:
     import random
@@ -41,10 +73,78 @@ if TYPE_CHECKING:
 D = te.TypeVar("D", default=Any)
 """Type of `deps`. Invariant, since a node may pass values to it as well as read them."""
 T = TypeVar("T")
+S = TypeVar("S")
+"""State of a child thread."""
+
+
+class Suspended(BaseException):
+    """Pauses the task. Control flow, not an error: a BaseException, so that `except Exception` in a node lets it pass.
+
+    Its arguments are the key of the question inside the task, and the payload to show to the person who answers.
+    """
 
 
 @final
-class Context(Starting, Generic[D]):
+class ChildThread(Generic[S]):
+    """A child thread: what `ctx.start` returns and `ctx.wait` takes. Compares by the id of the thread.
+
+    A node that waits for a child which another node has started makes one itself, with the id out of the state:
+    `ctx.wait(ChildThread(graph, state.child))`.
+
+    Args:
+        graph: The graph of the thread.
+        thread: Its id.
+    """
+
+    __slots__ = ("graph", "thread")
+
+    def __init__(self, graph: StateGraph[S], thread: str) -> None:
+        self.graph: StateGraph[S] = graph
+        self.thread: str = thread
+        """Id of the thread, for the verbs of a `Runtime` of its graph."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by id: each execution of a node makes a new object for the same child."""
+        return isinstance(other, ChildThread) and other.thread == self.thread
+
+    def __hash__(self) -> int:
+        return hash(self.thread)
+
+    def __repr__(self) -> str:
+        return f"ChildThread({self.thread!r})"
+
+
+class Expiry(NamedTuple):
+    """When a question answers itself, and with what."""
+
+    due_s: Callable[[], float] | None
+    """Returns the moment, in seconds since the epoch; called if the question is new. None: it waits for ever."""
+    default: Any = UNSET
+    """The answer that it gives itself; UNSET if the node gets an error instead (or a timer just returns)."""
+
+
+NEVER: Final = Expiry(None)
+"""The expiry of a question that waits for ever."""
+
+
+@final
+class Slept:
+    """The result of `ctx.sleep`. Awaiting it returns at once, so async nodes may write `await ctx.sleep(...)`."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Return at once."""
+        return
+        yield  # never reached: makes this a generator, which `__await__` has to return
+
+
+SLEPT: Final = Slept()
+"""The only instance."""
+
+
+@final
+class Context(Generic[D]):
     """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
     __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
@@ -131,7 +231,7 @@ class Context(Starting, Generic[D]):
         """
         extra = self._task.extra
         question = None if extra is None else returned(extra)  # the last one that the node asked by returning it
-        return None if question is None else answer_to(self._task, question)
+        return None if question is None else _answer_to(self._task, question)
 
     @property
     def cancelled(self) -> bool:
@@ -265,7 +365,7 @@ class Context(Starting, Generic[D]):
             InputError: An argument is wrong, *default* does not fit the *answer_type*, or is given without an expiry.
         """
         name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))  # prefix: not an ordinal
-        when = checked_expiry(self._scope, expires_s, expires_at, default)
+        when = _checked_expiry(self._scope, expires_s, expires_at, default)
         return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
 
     def _ask(
@@ -280,9 +380,9 @@ class Context(Starting, Generic[D]):
             kind: What answers it: `question` (a person), `timer`, `signal`, `thread` or `effect`.
             when: When it answers itself, and with what.
         """
-        question = answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
+        question = _answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
         if question is not None:
-            return answer_to(self._task, question)
+            return _answer_to(self._task, question)
         self._suspended = True
         raise Suspended(name, payload)
 
@@ -338,6 +438,95 @@ class Context(Starting, Generic[D]):
         self._ask(f"sleep{self._count('sleep')}", None, kind=TIMER, when=Expiry(due_s))
         return SLEPT
 
+    def start(
+        self,
+        graph: StateGraph[S],
+        input: S | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        detached: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
+    ) -> ChildThread[S]:
+        """Start a child thread, once however often this node runs, and return at once (R24).
+
+        When this returns, the child is stored in the store of this thread, for the same tenant. A `Worker` for *graph*
+        or a call of `Runtime.drive` runs it. The call writes to the store twice; async nodes use `astart`.
+
+        Args:
+            graph: The graph that it runs, this one or any other.
+            input: Its input.
+            name: Name of the child inside this task: a second call with it returns the same child. None counts calls.
+            detached: Let it go on when this thread is cancelled. Otherwise it is cancelled too, with its own children.
+            title: Its title.
+            tags: Its tags.
+
+        Raises:
+            InputError: The input does not fit, the name is wrong, or the run has no thread in a store with mail.
+        """
+        child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
+        if make is not None:
+            make()
+        return child
+
+    async def astart(self, graph: StateGraph[S], input: S | Mapping[str, Any], **options: Any) -> ChildThread[S]:
+        """Start a child thread in an async node, without blocking the event loop; takes the arguments of `start`."""
+        from graphrt._drivers.blocking_calls import call_store
+
+        # The defaults of `start`; an option that `start` does not have is a TypeError.
+        how: dict[str, Any] = {"name": None, "title": None, "tags": (), "detached": False, **options}
+        child, make = _begun(self, self._scope, self._task, graph, input, **how)
+        if make is not None:
+            await call_store(self._scope, make)
+        return child
+
+    def wait(self, child: ChildThread[S]) -> S:
+        """Return the final state of a child thread; pause until its run has completed (R24).
+
+        The run pauses with the status "interrupted", and holds no worker and no memory. A worker, or `Runtime.drive`,
+        goes on with it when the child has ended: the node runs again, and this call returns. While the child waits for
+        a person, this waits too. Async nodes use `await_`.
+
+        Raises:
+            ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread it looks again.
+            InputError: *child* is not a ChildThread, or is a child of another thread that has not ended.
+        """
+        outcome = _known(self._task, _checked(self._task, child))
+        if outcome is None:
+            children, thread, asked = _asked(self, self._scope, self._task, child)
+            look = _replayed(self._scope, self._task, thread) or children.ended
+            ended = look(child.graph, child.thread)
+            if ended is None:
+                _check_own(self._task, children, child)
+                self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
+            key = outcome_key(thread, self._task.more().retried)
+            # The effect only returns what was found. "idempotent": its result is stored at once.
+            outcome = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
+        state: S = _state(self._scope, self._task, child, outcome)
+        return state
+
+    async def await_(self, child: ChildThread[S]) -> S:
+        """Return the final state of a child thread in an async node, without blocking the event loop; see `wait`."""
+        from graphrt._drivers.blocking_calls import call_store
+
+        outcome = _known(self._task, _checked(self._task, child))
+        if outcome is None:
+            children, thread, asked = _asked(self, self._scope, self._task, child)
+            look = _replayed(self._scope, self._task, thread) or children.ended
+            ended = await call_store(self._scope, look, child.graph, child.thread)
+            if ended is None:
+                await call_store(self._scope, _check_own, self._task, children, child)
+                self._ask(asked, thread, kind=THREAD)  # pauses, as in `wait`
+
+            async def found() -> Any:
+                """Return how the child ended: the effect that records it."""
+                return _data(ended)
+
+            key = outcome_key(thread, self._task.more().retried)
+            outcome = await perform_async(self, self._scope, self._task, key, found, (), "idempotent")
+        state: S = _state(self._scope, self._task, child, outcome)
+        return state
+
     @overload
     def effect(
         self, name: str, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, kind: EffectKind = ...
@@ -373,7 +562,7 @@ class Context(Starting, Generic[D]):
             NodeError: Called in an async node, which should await instead (`call-in-async-node`).
             InputError: *fn* is not a function, but for instance a coroutine (`call-of-no-function`).
         """
-        check_call(self._task, fn)
+        _check_call(self._task, fn)
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -398,3 +587,292 @@ class Context(Starting, Generic[D]):
 
     def __repr__(self) -> str:
         return f"Context(node={self.node!r}, task_id={self.task_id!r}, attempt={self.attempt})"
+
+
+# -- ctx.call, ctx.interrupt and other questions ------------------------------------------------------------
+
+
+def _check_call(task: Task, given: Any) -> None:
+    """Check that the node of *task* may call the async function *given*; `Context.call` begins with this.
+
+    Raises:
+        NodeError: The node is async (`call-in-async-node`).
+        InputError: *given* is not a function, but for instance a coroutine (`call-of-no-function`).
+    """
+    if inspect.iscoroutine(given):  # refused in any case, by one of the errors below
+        given.close()  # else Python warns that it was never awaited
+    if task.node.is_async:
+        raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
+    if inspect.iscoroutine(given):
+        raise CALL_OF_NO_FUNCTION(
+            given="a coroutine", known=f"{given.__qualname__}() was called already", where=task.engine.where(task)
+        )
+    if not callable(given):
+        raise CALL_OF_NO_FUNCTION(given=brief(given), where=task.engine.where(task))
+
+
+def _checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
+    """Return the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt`, not yet checked, as an `Expiry`.
+
+    Raises:
+        InputError: One of them is wrong, or they do not go together.
+    """
+    check_expiry(expires_s)
+    at = expiry(expires_s, expires_at)  # *expires_at* in seconds since the epoch; None if it is None
+    check_default(default, expires_s if at is None else at)
+    if at is not None:
+        return Expiry(lambda: at, default)
+    return NEVER if expires_s is None else Expiry(lambda: services.clock() + expires_s, default)
+
+
+def _answered(
+    task: Task, name: str, payload: Any, answer_type: Any, when: Expiry, *, keyed: bool, kind: str
+) -> OpenInterrupt | None:
+    """Return the answered question that *task* asks again; None if the task has to wait for an answer.
+
+    If it has to wait, the question is on the task afterwards, and the context raises `Suspended`.
+
+    Args:
+        name: Key of the question inside the task: the user's key, or the ordinal of the call.
+        payload: What to show to the person who answers.
+        answer_type: Type that the answer must have, as the user passed it; None takes any answer.
+        keyed: Whether *name* alone identifies the question. If not, an earlier question matches only if its payload is
+            equal too.
+        kind: What answers it: `question` for a person, `timer`, `signal`, `thread` or `effect`.
+
+    Raises:
+        UpdateError: The payload or the default cannot be stored.
+        InputError: The default does not fit the *answer_type*.
+    """
+    engine = task.engine
+    if engine.thread is None:
+        return None  # the engine refuses the pause: without a thread no answer could arrive
+    payload = check_storable(engine, task, payload, "asks with a payload")
+    described = described_answer(engine, task, answer_type)  # as plain data, which can be stored
+    default = checked_default(engine, task, when.default, described)  # UNSET stays UNSET
+    known = len(task.more().interrupts)
+    # The question that matches, with its answer or open; else a new one, appended to the task's.
+    question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
+    if question.answered:
+        return question
+    if len(task.more().interrupts) > known and when.due_s is not None:  # asked now for the first time
+        question.expires_at, question.default = when.due_s(), default
+    return None
+
+
+def _answer_to(task: Task, question: OpenInterrupt) -> Any:
+    """Return the answer to *question* as a copy, which the node may change while the recorded one stays (R15).
+
+    Raises:
+        QuestionExpiredError: It was not answered in time, and has no default.
+    """
+    # `by` names what answered the question. BY_EXPIRY means that it expired without a default.
+    if question.by == BY_EXPIRY:
+        where = task.engine.where(task)
+        raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)
+    return own(question.answer)
+
+
+# -- child threads ------------------------------------------------------------------------------------------
+
+
+LONGEST_NAME: Final = 100
+"""Most characters of the name of a child."""
+
+
+def _begun(
+    context: Context[Any],
+    services: RunServices,
+    task: Task,
+    graph: Any,
+    given: Any,
+    name: Any,
+    title: Any,
+    tags: Any,
+    *,
+    detached: bool,
+) -> tuple[ChildThread[Any], Callable[[], None] | None]:
+    """Return the child that a task starts, and what makes sure that it exists; None if that is known.
+
+    The function that makes it may block. `start` calls it, and `astart` has it called on a worker thread. The
+    parameters after *task* are the arguments of `start`, not checked yet.
+
+    Raises:
+        InputError: As `start`.
+    """
+    children, mine = _of_thread(services, task)
+    where = task.engine.where(task)
+    if not hasattr(graph, "__graphrt_plan__"):
+        raise BAD_CHILD(argument="The graph of ctx.start()", given=graph, wanted="what compile() returned", where=where)
+    if name is not None and not (type(name) is str and 1 <= len(name) <= LONGEST_NAME and name.isprintable()):
+        raise BAD_CHILD(
+            argument="name= of ctx.start()",
+            given=name,
+            wanted=f"a str of 1 to {LONGEST_NAME} printable characters, or leave it out to count the calls",
+            where=where,
+        )
+    key = f"name={name}" if name is not None else str(context._count("start"))
+    labels = children.check(graph, given, title, tags)
+    extra = task.more()
+    known = extra.threads.get(key)  # what an earlier execution of the node recorded; in a copy, one of its source
+    thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
+    if known is not None and known.thread != thread and _known(task, known.thread) is not None:
+        # This thread is a copy or fork. Its source has waited for that child of its own, and the outcome is recorded.
+        return ChildThread(graph, beside(mine, known.thread)), None
+    # `beside`: the id with the tenant that the run's own thread has in its store.
+    child = ChildThread(graph, beside(mine, thread))
+    if known is not None and known.thread == thread and known.made:
+        return child, None
+    event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
+    new = known is None or known.thread != thread  # not stored yet
+    extra.threads[key] = replace(event, made=services.recorded is not None)  # `made`: the child exists for certain
+    for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child, see `_state`
+        if engine is not None and not event.detached:
+            engine.start_child(thread)
+    if services.recorded is not None:  # the first execution of the run made it
+        return child, None
+
+    def make() -> None:
+        """Store that the task starts the child, then make the child."""
+        # Staged before the thread is made. The keys of effects end with a number, this one does not.
+        if new:
+            services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
+        children.make(graph, given, child.thread, labels, detached=event.detached)
+        extra.threads[key] = replace(event, made=True)
+
+    return child, make
+
+
+def _of_thread(services: RunServices, task: Task) -> tuple[ChildThreads, str]:
+    """Return what makes child threads, and the id of the run's own thread.
+
+    Raises:
+        InputError: The run has no thread, or its store keeps no mail.
+    """
+    children, thread = services.children, services.thread
+    if children is None or thread is None:
+        raise CHILDREN_NEED_STORE(node=task.node.name, where=task.engine.where(task))
+    return children, thread
+
+
+def _checked(task: Task, child: Any) -> str:
+    """Return the id of *child* without its tenant.
+
+    Raises:
+        InputError: *child* is not a `ChildThread`.
+    """
+    if not isinstance(child, ChildThread):
+        raise BAD_CHILD(
+            argument="The child of ctx.wait()",
+            given=child,
+            wanted="what ctx.start() returned, or ChildThread(graph, thread)",
+            where=task.engine.where(task),
+        )
+    return bare_id(child.thread)
+
+
+def _known(task: Task, thread: str) -> Any:
+    """Return the recorded outcome of *thread*; None if the task has to look.
+
+    A failure counts until the parent is retried: the child may have been retried and completed meanwhile. So the key of
+    an outcome contains the number of retries of the parent. A completion counts for ever.
+
+    Args:
+        thread: Id of the child without its tenant.
+    """
+    extra = task.more()
+    for retried in range(extra.retried, -1, -1):
+        key = outcome_key(thread, retried)
+        outcome = extra.effects.get(key)
+        if outcome is not None and (outcome["status"] == "completed" or retried == extra.retried):
+            extra.request(key)  # notes the order in which the node asked for results, for the journal (R13)
+            return outcome
+    return None
+
+
+def _asked(
+    context: Context[Any], services: RunServices, task: Task, child: ChildThread[Any]
+) -> tuple[ChildThreads, str, str]:
+    """Return what to look with, the id to look for, and the name of the next question; those before it are answered.
+
+    A task may have waited for *child* before, and been woken in vain: the child was given another run before the task
+    looked. Then it has to wait once more, with a new question, since an answered one cannot be answered again.
+    """
+    children, _ = _of_thread(services, task)
+    thread = bare_id(child.thread)
+    wakes = 0
+    while True:
+        name = f"thread {wakes} {thread}"
+        # `base`: the key without the number of the wording. `current`: its answer counts, and was not discarded.
+        last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
+        if last is None or not last.answered or not last.current:
+            return children, thread, name
+        context._ask(name, thread, kind=THREAD)  # returns at once, and notes that the answer was used
+        wakes += 1
+
+
+def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, str], Ended | None] | None:
+    """Return a function for the look at a child if a run is executed again from its log, else None.
+
+    It answers as the first execution's look: None if the child had not ended at this point. How it ended is in the log
+    as the result of the effect, which `perform` takes from there.
+    """
+    recorded = services.recorded
+    if recorded is None:
+        return None
+    knows = recorded.knows(task, outcome_key(thread, task.more().retried))
+    return lambda _graph, _thread: Ended("") if knows else None  # no status: `perform` does not use it
+
+
+def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> None:
+    """Check that the thread will hear of the end of *child*, for which the task is about to wait.
+
+    Raises:
+        InputError: It is a child of another thread, or of none.
+    """
+    thread = bare_id(child.thread)
+    started = any(one.thread == thread for one in task.more().threads.values())  # by this task: no look at the store
+    if not started and not children.has(child.graph, child.thread):
+        raise NOT_A_CHILD(child=child.thread, thread=task.engine.thread, where=task.engine.where(task))
+
+
+def _data(ended: Ended | None) -> dict[str, Any]:
+    """Return the outcome of a child in the form in which it is recorded."""
+    assert ended is not None  # noqa: S101 - else the task waits
+    if ended.status == "completed":
+        return {"status": ended.status, "state": ended.state}
+    return {"status": ended.status, "error": ended.error}
+
+
+def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> Any:
+    """Return the final state of a child from its recorded outcome, which the task has been given by now.
+
+    Raises:
+        ChildThreadError: It did not complete.
+    """
+    children, _ = _of_thread(services, task)
+    thread = bare_id(child.thread)
+    for engine in (task.engine, services.root):
+        if engine is not None:
+            engine.forget_child(thread)  # it has ended, so a cancellation of this thread need not cancel it
+    if outcome["status"] == "completed":
+        return children.state(child.graph, outcome["state"])
+    raise _ended_badly(task, child, outcome)
+
+
+def _ended_badly(task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> GraphrtError:
+    """Return the error of `wait` for a child that failed, was cancelled or was deleted."""
+    where = task.engine.where(task)
+    # Texts name it as `child`; `thread` is the attribute of the error.
+    thread, status, error = child.thread, str(outcome["status"]), str(outcome["error"])
+    if status == "deleted":
+        return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)
+    return CHILD_FAILED(
+        child=thread,
+        thread=thread,
+        status=status,
+        runs=child.graph.name,
+        ended="was cancelled" if status == "cancelled" else status,
+        error=f": {error}" if error else "",
+        where=where,
+    )

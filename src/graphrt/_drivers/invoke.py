@@ -18,9 +18,8 @@ from typing import Any, final
 
 from graphrt import _retry_policy as retry
 from graphrt._ambient import NODE, WATCHER, WithoutContext
-from graphrt._drivers.context import Context
+from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.suspended import Suspended
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested

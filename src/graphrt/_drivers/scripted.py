@@ -14,10 +14,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
 from graphrt._ambient import NODE, WithoutContext
-from graphrt._drivers.context import Context
+from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.invoke import asked, failed, swallowed
 from graphrt._drivers.run_services import RunServices
-from graphrt._drivers.suspended import Suspended
 from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
 from graphrt._flows.child import nested

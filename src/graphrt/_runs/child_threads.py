@@ -5,7 +5,7 @@ child is derived from the task, so a node that runs again finds the child that i
 the thread of the child; any worker drives it. A *letter* is mail to a thread, which the store keeps. Journals and
 letters name threads without the tenant (`bare_id`), which a store that tenants share puts before an id.
 
-What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.ctx_threads`. What a thread posts to its
+What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its
 parent or children when it ends is in `_journal.family_letters`.
 """
 

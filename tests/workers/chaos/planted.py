@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from graphrt._drivers import context as node_context
-from graphrt._drivers import ctx_threads
 from graphrt._engine import pausing
 from graphrt._engine.open_interrupt import EXPIRED, TIMER
 from graphrt._runs import due_threads, results
@@ -49,7 +48,7 @@ def new_ones_only() -> None:
 
 def timers_in_memory() -> None:
     """That a timer fired is known only to the process that set it: in others the node sleeps once more."""
-    real, mine = node_context.answered, set[str]()
+    real, mine = node_context._answered, set[str]()
 
     def answered(task: Any, name: str, *rest: Any, kind: str, **options: Any) -> Any:
         extra = task.more()
@@ -60,7 +59,7 @@ def timers_in_memory() -> None:
         return found
 
     wrong: Any = node_context
-    wrong.answered = answered
+    wrong._answered = answered
 
 
 def moments_anew() -> None:
@@ -111,8 +110,8 @@ def _leaving(commit: Any) -> Any:
 
 def children_of_processes() -> None:
     """A child thread belongs to the process that started it: where its parent's node runs again, it is started again."""
-    real = ctx_threads.child_id
-    wrong: Any = ctx_threads
+    real = node_context.child_id
+    wrong: Any = node_context
     wrong.child_id = lambda parent, task, key: real(parent, task, f"{key} {os.getpid()}")
 
 
