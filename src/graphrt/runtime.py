@@ -13,9 +13,8 @@ from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, final, overload
 
 from graphrt._drivers.child_threads import Tags
-from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.steps import Diff, Step
-from graphrt._flows.live import Live
+from graphrt._flows.live import Live, MessageItem
 from graphrt._forks import Home
 from graphrt._journal.compatibility import Verdict
 from graphrt._runs import (

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 from graphrt._ambient import WATCHER
-from graphrt._drivers.message_item import MessageItem
+from graphrt._flows.live import MessageItem
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
     CALL_AFTER_END,

@@ -26,12 +26,12 @@ from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._ambient import PARENT_AGENT, WATCHER
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended
-from graphrt._drivers.message_item import MessageItem
 from graphrt._drivers.node_effects import EffectKind, perform_async
 from graphrt._engine.model_calls import Reply
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Spent
+from graphrt._flows.live import MessageItem
 from graphrt._forks import run_variable
 from graphrt._plan.fields import own
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError

@@ -23,7 +23,6 @@ from typing import Any, Final, final
 
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.invoke import Escaped, ainvoke, invoke
-from graphrt._drivers.queue_helper import Helper
 from graphrt._drivers.retry_waits import Rest
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.thread_pool import INSIDE, inside
@@ -399,3 +398,49 @@ def _escaped(error: BaseException) -> Any:
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     return STOPPED if isinstance(error, LoopCancelledError) else Escaped(error)
+
+
+@final
+class Helper:
+    """Runs tasks of *parallel* on a worker thread, as a `thread_pool.Job`. The lock of *parallel* guards the state."""
+
+    __slots__ = ("_parallel", "execution", "task", "until", "worker")
+
+    def __init__(self, parallel: ParallelTasks) -> None:
+        self._parallel = parallel
+        self.task: Task | None = None
+        """The task that it runs; None between two tasks."""
+        self.execution = 0
+        """Number of the execution. It tells an abandoned attempt from its retry, which has the same task."""
+        self.until: float | None = None
+        """Monotonic time in seconds at which the task times out; None if it has no timeout."""
+        self.worker: threading.Thread | None = None
+        """The thread that runs this job; None before and after. Set by the pool."""
+
+    def run(self) -> None:
+        """Run tasks until none is left for this helper; called by the pool on a worker thread."""
+        parallel = self._parallel
+        with parallel.lock:
+            parallel.called = False  # this helper has begun, so that another one may be asked for
+        while (task := parallel.pop(self)) is not None:
+            parallel.reinforce()  # a further helper, if tasks are left
+            reply: Any
+            try:
+                # A copy of the caller's context variables for each task: what a node sets must not reach another one.
+                # `drive` drives the flow of a nested graph, if that is the body of the task.
+                reply = parallel.on_workers.copy().run(invoke, parallel.services, task, parallel.drive)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                reply = Escaped(error)
+            parallel.end(self, task, reply)
+            if parallel.pool.crowded:  # the runs of a server take turns: another helper goes on after those that wait
+                self.land()  # at once, so that this helper does not count for `reinforce`; the pool calls it again
+                parallel.reinforce()
+                return
+
+    def land(self) -> None:
+        """Leave the helpers of the run, which then no longer waits for this one; called by the pool after `run`.
+
+        `ParallelTasks.reinforce` has added it.
+        """
+        with self._parallel.lock:
+            self._parallel.helpers.discard(self)

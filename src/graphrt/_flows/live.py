@@ -1,6 +1,6 @@
-"""The stream mode `live`: what tasks do while their superstep is open, in nested graphs and at the top (rule R17).
+"""Items of the stream modes `live` and `messages`.
 
-Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which
+`live` shows what tasks do while their superstep is open, in nested graphs and at the top (rule R17). Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which
 drivers run a node, publishes that a task starts. All other items follow from the engine's state after a report or a
 commit, and are made here.
 
@@ -47,6 +47,18 @@ class Live:
     """`started`: the number of the attempt, from 1. `retrying`: a mapping with `attempt` (the number of the next one),
     `wait_s`, `error` and `message`. `ended`: "success", "error" or "interrupted". `step`: the update, None if there is
     no change. `withdrawn`: None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageItem:
+    """One item of the stream mode `messages`: a piece of a reply, the whole reply at its end, or an agent's event."""
+
+    node: str
+    """Name of the node that called the model."""
+    task_id: str
+    """Id of the task that called the model."""
+    item: Any
+    """A TextDelta, a ToolCallDelta, an AgentReply, or one of the events of an agent."""
 
 
 def live(task: Task, what: What, value: Any = None) -> Live:

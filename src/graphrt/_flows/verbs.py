@@ -20,8 +20,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.failures import failure
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, Task
-from graphrt._flows.next_act import Act, next_act
-from graphrt._flows.run import COMPLETED, INTERRUPTED
+from graphrt._flows.run import COMPLETED, INTERRUPTED, Act, next_act
 
 
 class Decision(NamedTuple):

@@ -126,8 +126,7 @@ _found: Final[dict[str, Any]] = {}
 def _classes() -> dict[str, Any]:
     """Return the classes of graphrt's own items, by name; imported at first use, as only few runs are followed live."""
     if not _found:
-        from graphrt._drivers.message_item import MessageItem
-        from graphrt._flows.live import Live
+        from graphrt._flows.live import Live, MessageItem
         from graphrt._usage.budget import BudgetWarning
         from graphrt.harness.agent import events
         from graphrt.harness.protocol import TextDelta, ThinkingDelta, ToolCallDelta

@@ -24,8 +24,8 @@ from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinS
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
-from graphrt.errors import Problem
-from graphrt.errors._codes.findings import BAD_GRAPH_NAME
+from graphrt.errors import Problem, names
+from graphrt.errors._codes.findings import BAD_GRAPH_NAME, UNKNOWN_FIELDS_OF_UPDATE
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -34,7 +34,6 @@ from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, f
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
 from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
-from graphrt.graph.schemas import is_name, schema_names
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -392,3 +391,35 @@ class GraphBuilder(Generic[S, U]):
 
     def __repr__(self) -> str:
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"
+
+
+def is_name(name: object) -> bool:
+    """Return True if *name* can be the name of a graph."""
+    return isinstance(name, str) and bool(name.strip())
+
+
+def schema_names(
+    option: str, schema: Any, state: StateSchema, localns: Mapping[str, Any], where: str, problems: list[Problem]
+) -> frozenset[str] | None:
+    """Return the field names of an input or output schema; None without a schema: then all fields of the state.
+
+    Args:
+        option: `input` or `output`.
+        schema: The class.
+        state: The schema of the state, which must have its fields.
+        localns: The classes that the builder was given, by name, for annotations.
+        where: `file:line` of the builder.
+        problems: What is wrong is appended to it.
+    """
+    if schema is None:
+        return None
+    read = StateSchema(schema, localns)
+    unknown = [field for field in read.fields if field not in state.fields]
+    problems += read.problems
+    if unknown:
+        problems.append(
+            UNKNOWN_FIELDS_OF_UPDATE(
+                who=f"The {option} schema {schema.__name__}", unknown=names(unknown), fields=state.fields, where=where
+            )
+        )
+    return frozenset(read.fields)

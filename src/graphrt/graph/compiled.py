@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overl
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt._drivers.message_item import MessageItem
 from graphrt._engine.route import Router
 from graphrt._engine.steps import Step
-from graphrt._flows.live import Live
+from graphrt._flows.live import Live, MessageItem
 from graphrt._observers import observed
 from graphrt._plan import render
 from graphrt._plan.node_forms import MadeOf
