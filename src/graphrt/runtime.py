@@ -18,7 +18,6 @@ from graphrt._flows.live import Live, MessageItem
 from graphrt._forks import Home
 from graphrt._journal.compatibility import Verdict
 from graphrt._runs import (
-    async_streaming,
     detached,
     due_threads,
     entries,
@@ -616,7 +615,7 @@ class Runtime(Generic[S]):
         call.
         """
         labels = new_labels(title, tags)
-        return async_streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
+        return streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
 
     @overload
     def astream(
@@ -676,9 +675,7 @@ class Runtime(Generic[S]):
         call.
         """
         labels = new_labels(title, tags)
-        return async_streaming.astream(
-            self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels
-        )
+        return streaming.astream(self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels)
 
     # -- looking -------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ LOADING, CALLS, TYPES = range(3)
 
 KNOWN_IN_CALLS: list[int] = []
 """Sizes of the circles that imports in functions close. A circle may become smaller, and none may be added."""
-KNOWN_FOR_TYPES = [2, 3, 4]
+KNOWN_FOR_TYPES = [3, 4]
 """The same, with the imports for type checkers. The largest: a run's state and its tasks."""
 
 

@@ -6,10 +6,16 @@ threads that runs share, and the secrets of unfinished threads.
 
 The `Control` of a run has the switches that end it from outside: `cancel` halts it, and `hand_over` lets it give its
 thread back with work left to do, so that another process can go on with it (R20).
+
+`check_state=` decides whether a run compares the stored form of every value before and after each superstep, to find
+nodes that change values of the state in place (R15). It costs as much as storing the whole state in each superstep, so
+it is on in tests and off in production. The engine compares.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -20,7 +26,6 @@ from graphrt._journal.compatibility_check import GraphLike
 from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
-from graphrt._runs.check_state_option import checks_state
 from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import NOT_COMPILED
 
@@ -39,6 +44,33 @@ if TYPE_CHECKING:
     from graphrt.limits import Limits
     from graphrt.migrations import Migration
     from graphrt.stores.protocol import Store
+
+SWITCH: Final = "GRAPHRT_CHECK_STATE"
+"""Environment variable that decides if the caller passed None: "0" turns the check off, any other text on."""
+_TEST: Final = "PYTEST_CURRENT_TEST"
+"""Environment variable that pytest sets while a test runs."""
+
+
+def checks_state(*, given: bool | None, harness: Any) -> bool:
+    """Return whether a run that begins now checks its state. Asked whenever an engine is made for a thread or a run.
+
+    Args:
+        given: The option. None turns the check on under pytest, with a MockHarness, or by `GRAPHRT_CHECK_STATE`.
+        harness: What the run reaches models and tools through, or None. A `MockHarness` is used in tests only.
+    """
+    if given is not None:
+        return given
+    said = os.environ.get(SWITCH)
+    if said:
+        return said != "0"
+    # The variable alone may be inherited: a program that a test starts is not under pytest itself.
+    if "pytest" in sys.modules and _TEST in os.environ:
+        return True
+    if harness is None:
+        return False
+    # Not imported here, to keep it out of production. If it is not loaded, the harness is not a MockHarness.
+    mock: Any = sys.modules.get("graphrt.harness.mock")
+    return mock is not None and isinstance(harness, mock.MockHarness)
 
 
 _closing: Final = FreshLock()

@@ -1,4 +1,4 @@
-"""`steps` and `stream`: drive a run and yield what happens in it. Their async twins are in `async_streaming`.
+"""`steps`, `stream` and their async twins: drive a run and yield what happens in it.
 
 LIVE has the modes whose items are shown while a node runs: `custom`, `messages` and `live`. `iterate` drives a run in
 the caller, and `iterate_live` on a worker thread; both close it at the end.
@@ -20,10 +20,10 @@ from graphrt._flows.run import Watch
 from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.arguments import LIVE, stream_modes
-from graphrt._runs.driving import iterate
+from graphrt._runs.driving import iterate, opened
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.streams import Stream
+from graphrt._runs.streams import AsyncStream, Reader, Stream
 from graphrt.commands import UNSET
 from graphrt.stores.protocol import Labels
 
@@ -145,3 +145,52 @@ def _live(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> 
     if tasks:  # report a task when it ends, and not when the last task of its superstep does
         run.services.eager = True
     return iterate_live(run, driver, box, tasks=tasks)
+
+
+def asteps(
+    config: RunConfig,
+    given: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+    labels: Labels | None = None,
+) -> AsyncStream[Step[Any], Any]:
+    """Return a stream that opens a run when it is first read, of the run's finished tasks; see `Runtime.asteps`."""
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
+
+    async def open_() -> Reader:
+        """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
+        from graphrt._runs.async_readers import PullReader  # imported late: it loads asyncio
+
+        run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
+        return PullReader(run, None)  # None: steps, and no items of stream modes
+
+    return AsyncStream(open_)
+
+
+def astream(
+    config: RunConfig,
+    given: Any,
+    modes: Any,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    abandon: bool = False,
+    labels: Labels | None = None,
+) -> AsyncStream[Any, Any]:
+    """Return a stream that opens a run when it is first read, of what happens in it; see `Runtime.astream`."""
+    wanted = stream_modes(modes)  # checked at once: a wrong mode needs no run to be found
+    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
+
+    async def open_() -> Reader:
+        """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
+        from graphrt._runs.async_readers import LiveReader, PullReader  # imported late: it loads asyncio
+
+        run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+        # Items of the modes in LIVE are shown while a node runs. So the run needs an asyncio task of its own.
+        return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
+
+    return AsyncStream(open_)

@@ -22,7 +22,7 @@ from graphrt._plan import render
 from graphrt._plan.node_forms import MadeOf
 from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
-from graphrt._runs import async_streaming, run_to_end, streaming
+from graphrt._runs import run_to_end, streaming
 from graphrt._runs.arguments import Mode, Modes
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
@@ -264,7 +264,7 @@ class CompiledGraph(Generic[S, U]):
 
     def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
-        return async_streaming.asteps(self._configured(options), input)
+        return streaming.asteps(self._configured(options), input)
 
     # *modes* chooses what is yielded. The overloads give the items' type: those of a single mode come as they are,
     # those of several modes as pairs (mode, item). `astream` has the same ones.
@@ -358,7 +358,7 @@ class CompiledGraph(Generic[S, U]):
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
-        return async_streaming.astream(self._configured(options), input, modes)
+        return streaming.astream(self._configured(options), input, modes)
 
     def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:
         """Execute the runs of *thread* in *store* again, and return the report, for `graphrt.audit.reexecute`."""
