@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -148,15 +146,12 @@ def _differs(path: Path, found: str) -> bool:
 
 
 def _write(path: Path, text: str) -> OSError | None:
-    """Write the file as a whole, so that a killed process leaves the old one; return why that was not possible."""
-    draft = path.with_name(f".{sha256(path.name.encode()).hexdigest()[:16]}.{os.getpid()}.tmp")
+    """Write the file; return why that was not possible."""
+    from graphrt.testing.written_tests import write_whole
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8", newline="\n")
-        draft.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
         return error
     return None
 

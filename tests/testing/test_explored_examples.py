@@ -149,7 +149,14 @@ def test_no_torn_write_changes_what_an_example_comes_to(given: Case) -> None:
     assert made.check().left_out == ()
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+SAMPLE = {"branching", "map-reduce", "human-approval", "react"}
+"""Examples that are explored in each run of the tests, for edges, Sends, questions and tools; a search in full takes all."""
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(one, id=str(one), marks=() if str(one) in SAMPLE else pytest.mark.full) for one in EXAMPLES],
+)
 def test_nothing_is_found_in_examples_of_langgraph(example: Example) -> None:
     given: dict[str, Any] = {"options": example.options, "answers": list(example.answers)}
     explore_schedules(example.graph, example.input, **given, seeds=SEEDS).check()

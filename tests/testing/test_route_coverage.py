@@ -270,7 +270,7 @@ def test_a_killed_process_leaves_half_a_line(collect: Callable[..., Summary], tm
 
 def test_a_target_that_names_nothing(collect: Callable[..., Summary]) -> None:
     child()
-    with pytest.raises(InputError, match="'chlid', which names no graph") as caught:
+    with pytest.raises(InputError, match="'chlid' names no graph") as caught:
         collect("chlid")
     assert "Did you mean 'child'?" in str(caught.value)
 

@@ -23,17 +23,7 @@ COVERAGE_DAMAGED = INVALID_ARGUMENT.variant(
     known="this version reads format {version}",
     fix="Delete the file and run the tests again.",
 )
-COVERAGE_OF_NO_GRAPH = INVALID_ARGUMENT.variant(
-    "Route coverage was asked for {wanted!r}, which names no graph that the tests compiled.",
-    known="{graphs}",
-    fix="{advice}",
-)
-
-NO_GRAPH_TO_MUTATE = INVALID_ARGUMENT.variant(
-    "{problem}",
-    known="{graphs}",
-    fix="Name a package, a module, a file, module:variable or a graph whose tests are run.",
-)
+TARGET_WITHOUT_GRAPH = INVALID_ARGUMENT.variant("{problem}", known="{graphs}", fix="{advice}")
 PATTERN_WITHOUT_MUTANT = INVALID_ARGUMENT.variant(
     "--only={pattern} matches no mutant.",
     known="{number:count mutant}, of the operators {operators}",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.testing.cases._plain import literal
 from graphrt.testing.cases._step import Recorded
 from graphrt.testing.cases.replaying import ReplayedTask
+from graphrt.testing.written_tests import TestSource, literal, one_line, slug
 
 _INLINE: Final = 2_000
 """Characters of a literal that stands where it is compared; a longer one gets a name, and follows the test."""
-_SHOWN: Final = 100
-"""Characters of a value in the docstring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,55 +35,30 @@ class Source:
     """The recording."""
 
 
-def slug(text: str) -> str:
-    """Return *text* as part of a name: lower case letters, digits and underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:60] or "x"
-
-
 def source(about: Source, step: Recorded) -> str:
     """Return the text of the file."""
+    test = TestSource()
     later: dict[str, str] = {}
-    body = _asserts(step, later)
-    name = slug("_".join([*step.nodes[:3], "of", about.thread]))
-    first, call = _graph(about)
-    options = "".join(
-        [
-            ", deps=DEPS" if about.deps else "",
-            ", harness=MockHarness([])" if about.harness else "",
-            f", budget={about.budget}" if about.budget else "",
-        ],
+    graph = test.use(about.module, about.name.removesuffix("()")) + ("()" if about.name.endswith("()") else "")
+    options: list[str] = []
+    before: list[str] = []
+    if about.deps:
+        deps = f"DEPS: {test.use('typing', 'Any')} = None"
+        before.append(f"{deps}  # the run had a {about.deps} here: give the test a double of it")
+        options.append("deps=DEPS")
+    if about.harness:
+        options.append(f"harness={test.use('graphrt', 'MockHarness')}([])")
+    if about.budget:
+        test.use("graphrt", "Budget")
+        options.append(f"budget={about.budget}")
+    call = f"{test.use('graphrt.testing', 'replay_case')}({', '.join([graph, 'CASE', *options])})"
+    return test.text(
+        about=_docstring(about, step),
+        name=slug("_".join([*step.nodes[:3], "of", about.thread])),
+        body=[f"    step = {call}", "", *_asserts(step, later)],
+        before=before,
+        after=[*(f"{label} = {text}" for label, text in later.items()), f'CASE = """\n{about.text}\n"""'],
     )
-    names = [name for name, used in (("Budget", about.budget), ("MockHarness", about.harness)) if used]
-    imports = [f"from graphrt import {', '.join(names)}"] if names else []
-    deps = (
-        [f"DEPS: Any = None  # the run had a {about.deps} here: give the test a double of it", ""] if about.deps else []
-    )
-    parts = [
-        f'"""{_escaped(_docstring(about, step))}"""',
-        "",
-        *(["from typing import Any", ""] if about.deps else []),
-        first,
-        "",
-        *imports,
-        "from graphrt.testing import replay_case",
-        "",
-        *deps,
-        "",
-        f"def test_{name}() -> None:",
-        f"    step = replay_case({call}, CASE{options})",
-        "",
-        *body,
-        "",
-        "",
-        *(f"{label} = {text}\n" for label, text in later.items()),
-        f'CASE = """\n{about.text}\n"""',
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _graph(about: Source) -> tuple[str, str]:
-    name = about.name.removesuffix("()")
-    return f"from {about.module} import {name}", about.name
 
 
 def _asserts(step: Recorded, later: dict[str, str]) -> list[str]:
@@ -94,7 +66,7 @@ def _asserts(step: Recorded, later: dict[str, str]) -> list[str]:
     if step.error is not None:
         lines += [
             "    # The run failed here, and so does this test until the node is mended:",
-            f"    # {_short(step.error)}",
+            f"    # {one_line(step.error)}",
             "    # Then add what the node is to write, for instance: assert step[...].wrote == {...}",
             "    assert all(task.failed is None for task in step.values())",
         ]
@@ -142,22 +114,11 @@ def _docstring(about: Source, step: Recorded) -> str:
         "the end must stay as it is.",
         "",
         "The state before the step:",
-        *(f"    {name}: {_short(value)}" for name, value in about.state.items()),
+        *(f"    {name}: {one_line(value)}" for name, value in about.state.items()),
     ]
     if step.replies:
         lines += ["", "Recorded, and given to the step again:"]
-        lines += [f"    {task}, {what}: {_short(value)}" for task, what, value in step.replies[:40]]
+        lines += [f"    {task}, {what}: {one_line(value)}" for task, what, value in step.replies[:40]]
         if len(step.replies) > 40:
             lines.append(f"    and {len(step.replies) - 40} more")
     return "\n".join([*lines, ""])
-
-
-def _short(value: Any) -> str:
-    text = value.replace("\n", " ") if isinstance(value, str) else " ".join(literal(value).split())
-    # A file with a control character or a lone surrogate could not be written, or not be parsed.
-    text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"') if '"""' in text or "\\" in text else text

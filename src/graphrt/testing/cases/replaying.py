@@ -23,7 +23,7 @@ from graphrt.harness.real_requests import allow_model_requests
 from graphrt.runtime import Runtime
 from graphrt.stores import MemoryStore
 from graphrt.testing.cases import _archive
-from graphrt.testing.cases._plain import plain
+from graphrt.testing.written_tests import plain
 
 _ASKS_ANEW: Final = (
     "The step makes a model request that the recording has no reply to: the node asks something else than it did then. "

@@ -7,7 +7,6 @@ fork is what the file holds.
 from __future__ import annotations
 
 import io
-import sys
 from dataclasses import fields
 from importlib import import_module
 from os import PathLike
@@ -26,9 +25,9 @@ from graphrt.harness.budget import Budget
 from graphrt.runtime import Runtime
 from graphrt.stores import MemoryStore
 from graphrt.testing.cases import _archive
-from graphrt.testing.cases._plain import plain
-from graphrt.testing.cases._source import Source, slug, source
+from graphrt.testing.cases._source import Source, source
 from graphrt.testing.cases._step import Recorded, recorded
+from graphrt.testing.written_tests import home_of, plain, slug, write_whole
 
 _COPY: Final = "graphrt-case-source"
 """Id of the copy of the thread that is forked, so that the fork can have the id of the thread."""
@@ -111,7 +110,6 @@ def _fork(runtime: Runtime[Any], thread: str, step: Recorded, *, decrypted: bool
             runtime.graph,
             store=store,
             seed=0,  # salts of the fork; the same thread gives the same file. The run keeps its own seed
-            chain=True,  # so that the fork is kept as bytes, which can be exported
             clock=lambda: step.time,
             ids=lambda: step.run,
             migrations=runtime.migrations,
@@ -139,13 +137,10 @@ def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
     """
     if given is not None:
         return _named(graph, given)
-    for module, content in list(sys.modules.items()):
-        if module == "__main__" or module.startswith("graphrt."):
-            continue
-        for name, value in list(getattr(content, "__dict__", {}).items()):
-            if value is graph and name.isidentifier():
-                return module, name
-    raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name, problem="no variable of an imported module holds it")
+    home = home_of(graph)
+    if home is None:
+        raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name, problem="no variable of an imported module holds it")
+    return home
 
 
 def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
@@ -169,5 +164,4 @@ def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
 def _write(path: Path, text: str, *, overwrite: bool) -> None:
     if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
         raise CASE_FILE_EXISTS(file=str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)

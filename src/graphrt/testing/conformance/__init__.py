@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from graphrt.stores.labels import finds
 from graphrt.stores.live import relays
@@ -41,7 +41,7 @@ from graphrt.testing.conformance import (
     threads,
     whole,
 )
-from graphrt.testing.conformance._world import BrokenClauseError, World
+from graphrt.testing.conformance._world import BrokenClauseError, World, rules_of
 
 __all__ = ["CLAUSES", "BrokenClauseError", "Clause", "Failure", "Report", "check", "clauses"]
 
@@ -144,14 +144,9 @@ _NEEDS: Final[dict[ModuleType, Callable[[Store], bool]]] = {
 
 
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
-    """Return the clauses of a module: the public functions that it defines itself, in order."""
-    theme = module.__name__.rpartition(".")[2]
-    found: list[tuple[str, Any]] = [
-        (name, value)
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
-    ]
-    return [Clause(theme, name, run, durable_only=durable_only, needs=_NEEDS.get(module)) for name, run in found]
+    """Return the clauses of a module, in order."""
+    needs = _NEEDS.get(module)
+    return [Clause(*rule, durable_only=durable_only, needs=needs) for rule in rules_of(module)]
 
 
 CLAUSES: Final[tuple[Clause, ...]] = (

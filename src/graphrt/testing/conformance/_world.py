@@ -6,6 +6,7 @@ No rule about stores is checked here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from graphrt.errors import GraphrtError
@@ -23,6 +24,16 @@ LONG_S: Final = 600.0
 
 class BrokenClauseError(AssertionError):
     """A store broke a rule of the store protocol."""
+
+
+def rules_of(module: ModuleType) -> list[tuple[str, str, Callable[..., None]]]:
+    """Return theme, name and function of each rule of a module: the public functions that it defines itself, in order."""
+    theme = module.__name__.rpartition(".")[2]
+    return [
+        (theme, name, value)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
+    ]
 
 
 class World:

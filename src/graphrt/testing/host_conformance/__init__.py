@@ -14,11 +14,10 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from graphrt.stores.protocol import Store
-from graphrt.testing.conformance._world import BrokenClauseError
+from graphrt.testing.conformance._world import BrokenClauseError, rules_of
 from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
 
@@ -64,18 +63,9 @@ class HostClause:
         return f"{self.theme}.{self.name}"
 
 
-def _of(module: ModuleType) -> list[HostClause]:
-    """Return the clauses of a module: the public functions that it defines itself, in order."""
-    theme = module.__name__.rpartition(".")[2]
-    found: list[tuple[str, Any]] = [
-        (name, value)
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
-    ]
-    return [HostClause(theme, name, run) for name, run in found]
-
-
-CLAUSES: Final[tuple[HostClause, ...]] = (*_of(messages), *_of(lives))
+CLAUSES: Final[tuple[HostClause, ...]] = tuple(
+    HostClause(*rule) for module in (messages, lives) for rule in rules_of(module)
+)
 """All clauses that every host keeps, in order."""
-TASK_CLAUSES: Final[tuple[HostClause, ...]] = tuple(_of(tasks))
+TASK_CLAUSES: Final[tuple[HostClause, ...]] = tuple(HostClause(*rule) for rule in rules_of(tasks))
 """The clauses of hosts that serve queues, in order. The host is made with `queues=` for them."""

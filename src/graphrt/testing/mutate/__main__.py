@@ -14,11 +14,12 @@ from typing import Any
 
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.route_coverage import VERDICTS_NOT_WRITTEN
+from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate import reports
 from graphrt.testing.mutate.first_run import FirstRun, first_run
 from graphrt.testing.mutate.operators import OPERATORS
 from graphrt.testing.mutate.pytest_runs import PytestRuns
-from graphrt.testing.mutate.verdicts import Verdict, Verdicts, judge_all
+from graphrt.testing.mutate.verdicts import ALIVE, Verdict, Verdicts, judge_all
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -132,16 +133,28 @@ def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folde
         for candidate in candidates:
             sys.stdout.write(f"{reports.listed(candidate)}\n")
         return 0
-    verdicts = Verdicts(first, candidates, left_out)
+    order = {id(candidate): number for number, candidate in enumerate(candidates)}
+    search: Search[Verdict] = Search(
+        "mutants",
+        size=lambda verdict: (ALIVE.index(verdict.status), order[id(verdict.candidate)]),
+        shown=lambda _, verdict: (
+            reports.case(verdict),
+            reports.replay_line(verdict.candidate, first.seed, given.targets, tests),
+        ),
+        tell=False,
+    )
+    if left_out:
+        search.left_out[f"{reports.counted(left_out, 'mutant')}, by --most; another --seed draws others"] = None
+    verdicts = Verdicts(first, candidates, left_out, search)
 
     def tell(verdict: Verdict) -> None:
         if not given.quiet:
             _say(given, reports.progress(verdict, len(verdicts.by_id), len(candidates)))
 
     judge_all(runs, folder, verdicts, jobs=given.jobs, timeout_s=given.timeout, tell=tell)
-    _say(given, f"\n{reports.terminal(verdicts, given.targets, tests)}")
+    _say(given, f"\n{reports.terminal(verdicts)}")
     _write_json(given, reports.as_json(verdicts, given.targets, tests))
-    if verdicts.interrupted:
+    if search.interrupted:
         return _INTERRUPTED
     if verdicts.score < given.fail_under:
         _say(given, f"ERROR: The mutation score is {verdicts.score:.1f}%, and {given.fail_under:g}% is required.")

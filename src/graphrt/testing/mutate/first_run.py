@@ -9,10 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, final
 
-from graphrt.errors import InputError, closest, names
+from graphrt.errors import closest
 from graphrt.errors._codes.route_coverage import (
     GRAPH_WITHOUT_TESTS,
-    NO_GRAPH_TO_MUTATE,
     NO_TESTS_RAN,
     PATTERN_WITHOUT_MUTANT,
     PYTEST_DID_NOT_END,
@@ -23,6 +22,7 @@ from graphrt.testing.mutate.operators import OPERATORS, Mutation, mutations
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
 from graphrt.testing.route_coverage.arcs import Arc
 from graphrt.testing.route_coverage.data import CoverageData, GraphData, load
+from graphrt.testing.route_coverage.targets import no_graph
 
 SHOWN = 10
 """How many failures a message lists."""
@@ -159,31 +159,32 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
     result = runs.run(folder, job, first=True, timeout_s=None)
     _refuse(result)
     run = FirstRun(result, seed)
-    keys, problems = _take_told(run, targets)
-    _take_hits(run, load(folder / "arcs"))
-    for target, found in keys.items():
-        if not found:
-            raise _no_graph(run, target, problems.get(target, ""))
-        for key in dict.fromkeys(found):
-            _title(run, key, run.graphs[key].name)
+    data = load(folder / "arcs")
+    run.graphs = data.graphs
+    keys = _take_told(run, data)
+    _take_hits(run, data)
+    for key in dict.fromkeys(keys):
+        _title(run, key, run.graphs[key].name)
     if not any(run.hits.get(key) for key in run.titles):
-        graphs = sorted({run.graphs[key].name for found in keys.values() for key in found})
+        graphs = sorted({run.graphs[key].name for key in keys})
         raise GRAPH_WITHOUT_TESTS(graphs=graphs, number=len(run.tests))
     return run
 
 
-def _take_told(run: FirstRun, targets: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Take over what the processes told; return the keys of the graphs that each target names, and its problem."""
-    keys: dict[str, list[str]] = {target: [] for target in targets or [""]}
-    problems: dict[str, str] = {}
+def _take_told(run: FirstRun, data: CoverageData) -> list[str]:
+    """Take over what the processes told; return the keys of the graphs that the targets name.
+
+    Raises:
+        InputError: A target names no graph.
+    """
+    keys: list[str] = []
     for line in run.result.told:
         if "graph" in line:
-            run.graphs[line["graph"]] = GraphData.of(line["description"])
             run.topologies[line["graph"]] = line["topology"]
         elif "target" in line:
-            keys[line["target"]] += line["keys"]
-            if line["problem"]:
-                problems.setdefault(line["target"], line["problem"])
+            if not line["keys"]:
+                raise no_graph(data, line["target"], line["problem"])
+            keys += line["keys"]
         elif "refused" in line:
             key, mutation, codes = line["refused"]
             run.refused[key, mutation] = tuple(codes)
@@ -198,7 +199,7 @@ def _take_told(run: FirstRun, targets: Sequence[str]) -> tuple[dict[str, list[st
             for kind in {"sent", "labelled"} & set(line):
                 key, source, branch = line[kind]
                 run.answers.setdefault((key, source, int(branch)), set()).add(kind)
-    return keys, problems
+    return keys
 
 
 def _refuse(result: PytestResult) -> None:
@@ -213,17 +214,6 @@ def _refuse(result: PytestResult) -> None:
         raise TESTS_FAIL_UNMUTATED(number=len(broken), listed="".join(listed).strip(), more=more)
     if not result.tests:
         raise NO_TESTS_RAN(exit_code=result.exit_code, output=result.tail(5))
-
-
-def _no_graph(run: FirstRun, target: str, problem: str) -> InputError:
-    known = sorted({graph.name for graph in run.graphs.values()})
-    if not target:
-        problem = "The tests compiled no graph outside of test files."
-    return NO_GRAPH_TO_MUTATE(
-        problem=problem or f"{target!r} names no graph that the tests compiled.",
-        graphs=f"graphs {names(known)}" if known else "no graph was compiled",
-        guess="" if problem else closest(target, known),
-    )
 
 
 def _take_hits(run: FirstRun, data: CoverageData) -> None:

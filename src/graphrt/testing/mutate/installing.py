@@ -24,8 +24,9 @@ from graphrt.testing.mutate.mutants import mutant
 from graphrt.testing.mutate.operators import Mutation, mutations
 from graphrt.testing.route_coverage import collecting
 from graphrt.testing.route_coverage.collecting import Collector, _context
+from graphrt.testing.route_coverage.data import load
 from graphrt.testing.route_coverage.run_sink import node_path
-from graphrt.testing.route_coverage.summary import _below, _is_test, _places
+from graphrt.testing.route_coverage.targets import named
 from graphrt.testing.route_coverage.units import Unit
 
 JOB: Final = "GRAPHRT_MUTATE_JOB"
@@ -98,9 +99,7 @@ class FirstRun:
         if unit.key in self._graphs:
             return
         self._graphs[unit.key] = graph
-        nested = {name: Unit(child).key for name, child in graph.nested.items()}
-        description = {**unit.description, "nested": nested}
-        write(self.folder, {"graph": unit.key, "description": description, "topology": graph.topology()})
+        write(self.folder, {"graph": unit.key, "topology": graph.topology()})
 
     def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
         """Pass an answer on to the collector, and note whether routers answer by labels."""
@@ -133,20 +132,28 @@ class FirstRun:
             write(self.folder, {kind: what, "times": times})
 
     def finish(self, *, main: bool) -> None:
-        """Say which graphs the targets name, and which of their mutants `compile()` refuses."""
+        """Say which graphs the targets name, and which of their mutants in this process `compile()` refuses."""
         self._collector.flush()
         if self._finished:
             return
         self._finished = True
+        data = load(self.folder / "arcs")
+
+        def module(name: str) -> Any:
+            found = import_module(name) if main else sys.modules.get(name)
+            data.merge(load(self.folder / "arcs"))  # the import may have compiled graphs
+            return found
+
         chosen: set[str] = set()
         for target in self._targets or [""]:
             try:
-                keys, problem = self._named(target, main=main)
+                graphs, problem = named(data, target, self._root, load=module)
             except Exception as error:  # noqa: BLE001 - packages on the way to a module may raise anything
-                keys, problem = [], f"{target!r} cannot be looked up: {told(error)}"
-            chosen.update(keys)
-            write(self.folder, {"target": target, "keys": keys, "problem": problem})
-        for key in list(self._with_nested(chosen)):
+                graphs, problem = [], f"{target!r} cannot be looked up: {told(error)}"
+            chosen.update(graph.key for graph in graphs)
+            if main:
+                write(self.folder, {"target": target, "keys": [graph.key for graph in graphs], "problem": problem})
+        for key in self._with_nested(chosen & self._graphs.keys()):
             self._try(key, self._graphs[key])
 
     def _with_nested(self, keys: set[str]) -> Iterator[str]:
@@ -166,62 +173,10 @@ class FirstRun:
         finally:
             self._trying = False
 
-    # -- targets -------------------------------------------------------------------------------------------------
-
-    def _named(self, target: str, *, main: bool) -> tuple[list[str], str]:
-        """Return the keys of the graphs that *target* names among those of this process, and what is wrong."""
-        module, _, variable = target.partition(":")
-        if variable and not Path(target).exists():
-            return self._variable(module, variable, main=main)
-        named = [key for key, graph in self._graphs.items() if graph.name == target]
-        if named:
-            return named, ""
-        places = list(_places(target, self._root)) if target else [self._root]
-        for place in places:
-            found = [
-                key for key, graph in self._graphs.items() if (at := graph.declared_at()) and _below(Path(at[0]), place)
-            ]
-            if found:
-                return [key for key in found if place.is_file() or not _is_test(_file(self._graphs[key]))], ""
-        if target and not places and "." in target and main:
-            return [], _imported(target)[1]
-        return [], ""
-
-    def _variable(self, module: str, variable: str, *, main: bool) -> tuple[list[str], str]:
-        found: Any = sys.modules.get(module)
-        if found is None:
-            if not main:
-                return [], ""
-            found, problem = _imported(module)
-            if problem:
-                return [], problem
-        value: Any = found
-        for name in variable.split("."):
-            value = getattr(value, name, None)
-        if isinstance(value, CompiledGraph):
-            key = Unit(value).key  # pyright: ignore[reportUnknownArgumentType]
-            return ([key] if key in self._graphs else []), ""
-        if value is None:
-            return [], f"Module {module!r} has no graph {variable!r}."
-        kind = type(value).__name__
-        instead = "name the compiled graph" if hasattr(value, "compile") else "name a compiled graph, or a graph's name"
-        return [], f"{module}:{variable} is a {kind}, not a compiled graph: {instead}."
-
 
 def _key(collector: Collector, graph: Graph, path: tuple[str, ...]) -> str:
     unit = collector.unit_at(graph, path)
     return unit.key if unit is not None else ""
-
-
-def _file(graph: Graph) -> str:
-    return (graph.declared_at() or ("", 0))[0]
-
-
-def _imported(module: str) -> tuple[Any, str]:
-    try:
-        return import_module(module), ""
-    except Exception as error:  # noqa: BLE001 - a module may raise anything
-        return None, f"Module {module!r} cannot be imported: {told(error)}"
 
 
 @final

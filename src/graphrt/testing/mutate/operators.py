@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final, final
 
 from graphrt.limits import Limits
-from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown
+from graphrt.testing.route_coverage.arcs import Arc, arc_of, branches, declared, joins
 
 OPERATORS: Final[Mapping[str, str]] = {
     "drop-edge": "a static edge, or the route of a label",
@@ -64,7 +64,7 @@ class Mutation:
             "detail": self.detail,
             "words": self.words,
             "node": self.node,
-            "arcs": [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in self.arcs],
+            "arcs": self.arcs,
             "args": dict(self.args),
         }
 
@@ -105,18 +105,6 @@ def mutations(topology: Mapping[str, Any], *, seed: int = 0) -> tuple[Mutation, 
     return tuple(sorted(found, key=lambda mutation: order.index(mutation.operator)))
 
 
-def arc_of(edge: Mapping[str, Any]) -> Arc:
-    """Return the arc of an edge that is neither a join's nor a declared goto."""
-    match edge["kind"]:
-        case "static":
-            return Arc("edge", edge["from"], edge["to"])
-        case "conditional":
-            label = DEFAULT if edge.get("default") else shown(edge["label"])
-            return Arc("route", edge["from"], edge["to"], label, edge["branch"])
-        case kind:
-            return Arc({"on_error": "error", "on_fatigue": "fatigue"}[kind], edge["from"], edge["to"])
-
-
 def _node_of(edge: Mapping[str, Any]) -> str:
     return "" if edge["from"] == "START" else str(edge["from"])
 
@@ -154,16 +142,8 @@ def _kind(edge: Mapping[str, Any]) -> str:
     return "the edge" if edge["kind"] == "static" else "the default" if edge.get("default") else "the route"
 
 
-def _branches(topology: Mapping[str, Any]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for edge in topology["edges"]:
-        if edge["kind"] == "conditional":
-            found.setdefault((edge["from"], edge["branch"]), []).append(edge)
-    return found
-
-
 def _labels(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
-    for (source, branch), edges in _branches(topology).items():
+    for (source, branch), edges in branches(topology).items():
         at = f"{source}[{branch}]" if branch else source
         routes = [edge for edge in edges if not edge.get("default")]
         default = next((edge for edge in edges if edge.get("default")), None)

@@ -1,4 +1,4 @@
-"""Reports of verdicts: a line for each mutant as it is tested, the survivors at the end, and JSON."""
+"""Reports of verdicts: a line for each mutant as it is tested, the survivors as findings at the end, and JSON."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from graphrt.testing.mutate.first_run import Candidate
 from graphrt.testing.mutate.verdicts import ALIVE, KILLED, Verdict, Verdicts
-
-_ALIVE: Final = {
-    "survived": "Survived: their tests pass",
-    "untested": "Untested: no test takes the arc",
-    "untried": "Untried: their tests did not come to use them",
-}
 
 
 def counted(count: int, what: str) -> str:
@@ -42,10 +36,10 @@ def listed(candidate: Candidate) -> str:
     return f"{candidate.id}: {candidate.mutation.words} ({tests})"
 
 
-def replay_line(verdicts: Verdicts, candidate: Candidate, targets: Sequence[str], arguments: Sequence[str]) -> str:
+def replay_line(candidate: Candidate, seed: int, targets: Sequence[str], arguments: Sequence[str]) -> str:
     """Return the command that tests one mutant again."""
-    seed = [f"--seed={verdicts.first.seed}"] if verdicts.first.seed else []
-    words = ["python", "-m", "graphrt.testing.mutate", *targets, *seed, f"--only={candidate.id}", "--", *arguments]
+    drawn = [f"--seed={seed}"] if seed else []
+    words = ["python", "-m", "graphrt.testing.mutate", *targets, *drawn, f"--only={candidate.id}", "--", *arguments]
     return shlex.join(words)
 
 
@@ -60,43 +54,23 @@ def place(candidate: Candidate) -> str:
     return f"{candidate.title}, declared at {shown}:{graph.line}{added}"
 
 
-def terminal(verdicts: Verdicts, targets: Sequence[str], arguments: Sequence[str]) -> str:
+def terminal(verdicts: Verdicts) -> str:
     """Return the survivors and the score."""
-    lines: list[str] = []
-    for status in ALIVE:
-        for verdict in verdicts.of(status):
-            if not lines or lines[-1] != "":
-                lines.append("")
-            if verdict is verdicts.of(status)[0]:
-                lines += [f"{_ALIVE[status]}:", ""]
-            lines += _alive(verdicts, verdict, targets, arguments)
-    found = verdicts.found
+    graphs = ", ".join(dict.fromkeys(verdicts.first.titles.values()))
     counts = [f"{len(verdicts.of(status))} {status}" for status in (*KILLED, *ALIVE) if verdicts.of(status)]
-    lines += [
-        "",
-        f"mutation score: {verdicts.score:.1f}% of {counted(len(found), 'mutant')} ({', '.join(counts) or 'none'})",
-    ]
-    if verdicts.interrupted:
-        lines.append(f"interrupted: {counted(len(verdicts.candidates) - len(found), 'mutant')} not tested")
-    if verdicts.left_out:
-        lines.append(f"left out by --most: {counted(verdicts.left_out, 'mutant')}; another --seed draws others")
-    return "\n".join(lines).lstrip("\n")
+    score = f"mutation score: {verdicts.score:.1f}% of {counted(len(verdicts.found), 'mutant')}"
+    return f"{verdicts.search.report(graphs)}\n{score} ({', '.join(counts) or 'none'})"
 
 
-def _alive(verdicts: Verdicts, verdict: Verdict, targets: Sequence[str], arguments: Sequence[str]) -> list[str]:
+def case(verdict: Verdict) -> str:
+    """Return which mutant a verdict is on, where its graph is, and which test came nearest to noticing it."""
     candidate = verdict.candidate
-    lines = [
-        f"  {candidate.id}",
-        f"    change:  {candidate.mutation.words}",
-        f"    graph:   {place(candidate)}",
-    ]
+    lines = [candidate.id, place(candidate)]
     if verdict.test:
         over = f"took {', '.join(map(str, candidate.taken))}" if candidate.taken else "ran the graph"
         count = "the only one" if verdict.passed == 1 else f"of {verdict.passed} that passed"
-        lines.append(f"    nearest: {verdict.test} {over} and passed ({count})")
-    if verdict.note and verdict.status != "untested":
-        lines.append(f"    note:    {verdict.note}")
-    return [*lines, f"    replay:  {replay_line(verdicts, candidate, targets, arguments)}"]
+        lines.append(f"nearest: {verdict.test} {over} and passed ({count})")
+    return "\n".join([*lines, verdict.note] if verdict.note else lines)
 
 
 def as_json(verdicts: Verdicts, targets: Sequence[str], arguments: Sequence[str]) -> str:
@@ -107,7 +81,7 @@ def as_json(verdicts: Verdicts, targets: Sequence[str], arguments: Sequence[str]
         "pytest": list(arguments),
         "seed": verdicts.first.seed,
         "score": round(verdicts.score, 2),
-        "interrupted": verdicts.interrupted,
+        "interrupted": verdicts.search.interrupted,
         "mutants": len(verdicts.candidates),
         "left_out": verdicts.left_out,
         "counts": {status: len(verdicts.of(status)) for status in (*KILLED, *ALIVE)},
@@ -134,5 +108,5 @@ def _verdict_json(
         "tests": list(candidate.tests),
         "passed": verdict.passed,
         "seconds": round(verdict.seconds, 3),
-        "replay": replay_line(verdicts, candidate, targets, arguments),
+        "replay": replay_line(candidate, verdicts.first.seed, targets, arguments),
     }

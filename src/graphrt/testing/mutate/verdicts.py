@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
+from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate.first_run import Candidate, FirstRun
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
 
@@ -50,9 +51,17 @@ class Verdicts:
     candidates: Sequence[Candidate]
     left_out: int
     """How many mutants `--most` left out."""
+    search: Search[Verdict]
+    """Has the mutants that nothing noticed."""
     by_id: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
     """Verdicts by the number of their candidate."""
-    interrupted: bool = False
+
+    def add(self, number: int, verdict: Verdict) -> None:
+        """Add the verdict on the candidate *number*; a mutant that nothing noticed is a finding."""
+        self.by_id[number] = verdict
+        if not verdict.dead:
+            self.search.keep([(verdict.status, str(number), verdict.candidate.mutation.words)], verdict)
+        self.search.count()
 
     @property
     def found(self) -> list[Verdict]:
@@ -81,7 +90,7 @@ def judge_all(
 ) -> None:
     """Test the candidates of *verdicts* and add what came of each.
 
-    A KeyboardInterrupt kills the runs of pytest and sets `interrupted`; the verdicts so far stay.
+    A KeyboardInterrupt kills the runs of pytest and ends the search; the verdicts so far stay.
 
     Args:
         runs: Runs pytest.
@@ -91,21 +100,21 @@ def judge_all(
         timeout_s: Seconds for one mutant; None for a limit from the time that its tests took without a mutant.
         tell: Called with each verdict.
     """
-    numbers = range(len(verdicts.candidates))
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="graphrt-mutate")
     waiting: dict[Future[Verdict], int] = {}
-    try:
-        for number in numbers:
-            candidate = verdicts.candidates[number]
-            waiting[pool.submit(_verdict_on, runs, folder / str(number), verdicts.first, candidate, timeout_s)] = number
-        for future in as_completed(waiting):
-            verdicts.by_id[waiting[future]] = verdict = future.result()
-            tell(verdict)
-    except KeyboardInterrupt:
-        verdicts.interrupted = True
-        runs.stop()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with verdicts.search.going_on():
+        try:
+            for number, candidate in enumerate(verdicts.candidates):
+                args = (runs, folder / str(number), verdicts.first, candidate, timeout_s)
+                waiting[pool.submit(_verdict_on, *args)] = number
+            for future in as_completed(waiting):
+                verdicts.add(waiting[future], future.result())
+                tell(future.result())
+        except KeyboardInterrupt:
+            runs.stop()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def limit_s(first: FirstRun, tests: Sequence[str]) -> float:

@@ -7,9 +7,8 @@ other exits that a policy declares: retry, timeout, error handler, fatigue, budg
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple
 
 KINDS: Final = (
     "node", "edge", "route", "goto", "join", "retry", "timeout", "error", "fatigue", "budget", "interrupt", "resume",
@@ -19,10 +18,8 @@ EXPLORED_KINDS: Final = frozenset({"node", "edge", "route", "goto", "join", "err
 """Kinds that an explorer can lead to. Retries, timeouts, budgets and questions are left to tests."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Arc:
-    """One arc of a graph."""
+class Arc(NamedTuple):
+    """One arc of a graph. JSON keeps it as the list of its fields."""
 
     kind: str
     """One of `KINDS`."""
@@ -90,21 +87,32 @@ def _of_nodes(topology: Mapping[str, Any]) -> Iterator[Arc]:
 
 def _of_edges(topology: Mapping[str, Any]) -> Iterator[Arc]:
     for edge in topology["edges"]:
-        source, target = edge["from"], edge["to"]
-        match edge["kind"]:
-            case "static":
-                yield Arc("edge", source, target)
-            case "conditional":
-                label = DEFAULT if edge.get("default") else shown(edge["label"])
-                yield Arc("route", source, target, label, edge["branch"])
-            case "goto":
-                yield Arc("goto", source, target)
-            case "on_error":
-                yield Arc("error", source, target)
-            case "on_fatigue":
-                yield Arc("fatigue", source, target)
-            case _:  # joins have arcs of their own
-                pass
+        if edge["kind"] != "join":  # joins have arcs of their own
+            yield arc_of(edge)
+
+
+def arc_of(edge: Mapping[str, Any]) -> Arc:
+    """Return the arc of an edge that is not a join's."""
+    source, target = edge["from"], edge["to"]
+    match edge["kind"]:
+        case "static":
+            return Arc("edge", source, target)
+        case "conditional":
+            label = DEFAULT if edge.get("default") else shown(edge["label"])
+            return Arc("route", source, target, label, edge["branch"])
+        case "goto":
+            return Arc("goto", source, target)
+        case kind:
+            return Arc(kind.removeprefix("on_"), source, target)
+
+
+def branches(topology: Mapping[str, Any]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
+    """Return the conditional edges of a graph: source and number to the edges of the labels."""
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for edge in topology["edges"]:
+        if edge["kind"] == "conditional":
+            found.setdefault((edge["from"], edge["branch"]), []).append(edge)
+    return found
 
 
 def _of_joins(topology: Mapping[str, Any]) -> Iterator[Arc]:

@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 from uuid import uuid4
@@ -19,14 +20,12 @@ from graphrt._forks import FreshLock
 from graphrt.events import Entry
 from graphrt.graph import observe
 from graphrt.testing.route_coverage.arcs import Arc
+from graphrt.testing.route_coverage.data import FORMAT
 from graphrt.testing.route_coverage.run_sink import OpenThread, RunSink
 from graphrt.testing.route_coverage.units import Graph, Unit
 
 FOLDER: Final = "GRAPHRT_COV_FOLDER"
 """Environment variable with the folder for the files of this test run."""
-FORMAT: Final = 1
-"""Version of the files, which another version of graphrt may not be able to read."""
-
 
 _STARTED: Final[list[Collector]] = []
 """The collector of this process; empty without one."""
@@ -147,13 +146,13 @@ class Collector:
             return
         self._told.add(unit.key)
         nested = {name: self._unit(graph).key for name, graph in unit.nested.items()}
-        self._write({**unit.description, "nested": nested})
+        self._write({"graph": replace(unit.data, nested=nested).to_json()})
 
     def _write_hit(self, key: str, path: str, arc: Arc, context: str) -> None:
         hit = (key, path, arc.id, context)
         if hit not in self._seen:
             self._seen.add(hit)
-            self._write({"hit": [key, path, [arc.kind, arc.source, arc.target, arc.label, arc.branch], context]})
+            self._write({"hit": [key, path, arc, context]})
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._path is None or self._process != os.getpid():  # a child of os.fork() has a file of its own

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from graphrt.errors._codes.route_coverage import COVERAGE_DAMAGED, COVERAGE_UNREADABLE
 from graphrt.testing.route_coverage.arcs import KINDS, Arc
-from graphrt.testing.route_coverage.collecting import FORMAT
+from graphrt.testing.written_tests import write_whole
+
+FORMAT: Final = 1
+"""Version of the files, which another version of graphrt may not be able to read."""
 
 
 @final
@@ -29,38 +32,20 @@ class GraphData:
     line: int
     lines: dict[str, int]
     """Nodes to the lines where they were added, if that was in the same file."""
+    digest: str
+    """Tells versions of the file apart; empty if it could not be read."""
     arcs: tuple[Arc, ...]
     nested: dict[str, str]
     """Nodes that run nested graphs, to the keys of these."""
-    digest: str = ""
-    """Tells versions of the file apart; empty if it could not be read."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the graph as JSON-ready data."""
-        return {
-            "graph": self.key,
-            "name": self.name,
-            "file": self.file,
-            "line": self.line,
-            "lines": self.lines,
-            "arcs": [_arc_json(arc) for arc in self.arcs],
-            "nested": self.nested,
-            "digest": self.digest,
-        }
+        return asdict(self)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> GraphData:
-        """Read what `to_json` or a collector wrote."""
-        return cls(
-            data["graph"],
-            data["name"],
-            data["file"],
-            data["line"],
-            dict(data["lines"]),
-            tuple(map(_arc, data["arcs"])),
-            dict(data["nested"]),
-            data["digest"],
-        )
+        """Read what `to_json` returned."""
+        return cls(**{**data, "arcs": tuple(map(_arc, data["arcs"]))})
 
 
 @final
@@ -121,21 +106,18 @@ class CoverageData:
             "format": FORMAT,
             "graphs": [self.graphs[key].to_json() for key in sorted(self.graphs)],
             "hits": [
-                [key, path, [[_arc_json(arc), sorted(arcs[arc])] for arc in sorted(arcs, key=lambda arc: arc.id)]]
+                [key, path, [[arc, sorted(arcs[arc])] for arc in sorted(arcs, key=lambda arc: arc.id)]]
                 for (key, path), arcs in sorted(self.hits.items())
             ],
             "explored": [
-                [key, path, [_arc_json(arc) for arc in sorted(one.taken, key=lambda arc: arc.id)], one.complete]
+                [key, path, sorted(one.taken, key=lambda arc: arc.id), one.complete]
                 for (key, path), one in sorted(self.explored.items())
             ],
         }
 
     def save(self, path: Path) -> None:
         """Write everything to one file, which replaces an older one as a whole."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        draft.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n")
 
 
 def load(path: Path, *, root: Path | None = None) -> CoverageData:
@@ -194,7 +176,7 @@ def _lines(path: Path) -> CoverageData:
         if number == 0:
             _checked(path, lambda item=item: _same_format(item))
         elif "graph" in item:
-            graph = _checked(path, lambda item=item: GraphData.of(item))
+            graph = _checked(path, lambda item=item: GraphData.of(item["graph"]))
             data.graphs[graph.key] = graph
         elif "hit" in item:
             key, where, arc, context = item["hit"]
@@ -217,7 +199,7 @@ def _saved(item: Any) -> CoverageData:
         data.graphs[graph.key] = graph
     for key, where, arcs in item["hits"]:
         data.hits[key, where] = {_arc(arc): set(contexts) for arc, contexts in arcs}
-    for one in item.get("explored", ()):  # files that were written before there was a route explorer have none
+    for one in item["explored"]:
         _read_explored(data, one)
     return data
 
@@ -239,10 +221,6 @@ def _arc(fields: Any) -> Arc:
     if arc.kind not in KINDS:
         raise ValueError(f"it has an arc of kind {arc.kind!r}")
     return arc
-
-
-def _arc_json(arc: Arc) -> list[Any]:
-    return [arc.kind, arc.source, arc.target, arc.label, arc.branch]
 
 
 def _relative(file: str, root: Path | None) -> str:

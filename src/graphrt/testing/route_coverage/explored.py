@@ -38,5 +38,4 @@ def tell_explored(graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete:
         with collector._lock:
             key = collector._unit(graph).key
             for path, arcs in taken.items():
-                found = [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs]
-                collector._write({"explored": [key, path, found, complete]})
+                collector._write({"explored": [key, path, list(arcs), complete]})

@@ -6,24 +6,16 @@ each of its paths, and so does a router that a test asked without a run.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from importlib import import_module
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
-from graphrt.errors import InputError, closest, names
-from graphrt.errors._codes.route_coverage import COVERAGE_OF_NO_GRAPH
 from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, KINDS, Arc
 from graphrt.testing.route_coverage.data import CoverageData, Explored, GraphData
+from graphrt.testing.route_coverage.targets import importable, is_test, named, no_graph, without_graphs
 
-TEST_FILES: Final = ("test_*.py", "*_test.py", "conftest.py")
-"""Files whose graphs count only if they are chosen by name."""
+_HINT: Final = " Tests to run are named before --graphrt-cov, which takes the next word as its target."
 _SEEN_ONLY: Final = frozenset({"goto", "interrupt", "budget"})
 """Kinds that need not be declared: once a test took one, it is listed, and an interrupt wants its answer."""
 
@@ -96,40 +88,24 @@ def summarise(data: CoverageData, targets: Sequence[str] = (), *, root: Path | N
         InputError: A target names no graph.
     """
     root = (root or Path.cwd()).resolve()
-    with _importable(root):
+    with importable(root):
         return _summarised(data, targets, root)
 
 
 def _summarised(data: CoverageData, targets: Sequence[str], root: Path) -> Summary:
     silent: list[str] = []
     chosen: dict[str, GraphData] = {}
-    if not targets:
-        for graph in data.graphs.values():
-            if not Path(graph.file).is_absolute() and graph.file and not _is_test(graph.file):
-                chosen[graph.key] = graph
-    for target in targets:
-        found = _named(data, target, root)
-        if not found:
-            raise _no_graph(data, target, root)
+    for target in targets or [""]:
+        found, problem = named(data, target, root)
+        if not found and target:
+            is_of_tests = is_test(target.partition("::")[0]) or (root / target).is_dir()
+            raise no_graph(data, target, problem, hint=_HINT if is_of_tests else "")
         chosen.update((graph.key, graph) for graph in found)
-        silent += [file for file in _silent(data, target, root) if file not in silent]
+        silent += [file for file in without_graphs(data, target, root) if target and file not in silent]
     nested = {key for graph in chosen.values() for key in graph.nested.values() if key != graph.key}
     tops = [graph for graph in chosen.values() if graph.key not in nested]
     tops.sort(key=lambda graph: (graph.name, graph.file, graph.line))
     return Summary(tuple(_summaries(data, tops)), tuple(silent))
-
-
-def _no_graph(data: CoverageData, target: str, root: Path) -> InputError:
-    known = sorted({graph.name for graph in data.graphs.values()})
-    guess = closest(target, known)
-    advice = f"Did you mean {guess!r}?" if guess else "Name a package, a module, a file, module:variable or a graph."
-    if _is_test(target.partition("::")[0]) or (root / target).is_dir():
-        advice += " Tests to run are named before --graphrt-cov, which takes the next word as its target."
-    return COVERAGE_OF_NO_GRAPH(
-        wanted=target,
-        graphs=f"graphs {names(known)}" if known else "no graph was compiled",
-        advice=advice,
-    )
 
 
 def _summaries(data: CoverageData, tops: list[GraphData]) -> Iterator[GraphSummary]:
@@ -196,99 +172,3 @@ def _explored(data: CoverageData, top: GraphData, path: tuple[str, ...]) -> Expl
 
 def _order(arc: Arc) -> int:
     return KINDS.index(arc.kind)
-
-
-# -- targets -----------------------------------------------------------------------------------------------------
-
-
-def _named(data: CoverageData, target: str, root: Path) -> list[GraphData]:
-    """Return the graphs that *target* names, as whatever it can be."""
-    everything = list(data.graphs.values())
-    module, _, variable = target.partition(":")
-    if variable and not Path(target).exists():
-        return _of_variable(everything, module, variable, root)
-    named = [graph for graph in everything if graph.name == target]
-    if named:
-        return named
-    for place in _places(target, root):
-        found = [graph for graph in everything if graph.file and _below((root / graph.file), place)]
-        if found:
-            return [graph for graph in found if place.is_file() or not _is_test(graph.file)] or found
-    return _of_module(everything, target)
-
-
-def _of_module(everything: Iterable[GraphData], module: str) -> list[GraphData]:
-    """Return the graphs of a module or package that cannot be imported here: of a `src` layout, or another machine."""
-    parts = tuple(module.split("."))
-    named = [
-        (graph, Path(graph.file).with_suffix("").parts)
-        for graph in everything
-        if graph.file and not _is_test(graph.file)
-    ]
-    return [graph for graph, path in named if any(path[at : at + len(parts)] == parts for at in range(len(path)))]
-
-
-def _silent(data: CoverageData, target: str, root: Path) -> Iterator[str]:
-    """Yield the files of a package or folder that use `GraphBuilder`, and that no graph of *data* comes from."""
-    known = {(root / graph.file).resolve() for graph in data.graphs.values() if graph.file}
-    for place in _places(target, root):
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else ():
-            if file not in known and not _is_test(file.name) and "GraphBuilder(" in _text(file):
-                yield file.relative_to(root).as_posix() if root in file.parents else str(file)
-        return
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-@contextmanager
-def _importable(root: Path) -> Generator[None]:
-    """Let modules below *root* be found, as the tests that ran there found them."""
-    sys.path.insert(0, str(root))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(root))
-
-
-def _of_variable(everything: Iterable[GraphData], module: str, variable: str, root: Path) -> list[GraphData]:
-    from graphrt.testing.route_coverage.units import Unit
-
-    try:
-        value: Any = getattr(import_module(module), variable, None)
-    except ImportError:
-        return []
-    if not hasattr(value, "topology"):
-        return []
-    wanted = Unit(value)
-    same = [graph for graph in everything if graph.key.endswith(f"|{wanted.signature}") and graph.name == value.name]
-    # Two packages may have graphs that look alike.
-    file = Path(wanted.description["file"])
-    return [graph for graph in same if (root / graph.file).resolve() == file.resolve()] or same
-
-
-def _places(target: str, root: Path) -> Iterator[Path]:
-    """Return the files and folders that *target* may mean: a path, or a module or package."""
-    if (root / target).exists():
-        yield (root / target).resolve()
-    spec: ModuleSpec | None = None
-    with suppress(ImportError, ValueError, AttributeError):
-        spec = find_spec(target)
-    if spec is not None:
-        if spec.submodule_search_locations:
-            yield from (Path(place).resolve() for place in spec.submodule_search_locations)
-        elif spec.origin:
-            yield Path(spec.origin).resolve()
-
-
-def _below(file: Path, place: Path) -> bool:
-    file = file.resolve()
-    return file == place or place in file.parents
-
-
-def _is_test(file: str) -> bool:
-    return any(fnmatch(Path(file).name, pattern) for pattern in TEST_FILES)

@@ -11,6 +11,7 @@ from typing import Any, final
 from graphrt.commands import Send
 from graphrt.graph import CompiledGraph
 from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown, signature
+from graphrt.testing.route_coverage.data import GraphData
 
 Graph = CompiledGraph[Any, Any]
 
@@ -39,15 +40,17 @@ class Unit:
             elif arc.kind == "route":
                 self.routes.setdefault((arc.source, arc.branch), []).append(arc)
         lines = {name: at[1] for name in graph.nodes if (at := graph.declared_at(name)) and at[0] == place[0]}
-        self.description: dict[str, Any] = {
-            "graph": self.key,
-            "name": graph.name,
-            "file": place[0],
-            "line": place[1],
-            "digest": _digest(place[0]),
-            "lines": lines,
-            "arcs": [[arc.kind, arc.source, arc.target, arc.label, arc.branch] for arc in arcs],
-        }
+        self.data = GraphData(
+            key=self.key,
+            name=graph.name,
+            file=place[0],
+            line=place[1],
+            lines=lines,
+            digest=_digest(place[0]),
+            arcs=arcs,
+            nested={},
+        )
+        """The graph as the files describe it, without the keys of nested graphs."""
 
     def answered(self, source: str, branch: int, value: Any) -> list[Arc]:
         """Return the routes that the answer *value* of a router takes."""

@@ -23,7 +23,7 @@ from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
 from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._choices import Chooser
-from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, shown
+from graphrt.testing.route_coverage.arcs import Arc, arc_of, branches, shown
 
 Graph = CompiledGraph[Any, Any]
 Ask = Callable[[], Chooser]
@@ -191,40 +191,30 @@ def _check_result(graph: Graph, key: str, item: Any) -> None:
 
 def _labels(graph: Graph, name: str) -> tuple[tuple[Label, ...], bool]:
     """Return what a node that does nothing may lead to, and whether these are all of its routes."""
-    edges = [edge for edge in graph.topology()["edges"] if edge["from"] == name]
-    branches: dict[int, list[tuple[str, str, str]]] = {}
+    topology = graph.topology()
+    edges = [edge for edge in topology["edges"] if edge["from"] == name]
+    routes = [edges for (source, _), edges in sorted(branches(topology).items()) if source == name]
     found: list[Label] = []
-    for edge in edges:
-        if edge["kind"] == "conditional":
-            label = DEFAULT if edge.get("default") else shown(edge["label"])
-            branches.setdefault(edge["branch"], []).append((label, edge["to"], name))
     joined = any(edge["kind"] == "join" for edge in edges)
-    if branches and not joined:
-        numbers = sorted(branches)
-        for chosen in product(*(branches[number] for number in numbers)):
-            targets = tuple(dict.fromkeys(target for _, target, _ in chosen))
-            arcs = tuple(
-                Arc("route", name, target, label, number)
-                for number, (label, target, _) in zip(numbers, chosen, strict=True)
-            )
-            said = ", ".join(f"{target} by label {label!r}" for label, target, _ in chosen)
-            found.append(Label(said, targets, arcs))
+    if routes and not joined:
+        for chosen in product(*routes):
+            arcs = tuple(map(arc_of, chosen))
+            said = ", ".join(f"{arc.target} by label {arc.label!r}" for arc in arcs)
+            found.append(Label(said, tuple(dict.fromkeys(arc.target for arc in arcs)), arcs))
     gotos = [edge["to"] for edge in edges if edge["kind"] == "goto"]
     found += [Label(f"{target} by a Command", (target,), (Arc("goto", name, target),)) for target in gotos]
     if not found or (any(edge["kind"] == "static" for edge in edges) and gotos):
         found.insert(0, Label("wherever its edges lead", None))
     if any(edge["kind"] == "on_error" for edge in edges):
         found.append(Label("its on_error node, since it fails", None, fails=True))
-    return tuple(found), not (branches and joined)
+    return tuple(found), not (routes and joined)
 
 
 def _lists(graph: Graph, name: str) -> str | None:
     """Return the router of node *name* whose labels are its targets, so that it may return lists and Sends; or None."""
-    branches: dict[int, list[Any]] = {}
-    for edge in graph.topology()["edges"]:
-        if edge["from"] == name and edge["kind"] == "conditional":
-            branches.setdefault(edge["branch"], []).append(edge)
-    for edges in branches.values():
+    for (source, _), edges in branches(graph.topology()).items():
+        if source != name:
+            continue
         if all(not edge.get("default") and shown(edge["label"]) == edge["to"] for edge in edges):
             return str(edges[0]["router"])
     return None

@@ -13,7 +13,7 @@ from graphrt.commands import Send
 from graphrt.graph import CompiledGraph, observe
 from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._judging import slip
-from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, Arc, shown
+from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, Arc, branches, shown
 from graphrt.testing.route_coverage.collecting import Collector
 from graphrt.testing.route_coverage.data import load
 from graphrt.testing.route_coverage.explored import paused, tell_explored
@@ -67,13 +67,9 @@ class Taken:
         found = self._routers.get(graph)
         if found is None:
             found = self._routers[graph] = {}
-            edges: list[dict[str, Any]] = graph.topology()["edges"] if Unit(graph).key in self._keys else []
-            branches = [edge for edge in edges if edge["kind"] == "conditional"]
-            for edge in branches:
-                if edge.get("default"):
-                    place = edge["from"], edge["branch"]
-                    same = [one for one in branches if (one["from"], one["branch"]) == place and one is not edge]
-                    found[place] = edge["to"], [shown(one["label"]) for one in same]
+            for place, edges in branches(graph.topology()).items() if Unit(graph).key in self._keys else ():
+                labels = [shown(edge["label"]) for edge in edges if not edge.get("default")]
+                found.update((place, (edge["to"], labels)) for edge in edges if edge.get("default"))
         return found
 
     def sink(self, graph: Graph, /) -> Any:
@@ -92,9 +88,8 @@ class Taken:
         found: dict[str, tuple[dict[Arc, None], list[Arc]]] = {}
         key = Unit(self._graph).key
         for path, graph in _all(self._graph, ""):
-            declared = [Arc(*arc) for arc in Unit(graph).description["arcs"]]
             seen = {**dict.fromkeys(hits.get((key, path), {})), **self._free.get(path, {})}
-            wanted = [arc for arc in declared if arc.kind in EXPLORED_KINDS]
+            wanted = [arc for arc in Unit(graph).data.arcs if arc.kind in EXPLORED_KINDS]
             found[path] = ({arc: None for arc in wanted if arc in seen}, [arc for arc in wanted if arc not in seen])
         return found
 

@@ -6,15 +6,13 @@ are imported if a module has them, and are fixtures of the test otherwise.
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
 from graphrt.commands import END, Command, Send, node_name
-from graphrt.testing.cases._plain import plain
 from graphrt.testing.exploring.routes._alternatives import Graph, Label
 from graphrt.testing.exploring.routes._walk import Walk
+from graphrt.testing.written_tests import TestSource, home_of, plain, slug
 
 BY_ITSELF: Final = frozenset(
     {
@@ -53,9 +51,9 @@ def as_test(kind: str, text: str, walk: Walk, graph: Graph, call: Mapping[str, A
 class _Text:
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
-        self.text = text.splitlines()[0].replace("\\", "\\\\").replace('"""', "'''")
-        self.imports: dict[str, set[str]] = {}
-        self.fixtures: dict[str, None] = {}
+        self.text = text.splitlines()[0]
+        self._test = TestSource()
+        self._use = self._test.use
 
     # -- the two forms -------------------------------------------------------------------------------------------
 
@@ -182,44 +180,19 @@ class _Text:
         try:
             return self._imported(value)
         except _NoLiteral:
-            self.fixtures[fixture] = None
+            self._test.fixtures[fixture] = None
             return fixture
 
     def _imported(self, value: Any) -> str:
-        name = getattr(value, "__qualname__", None)
-        own = getattr(value, "__module__", None)
-        if isinstance(name, str) and isinstance(own, str) and getattr(sys.modules.get(own), name, None) is value:
-            return self._use(own, name)
-        if isinstance(value, Graph.__origin__):  # type: ignore[attr-defined]
-            for module, found in list(sys.modules.items()):
-                if module == "__main__" or module.startswith("graphrt."):
-                    continue
-                for key, one in list(vars(found).items()) if hasattr(found, "__dict__") else ():
-                    if one is value and key.isidentifier():
-                        return self._use(module, key)
-        raise _NoLiteral
-
-    def _use(self, module: str, name: str) -> str:
-        self.imports.setdefault(module, set()).add(name)
-        return name
+        home = home_of(value)
+        if home is None:
+            raise _NoLiteral
+        return self._use(*home)
 
     def _whole(self, body: Sequence[str]) -> str:
-        ours = [module for module in self.imports if module.partition(".")[0] == "graphrt"]
-        others = [module for module in self.imports if module not in ours]
-        blocks = [
-            [f"from {module} import {', '.join(sorted(self.imports[module]))}" for module in sorted(group)]
-            for group in (others, ours)
-        ]
-        head = "\n\n".join("\n".join(block) for block in blocks if block)
-        name = re.sub(r"\W+", "_", self.kind)
-        lines = [
-            f'"""Found by explore_routes(): {self.kind}."""',
-            "",
-            head,
-            "",
-            "",
-            f"def test_no_{name}({', '.join(self.fixtures)}):",
-            f'    """{self.text}"""',
-            *body,
-        ]
-        return "\n".join(lines) + "\n"
+        return self._test.text(
+            about=f"Found by explore_routes(): {self.kind}.",
+            name=f"no_{slug(self.kind)}",
+            body=body,
+            rule=self.text,
+        )
