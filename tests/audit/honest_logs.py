@@ -25,7 +25,7 @@ RECORDS = 64
 def keyed(runtime: Any, key: bytes | None, older: Sequence[bytes] = ()) -> Any:
     """*runtime*, which authenticates what it writes from now on."""
     audit = AuditLog(key=key, older=older) if key else None
-    runtime._config = runtime._config._replace(audit=audit)
+    runtime._options = runtime._options._replace(audit=audit)
     return runtime
 
 
