@@ -231,7 +231,7 @@ def test_bad_arguments_are_refused(store: str, system: str, host: Any) -> None:
     assert error.value.code == "bad-dbos-url"
     with pytest.raises(InputError) as error:
         DbosHost(runtime, system_database_url=system, worker_concurrency=0)
-    assert error.value.code == "bad-worker-option"
+    assert error.value.code == "input"
     made = host(loop())
     with pytest.raises(InputError) as error:
         made.start()

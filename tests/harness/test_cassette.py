@@ -104,7 +104,7 @@ def test_environment_chooses_the_mode_and_the_argument_wins(
 def test_unknown_mode_is_refused_and_says_where_it_came_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="argument mode") as caught:
         Cassette(path, mode="once")  # type: ignore[arg-type]
-    assert caught.value.code == "cassette-mode"
+    assert caught.value.code == "input"
 
     monkeypatch.setenv("GRAPHRT_CASSETTE", "1")
     with pytest.raises(InputError, match="GRAPHRT_CASSETTE"):

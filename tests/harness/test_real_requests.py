@@ -282,7 +282,7 @@ def test_a_value_that_means_neither_is_an_error(monkeypatch, value):
 
     with pytest.raises(InputError) as refused:
         run(LiteLLMHarness("openai/x"), "run")
-    assert refused.value.code == "bad-model-requests"
+    assert refused.value.code == "input"
 
 
 def test_the_program_wins_over_the_environment(monkeypatch):
@@ -307,4 +307,4 @@ def test_without_a_block_it_holds_until_the_next_call():
 def test_what_is_neither_is_refused():
     with pytest.raises(InputError) as refused:
         allow_model_requests(0)  # type: ignore[arg-type]
-    assert refused.value.code == "bad-model-requests"
+    assert refused.value.code == "input"

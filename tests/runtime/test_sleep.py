@@ -223,4 +223,4 @@ def test_what_is_not_a_function_is_refused(sleep):
     with pytest.raises(InputError) as refused:
         Runtime(graph(failing_once(asynchronous=False)), sleep=sleep)
 
-    assert refused.value.code == "bad-sleep"
+    assert refused.value.code == "input"

@@ -129,9 +129,9 @@ def test_thread_verbs_without_a_store_say_so():
         ({"store": "runs.db"}, "unknown-store", ["runs.db", "sqlite:///"]),
         ({"store": {}}, "unknown-store", ["dict", "sqlite:///"]),
         ({"store": 5}, "unknown-store", ["int"]),
-        ({"lease_s": 0}, "bad-lease", ["0"]),
-        ({"lease_s": "30"}, "bad-lease", ["'30'"]),
-        ({"lease_s": float("nan")}, "bad-lease", ["nan"]),
+        ({"lease_s": 0}, "input", ["0"]),
+        ({"lease_s": "30"}, "input", ["'30'"]),
+        ({"lease_s": float("nan")}, "input", ["nan"]),
         ({"migrations": ["abc"]}, "bad-migration", ["'abc'", "Migration"]),
         ({"migrations": 5}, "bad-migration", ["5", "Migration"]),
     ],
@@ -212,8 +212,8 @@ def test_filters_that_no_thread_can_be_compared_with_are_refused(world, filters)
     runtime.run({"notes": []}, thread="t")
     (name, value) = next(iter(filters.items()))
 
-    refused("bad-filter", lambda: runtime.threads(**filters), f"{name}=", repr(value), error=InputError)
-    refused("bad-filter", lambda: asyncio.run(runtime.athreads(**filters)), f"{name}=", error=InputError)
+    refused("input", lambda: runtime.threads(**filters), f"{name}=", repr(value), error=InputError)
+    refused("input", lambda: asyncio.run(runtime.athreads(**filters)), f"{name}=", error=InputError)
     assert [one.thread for one in runtime.threads(graph=None, prefix="t", updated_before=10**12)] == ["t"]
 
 
@@ -238,7 +238,7 @@ def test_a_clock_that_tells_no_number_is_refused_by_name(world, told):
 
 @pytest.mark.parametrize("clock", [5, "now", float])
 def test_a_clock_that_is_no_function_is_refused(clock):
-    refused("bad-clock", lambda: Runtime(line(("a", note("a"))), clock=clock), "time.time", error=InputError)
+    refused("input", lambda: Runtime(line(("a", note("a"))), clock=clock), "time.time", error=InputError)
 
 
 @pytest.mark.parametrize("key", [5, b"k", ("k",)])

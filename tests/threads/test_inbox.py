@@ -259,9 +259,9 @@ def test_pages_and_filters_that_are_none_are_refused():
         ("bad-token", {"after": token[:-2]}),
         ("bad-token", {"after": 7}),
         ("bad-limit", {"limit": -1}),
-        ("bad-filter", {"kind": 7}),
-        ("bad-filter", {"node": b"b"}),
-        ("bad-filter", {"graph": 7}),
+        ("input", {"kind": 7}),
+        ("input", {"node": b"b"}),
+        ("input", {"graph": 7}),
         ("bad-tenant", {"tenant": ""}),
         ("bad-label", {"tags": "x"}),
     ):

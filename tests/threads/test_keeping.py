@@ -80,8 +80,8 @@ def test_threads_refuse_a_status_that_there_is_not(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
-    refused("bad-status", lambda: runtime.threads(status="complete"), "'complete'", "'completed'", error=InputError)
-    refused("bad-status", lambda: runtime.sweep(older_than_s=0, status="done"), "'done'", error=InputError)
+    refused("input", lambda: runtime.threads(status="complete"), "'complete'", "'completed'", error=InputError)
+    refused("input", lambda: runtime.sweep(older_than_s=0, status="done"), "'done'", error=InputError)
     assert ids(runtime.threads()) == ["t"]
 
 

@@ -248,5 +248,5 @@ def test_filters_that_are_none_are_refused():
     refused("bad-label", lambda: runtime.threads(tags="urgent"))
     refused("bad-label", lambda: runtime.threads(title=""))
     refused("bad-tenant", lambda: runtime.threads(tenant=""))
-    refused("bad-filter", lambda: runtime.threads(updated_after="today"))
+    refused("input", lambda: runtime.threads(updated_after="today"))
     refused("unknown-thread", lambda: runtime.threads(newest_first=True, after="nobody"))

@@ -191,8 +191,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bad-timezone", {"timezone": "Mars/Olympus"}, "Mars/Olympus"),
     ("bad-timezone", {"timezone": "../etc"}, "../etc"),
     ("bad-timezone", {"timezone": 5}, "5"),
-    ("bad-schedule", {"missed": "never"}, "never"),
-    ("bad-schedule", {"name": "n" * 151}, "150"),
+    ("input", {"missed": "never"}, "never"),
+    ("input", {"name": "n" * 151}, "150"),
     ("bad-thread", {"name": "two words"}, "' '"),
     ("bad-label", {"title": ""}, "title"),
 ]

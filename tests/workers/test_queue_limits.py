@@ -44,11 +44,11 @@ def test_the_rate_is_kept(open_: Open) -> None:
     ("queues", "code"),
     [
         (["cpu"], "unknown-queue"),
-        ({"gpu": Queue(concurrency=0)}, "bad-queue"),
-        ({"gpu": Queue(worker_concurrency=True)}, "bad-queue"),
-        ({"gpu": Queue(limiter=(3, 0))}, "bad-queue"),
-        ({"gpu": Queue(limiter=3)}, "bad-queue"),  # type: ignore[arg-type]  # what is tested
-        ({"gpu": 3}, "bad-queue"),
+        ({"gpu": Queue(concurrency=0)}, "input"),
+        ({"gpu": Queue(worker_concurrency=True)}, "input"),
+        ({"gpu": Queue(limiter=(3, 0))}, "input"),
+        ({"gpu": Queue(limiter=3)}, "input"),  # type: ignore[arg-type]  # what is tested
+        ({"gpu": 3}, "input"),
     ],
 )
 def test_queues_of_a_worker_are_checked(open_: Open, queues: Any, code: str) -> None:

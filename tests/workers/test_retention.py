@@ -113,7 +113,7 @@ def test_a_store_that_is_away_at_first_does_not_keep_a_worker_from_starting() ->
 def test_an_age_that_is_none_is_refused(age: Any) -> None:
     with pytest.raises(InputError, match="older_than") as caught:
         Retention(older_than=age)
-    assert caught.value.code == "bad-worker-option"
+    assert caught.value.code == "input"
 
 
 def test_rules_are_checked_when_the_worker_begins(store: Store) -> None:

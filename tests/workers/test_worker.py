@@ -189,21 +189,21 @@ def test_a_store_that_fails_is_tried_again(store: Store) -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "code"),
     [
-        ([], {}, "no-runtimes"),
-        (["runs.db"], {}, "no-runtimes"),
+        ([], {}, "input"),
+        (["runs.db"], {}, "input"),
         (["without"], {}, "thread-without-store"),
         (["one", "one"], {}, "duplicate-runtime"),
-        (["one"], {"concurrency": 0}, "bad-worker-option"),
-        (["one"], {"concurrency": True}, "bad-worker-option"),
-        (["one"], {"poll_s": -1}, "bad-worker-option"),
-        (["one"], {"poll_s": 0}, "bad-worker-option"),
-        (["one"], {"retention_every_s": 0.0}, "bad-worker-option"),
-        (["one"], {"retention": Retention(older_than=5)}, "bad-worker-option"),
-        (["one"], {"retention": ["30d"]}, "bad-worker-option"),
+        (["one"], {"concurrency": 0}, "input"),
+        (["one"], {"concurrency": True}, "input"),
+        (["one"], {"poll_s": -1}, "input"),
+        (["one"], {"poll_s": 0}, "input"),
+        (["one"], {"retention_every_s": 0.0}, "input"),
+        (["one"], {"retention": Retention(older_than=5)}, "input"),
+        (["one"], {"retention": ["30d"]}, "input"),
         (["one", "in memory"], {}, "two-stores"),
         (["one", "other file"], {}, "two-stores"),
         (["in memory", "other memory"], {}, "two-stores"),
-        (["one"], {"max_tries": "3"}, "bad-worker-option"),
+        (["one"], {"max_tries": "3"}, "input"),
         (["one"], {"per_graph": {"lop": 3}}, "unknown-graph"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_time_of_grace_that_is_none_is_refused_before_anything_happens(store: 
     worker = Worker(Runtime(loop(), store=store), poll_s=0.01)
     with pytest.raises(InputError, match="grace_s=") as error:
         worker.serve(grace_s=grace_s)
-    assert (error.value.code, worker.health().state) == ("bad-worker-option", "new")
+    assert (error.value.code, worker.health().state) == ("input", "new")
     assert "Fix: Pass seconds from 0" in str(error.value)
     with worker:
         with pytest.raises(InputError, match="grace_s="):
@@ -255,10 +255,10 @@ def test_serve_needs_the_main_thread(store: Store) -> None:
 def test_a_retention_of_no_status_is_refused_when_it_is_made(status: Any) -> None:
     with pytest.raises(InputError, match="is not a status of threads") as error:
         Retention(older_than=5, status=status)
-    assert error.value.code == "bad-worker-option"
+    assert error.value.code == "input"
 
 
 def test_a_graph_is_not_driven(store: Store) -> None:
     graph: Any = loop()
-    with pytest.raises(InputError, match="A worker cannot drive with"):
+    with pytest.raises(InputError, match="What a worker drives with"):
         drive_due(graph)

@@ -15,16 +15,12 @@ from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
-    BAD_CLOCK,
-    BAD_FILTER,
-    BAD_LEASE,
     BAD_LIMIT,
     BAD_MIGRATIONS,
     BAD_MODE,
     BAD_SINK,
-    BAD_SLEEP,
-    BAD_STATUS,
     INPUT_OF_WRONG_KIND,
+    INVALID_ARGUMENT,
     LIMITS_CANNOT_BE_USED,
 )
 from graphrt.errors._codes.stores import NOT_A_STORE_ARGUMENT
@@ -122,10 +118,14 @@ def checked_lease(lease_s: Any) -> float:
     """Return *lease_s*, the seconds for which a thread stays claimed without a renewal, as a float.
 
     Raises:
-        InputError: It is not a number of seconds above 0 and below a year (`bad-lease`).
+        InputError: It is not a number of seconds above 0 and below a year (`input`).
     """
     if not (is_number(lease_s) and 0 < lease_s < 86_400 * 365):
-        raise BAD_LEASE(lease_s=lease_s)
+        raise INVALID_ARGUMENT(
+            argument="lease_s=",
+            value=lease_s,
+            wanted="seconds above 0: how long a thread stays taken when its owner cannot be asked",
+        )
     return float(lease_s)
 
 
@@ -230,7 +230,7 @@ def checked_models(models: Any) -> NamedModels | None:
     """Return *models*, a mapping of agent names to models, as `NamedModels`; None stays None.
 
     Raises:
-        InputError: It is not such a mapping (`bad-models`), or a value is not a model (`no-model`).
+        InputError: It is not such a mapping (`input`), or a value is not a model (`no-model`).
     """
     if models is None:
         return None
@@ -243,10 +243,14 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
     """Return *sleep*, which waits a number of seconds in place of real time; None stays None.
 
     Raises:
-        InputError: It cannot be called, or is a class (`bad-sleep`).
+        InputError: It cannot be called, or is a class (`input`).
     """
     if sleep is not None and (not callable(sleep) or isinstance(sleep, type)):
-        raise BAD_SLEEP(sleep=sleep)
+        raise INVALID_ARGUMENT(
+            argument="sleep=",
+            value=sleep,
+            wanted="a function of seconds, sync or async, such as `waits.append` of a list: it is called instead of each wait",
+        )
     chosen: Callable[[float], Any] | None = sleep
     return chosen
 
@@ -270,10 +274,14 @@ def checked_clock(clock: Any) -> Callable[[], float]:
     """Return *clock*, which returns seconds since the epoch, wrapped so that each time that it returns is checked.
 
     Raises:
-        InputError: It cannot be called (`bad-clock`). The wrapped clock raises if it does not return a number.
+        InputError: It cannot be called (`input`). The wrapped clock raises if it does not return a number.
     """
     if isinstance(clock, type) or not callable(clock):
-        raise BAD_CLOCK(clock=clock)
+        raise INVALID_ARGUMENT(
+            argument="clock=",
+            value=clock,
+            wanted="a function that returns seconds since the epoch: clock=time.time, or lambda: 1_700_000_000.0 in a test",
+        )
 
     def checked_time() -> float:
         """Return the time that *clock* gives; raise an InputError if it is not a number."""
@@ -318,17 +326,17 @@ def check_number(name: str, value: Any) -> None:
 
 
 def check_texts(**options: Any) -> None:
-    """Check that each filter of the inbox, by its name, is None or a text; else raise an InputError (`bad-filter`)."""
+    """Check that each filter of the inbox, by its name, is None or a text; else raise an InputError (`input`)."""
     for name, value in options.items():
         if value is not None and not isinstance(value, str):
-            raise BAD_FILTER(option=name, wanted="a text", given=value)
+            raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted="a text, or leave it out")
 
 
 def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: Any = None) -> None:
     """Check the filters of a listing of threads; None is no filter.
 
     Raises:
-        InputError: A filter has a wrong type (`bad-filter`).
+        InputError: A filter has a wrong type (`input`).
     """
     for name, value, wanted, fits in (
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
@@ -337,13 +345,13 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: A
         ("updated_after", updated_after, "a number of seconds since the epoch", is_number(updated_after)),
     ):
         if value is not None and not fits:
-            raise BAD_FILTER(option=name, wanted=wanted, given=value)
+            raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted=f"{wanted}, or leave it out")
 
 
 def check_status(status: Any) -> None:
-    """Check that *status* is None, for any, or one that a thread can have; else raise an InputError (`bad-status`)."""
+    """Check that *status* is None, for any, or one that a thread can have; else raise an InputError (`input`)."""
     if status is not None and status not in STATUSES:
-        raise BAD_STATUS(status=status, statuses=STATUSES)
+        raise INVALID_ARGUMENT(argument="status=", value=status, wanted=f"one of {names(STATUSES)}")
 
 
 def _is_several(modes: Any) -> bool:

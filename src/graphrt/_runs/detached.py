@@ -32,8 +32,8 @@ from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.threads import (
-    BAD_TIMEOUT,
     BAD_WHILE_RUNNING,
     NOT_ENDED_YET,
     ONLY_IF_NEW_AND_ABANDON,
@@ -244,7 +244,12 @@ def _deadline(config: RunConfig, timeout_s: float | None) -> float:
         return float("inf")
     # A bool is an int in Python. The comparison refuses NaN too.
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
-        raise BAD_TIMEOUT(given=given, where=config.plan.place())
+        raise INVALID_ARGUMENT(
+            argument="timeout_s=",
+            value=given,
+            wanted="seconds from 0, such as timeout_s=30, or None to wait without a limit",
+            where=config.plan.place(),
+        )
     return monotonic() + given
 
 
@@ -360,7 +365,7 @@ def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     """
     given: Any = grace_s
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
-        raise BAD_TIMEOUT.variant("grace_s={given!r} is not a number of seconds.")(given=given)
+        raise INVALID_ARGUMENT(argument="grace_s=", value=given, wanted="seconds from 0")
     number = config.active.going_on
     config.active.hand_over_all(reason)
     return number

@@ -28,7 +28,8 @@ from graphrt._runs.labels import new_labels
 from graphrt._runs.loading import exists, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.schedules import BAD_SCHEDULE, SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.schedules import SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
 from graphrt.stores.ids import BETWEEN, check_id
 from graphrt.stores.schedules import Schedulable, Scheduled, schedulable
 
@@ -113,14 +114,16 @@ class Schedules:
 
         Raises:
             InputError: There is another definition (`schedule-exists`), an argument is wrong (`bad-cron`,
-                `bad-timezone`, `bad-schedule`, `bad-thread`), the input does not fit, or the store keeps no schedules.
+                `bad-timezone`, `input`, `bad-thread`), the input does not fit, or the store keeps no schedules.
             MissingExtraError: cronsim is not installed: the extra is `graphrt[schedule]`.
         """
         config, store = self._config, self._store()
         if missed not in get_args(Missed):
-            raise BAD_SCHEDULE(option="missed", given=missed, wanted='"once", "all" or "skip"')
+            raise INVALID_ARGUMENT(argument="missed=", value=missed, wanted='"once", "all" or "skip"')
         if len(check_id(name)) > _LONGEST or BETWEEN in name:
-            raise BAD_SCHEDULE(option="name", given=name, wanted=f"at most {_LONGEST} characters, without {BETWEEN!r}")
+            raise INVALID_ARGUMENT(
+                argument="name=", value=name, wanted=f"at most {_LONGEST} characters, without {BETWEEN!r}"
+            )
         times = Cron(cron, timezone)
         labels = new_labels(title, tags)
         # Sorted, as equal definitions must have equal bytes.

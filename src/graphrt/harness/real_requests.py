@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
 from graphrt._ambient import running_context
-from graphrt.errors._codes.models import BAD_SWITCH, BAD_SWITCH_VARIABLE, MODEL_REQUEST_FORBIDDEN
+from graphrt.errors import names
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.models import MODEL_REQUEST_FORBIDDEN
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -67,11 +69,15 @@ def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 
         allowed: True or False; None lets the environment variable decide again.
 
     Raises:
-        InputError: *allowed* is none of these (`bad-model-requests`).
+        InputError: *allowed* is none of these (`input`).
     """
     given: Any = allowed
     if given is not None and given is not True and given is not False:
-        raise BAD_SWITCH(value=given)
+        raise INVALID_ARGUMENT(
+            argument="The argument of allow_model_requests()",
+            value=given,
+            wanted="False to forbid real requests, True to allow them, or None",
+        )
     before, _switch.said = _switch.said, allowed
     return _Allowing(before)
 
@@ -80,7 +86,7 @@ def forbidden(api_base: str | None) -> bool:
     """Return whether a request to *api_base* is real and forbidden; None is the provider's own address.
 
     Raises:
-        InputError: The value of the environment variable means neither yes nor no (`bad-model-requests`).
+        InputError: The value of the environment variable means neither yes nor no (`input`).
     """
     return not _allowed() and not _is_loopback(api_base)
 
@@ -117,7 +123,12 @@ def _allowed() -> bool:
     value = os.environ.get(_VARIABLE, "")  # read at each request: a test may set it
     word = value.strip().lower()
     if word not in _YES and word not in _NO:  # not guessed: the switch is there for safety (decision 0041)
-        raise BAD_SWITCH_VARIABLE(variable=_VARIABLE, value=value, switches=[*_YES[1:], *_NO])
+        raise INVALID_ARGUMENT(
+            argument=f"The environment variable {_VARIABLE}",
+            value=value,
+            wanted="0 to forbid real model requests, or 1",
+            known=names([*_YES[1:], *_NO]),
+        )
     return word in _YES
 
 

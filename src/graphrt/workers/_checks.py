@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.workers import (
-    BAD_WORKER_OPTION,
-    NO_RUNTIMES,
     RUNTIME_NEEDS_STORE,
     TWO_RUNTIMES_OF_ONE_GRAPH,
     TWO_STORES_OF_A_WORKER,
@@ -23,11 +22,19 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
             different stores.
     """
     if not runtimes:
-        raise NO_RUNTIMES(given=())
+        raise INVALID_ARGUMENT(
+            argument="What a worker drives with",
+            value=(),
+            wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
+        )
     found: dict[str, Runtime[Any]] = {}
     for runtime in runtimes:
         if not _is_runtime(runtime):
-            raise NO_RUNTIMES(given=runtime)
+            raise INVALID_ARGUMENT(
+                argument="What a worker drives with",
+                value=runtime,
+                wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
+            )
         name = runtime.graph.name
         if runtime.store is None:
             raise RUNTIME_NEEDS_STORE(name=name)
@@ -48,7 +55,11 @@ def check_runtime(given: Any) -> None:
         InputError: It is not.
     """
     if not _is_runtime(given):
-        raise NO_RUNTIMES(given=given)
+        raise INVALID_ARGUMENT(
+            argument="What a worker drives with",
+            value=given,
+            wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
+        )
 
 
 def _may_be_one(one: Store | None, other: Store | None) -> bool:
@@ -74,7 +85,7 @@ def checked_pause(option: str, given: Any) -> float:
     """
     seconds: float = checked_number(option, given, whole=False)
     if seconds == 0:
-        raise BAD_WORKER_OPTION(option=option, given=given, wanted="seconds above 0")
+        raise INVALID_ARGUMENT(argument=f"{option}=", value=given, wanted="seconds above 0")
     return seconds
 
 
@@ -86,7 +97,7 @@ def checked_number(option: str, given: Any, *, whole: bool) -> Any:
     """
     fits = isinstance(given, int if whole else (int, float)) and not isinstance(given, bool)
     if not fits or not (1 if whole else 0) <= given < float("inf"):
-        raise BAD_WORKER_OPTION(
-            option=option, given=given, wanted="a whole number from 1" if whole else "seconds from 0"
+        raise INVALID_ARGUMENT(
+            argument=f"{option}=", value=given, wanted="a whole number from 1" if whole else "seconds from 0"
         )
     return given

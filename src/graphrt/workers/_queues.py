@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
-from graphrt.errors._codes.queues import BAD_QUEUE_LIMIT, UNKNOWN_QUEUE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.queues import UNKNOWN_QUEUE
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime
 
@@ -17,7 +18,7 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) ->
     """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
 
     Raises:
-        InputError: No node names one of them (`unknown-queue`), or a limit is not one (`bad-queue`).
+        InputError: No node names one of them (`unknown-queue`), or a limit is not one (`input`).
     """
     named = _named(given)
     known = sorted({name for runtime in runtimes for name in runtime.graph.queues})
@@ -42,11 +43,17 @@ def _is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 def _check(name: str, queue: Any) -> None:
     if not isinstance(queue, Queue):
-        raise BAD_QUEUE_LIMIT(name=name, option="limits", given=queue, wanted="a Queue of graphrt.limits")
+        raise INVALID_ARGUMENT(
+            argument=f"limits of queue {name!r}",
+            value=queue,
+            wanted="a Queue of graphrt.limits, or leave it out for no limit",
+        )
     for option in ("worker_concurrency", "concurrency"):
         if getattr(queue, option) is not None and not _is_count(getattr(queue, option)):
-            raise BAD_QUEUE_LIMIT(
-                name=name, option=option, given=getattr(queue, option), wanted="a whole number from 1"
+            raise INVALID_ARGUMENT(
+                argument=f"{option} of queue {name!r}",
+                value=getattr(queue, option),
+                wanted="a whole number from 1, or leave it out for no limit",
             )
     limiter: Any = queue.limiter
     if limiter is None:
@@ -54,7 +61,9 @@ def _check(name: str, queue: Any) -> None:
     pair: list[Any] = [*limiter] if type(limiter) in (tuple, list) else []
     if len(pair) != len(_PAIR) or not _is_count(pair[0]) or not _is_period(pair[1]):
         wanted = "a number of tasks from 1 and seconds above 0, such as (100, 60.0)"
-        raise BAD_QUEUE_LIMIT(name=name, option="limiter", given=limiter, wanted=wanted)
+        raise INVALID_ARGUMENT(
+            argument=f"limiter of queue {name!r}", value=limiter, wanted=f"{wanted}, or leave it out for no limit"
+        )
 
 
 def _is_count(given: Any) -> bool:

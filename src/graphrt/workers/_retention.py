@@ -12,7 +12,7 @@ from typing import Any, Final, final, get_args
 
 from graphrt._arguments import is_list, is_number
 from graphrt.errors import StoreError, names
-from graphrt.errors._codes.workers import BAD_WORKER_OPTION
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.runtime import Runtime
 from graphrt.stores.protocol import Status
 
@@ -46,15 +46,15 @@ class Retention:
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < float("inf"):
-            raise BAD_WORKER_OPTION(
-                option="older_than",
-                given=self.older_than,
+            raise INVALID_ARGUMENT(
+                argument="older_than=",
+                value=self.older_than,
                 wanted="a time above 0: a timedelta, such as timedelta(days=30), or seconds",
             )
         if self.status is not None and self.status not in get_args(Status):
-            raise BAD_WORKER_OPTION(
-                option="status",
-                given=self.status,
+            raise INVALID_ARGUMENT(
+                argument="status=",
+                value=self.status,
                 wanted="a status of threads; None is for all that ended, and several need one Retention each",
                 known=names(get_args(Status)),
             )
@@ -66,9 +66,9 @@ class Retention:
         if isinstance(age, timedelta):
             return age.total_seconds()
         if not is_number(age):
-            raise BAD_WORKER_OPTION(
-                option="older_than",
-                given=age,
+            raise INVALID_ARGUMENT(
+                argument="older_than=",
+                value=age,
                 wanted="a time above 0: a timedelta, such as timedelta(days=30), or seconds",
             )
         return float(age)
@@ -103,7 +103,7 @@ class Sweeper:
         self._sweep: Callable[..., Any] = runtime.sweep
         given: Any = rules  # from callers without a type checker
         if not is_list(given) or not all(isinstance(rule, Retention) for rule in given):
-            raise BAD_WORKER_OPTION(option="retention", given=rules, wanted="a list of Retention rules")
+            raise INVALID_ARGUMENT(argument="retention=", value=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
         self._every_s = every_s
         self._failed = failed

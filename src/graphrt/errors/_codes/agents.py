@@ -70,14 +70,6 @@ NOT_A_RESPONSE = BAD_RESPONSE.variant(
     carries=(),
 )
 
-BAD_MODELS = ErrorCode(
-    "bad-models",
-    InputError,
-    "{argument} cannot be {value:brief}.",
-    known="names of agents, which are texts without '/'",
-    fix='Pass a mapping from names of agents to models: models={{"writer": ScriptedModel([...])}} for Agent(..., '
-    'name="writer").',
-)
 
 OVERRIDE_OF_A_GENERATOR = ErrorCode(
     "bad-override",

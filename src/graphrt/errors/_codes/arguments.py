@@ -89,12 +89,6 @@ BAD_MIGRATIONS = ErrorCode(
     fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
 )
 
-BAD_LEASE = ErrorCode(
-    "bad-lease",
-    InputError,
-    "lease_s= must be a number of seconds above 0, not {lease_s!r}.",
-    fix="Pass seconds: how long a thread stays taken when its owner cannot be asked.",
-)
 
 BAD_SINK = ErrorCode(
     "bad-sink",
@@ -103,27 +97,6 @@ BAD_SINK = ErrorCode(
     fix="Pass functions or a TokenTracker, in a list: sinks=[tracker].",
 )
 
-BAD_SLEEP = ErrorCode(
-    "bad-sleep",
-    InputError,
-    "sleep= must be a function of seconds, not {sleep!r}.",
-    fix="Pass a function, sync or async, such as `waits.append` of a list: it is called instead of each wait.",
-)
-
-BAD_CLOCK = ErrorCode(
-    "bad-clock",
-    InputError,
-    "clock= must be a function that returns seconds since the epoch, not {clock!r}.",
-    fix="Pass a function without arguments: clock=time.time, or lambda: 1_700_000_000.0 in a test.",
-)
-
-BAD_FILTER = ErrorCode(
-    "bad-filter", InputError, "{option}= must be {wanted}, not {given!r}.", fix="Pass {wanted}, or leave it out."
-)
-
-BAD_STATUS = ErrorCode(
-    "bad-status", InputError, "There is no status {status!r}.", known="{statuses:names}", fix="Use one of them."
-)
 
 BAD_MODE = ErrorCode(
     "bad-mode", InputError, "{problem}", known="{modes:names}", fix="Choose one or several of the known modes."

@@ -31,7 +31,6 @@ NOT_CHAINED = ErrorCode(
     "Thread {thread!r} has no hash chain, so nothing could be proved about its journal.",
     known="it was begun with chain=False, or in a store that is not durable",
     fix="Begin another thread with audit=AuditLog(...), or copy what you need into one.",
-    where="thread {thread!r}",
 )
 NO_HEAD = NOT_CHAINED.variant(
     "The log of thread {thread!r} has no head.",
@@ -51,7 +50,6 @@ NOT_RECORDED = ErrorCode(
     "The audit log of thread {thread!r} cannot be written: {error:told}.",
     known="the step is in the store, and its record is added to the log when the thread is driven again",
     fix="Make room or give access, then go on with retry({thread!r}); AuditLog(on_failure='continue') goes on without.",
-    where="thread {thread!r}",
 )
 MIRROR_IN_USE = ErrorCode(
     "log-in-use",
@@ -65,7 +63,6 @@ FOREIGN_MIRROR = ErrorCode(
     AuditError,
     "The log file {path!r} is not the log of thread {thread!r} in this store.",
     fix="Verify the file with graphrt.audit.verify(). If the store was put back to a backup, move the file away: it proves what was lost.",
-    where="thread {thread!r}",
 )
 NOT_RESTORED = ErrorCode(
     "not-restored",

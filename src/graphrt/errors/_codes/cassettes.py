@@ -26,13 +26,6 @@ NO_HARNESS_TO_ASK = INVALID_ARGUMENT.variant(
     fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
 )
 
-UNKNOWN_CASSETTE_MODE = ErrorCode(
-    "cassette-mode",
-    InputError,
-    "There is no mode {value!r} of a cassette.",
-    known="{modes:names}",
-    fix="Use one of these.",
-)
 
 CASSETTE_UNREADABLE = ErrorCode(
     "cassette-unreadable",

@@ -16,37 +16,29 @@ POSTGRES_UNAVAILABLE = ErrorCode(
 COMMIT_BROKEN_OFF = POSTGRES_UNAVAILABLE.variant(
     "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
     fix="Call again: another run continues the thread.",
-    where="thread {thread!r}",
     carries=(),
 )
 SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
     fix="Free some memory.",
-    where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_IO_ERROR = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} could not be opened, read or written ({name}: {reason}): {kept}.",
     fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
-    where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_BAD_FILE = POSTGRES_UNAVAILABLE.variant(
-    "The database {database!r} {problem}: nothing was changed.",
-    fix="Give {wanted}.",
-    where="database {database!r}",
-    carries=(),
+    "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}.", carries=()
 )
 SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
     fix="Update SQLite.",
-    where="database {database!r}",
     carries=(),
 )
 SQLITE_REPLACED = POSTGRES_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
-    where="database {database!r}",
     carries=(),
 )
 POSTGRES_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
@@ -71,13 +63,11 @@ POSTGRES_READ_ONLY = ErrorCode(
 SQLITE_READ_ONLY = POSTGRES_READ_ONLY.variant(
     "The database {database!r} cannot be written ({name}: {reason}): {kept}.",
     fix="Give this user the right to write the file and its folder.",
-    where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_FILE_READ_ONLY = POSTGRES_READ_ONLY.variant(
     "The database {database!r} cannot be written: {what_is} is read-only for this user{kept}.",
     fix="Give this user the right to write the file and its folder.",
-    where="database {database!r}",
     carries=("thread",),
 )
 
@@ -85,7 +75,6 @@ SQLITE_IN_USE = POSTGRES_READ_ONLY.variant(
     "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
     fix="Read a copy made by store.backup(), close what has the database open, or give this user the right to write the "
     "file and its folder.",
-    where="database {database!r}",
     carries=(),
 )
 
@@ -100,7 +89,6 @@ SQLITE_FULL = POSTGRES_FULL.variant(
     "The database {database!r} cannot grow: the disk, a quota, the file system or a limit of this process allows no "
     "more ({name}: {reason}): {kept}.",
     fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
-    where="database {database!r}",
     carries=("thread",),
 )
 TOO_MANY_THREADS = POSTGRES_FULL.variant(
@@ -117,14 +105,12 @@ POSTGRES_BUSY = ErrorCode(
 SQLITE_LOCKED = POSTGRES_BUSY.variant(
     "The database {database!r} was locked by another connection or process for too long ({name}: {reason}): {kept}.",
     fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
-    where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_CALLED_INSIDE_A_CALL = POSTGRES_BUSY.variant(
     "The database {database!r} is in use by this thread, inside another call that the garbage collector has "
     "interrupted: nothing was changed.",
     fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
-    where="database {database!r}",
     carries=(),
 )
 POSTGRES_POOL_IN_USE = POSTGRES_BUSY.variant(
@@ -150,13 +136,11 @@ POSTGRES_DAMAGED = STORE_DAMAGED.variant(
 SQLITE_CORRUPT = STORE_DAMAGED.variant(
     "The database {database!r} is damaged, or not as this version of graphrt made it ({name}: {reason}): {kept}.",
     fix="Restore the file from a backup, or give the path of another one.",
-    where="database {database!r}",
     carries=("thread",),
 )
 SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
     "The database {database!r} is not a SQLite database ({name}: {reason}): {kept}.",
     fix="Give the path of another file; this one was not changed.",
-    where="database {database!r}",
     carries=("thread",),
 )
 FOREIGN_TABLE = STORE_DAMAGED.variant(
@@ -167,7 +151,6 @@ FOREIGN_TABLE = STORE_DAMAGED.variant(
 SQLITE_TOO_SMALL = STORE_DAMAGED.variant(
     "The database {database!r} is not a SQLite database, but {size} bytes of something else.",
     fix="Give the path of another file; this one was not changed.",
-    where="database {database!r}",
     carries=(),
 )
 LOG_MISFIT = STORE_DAMAGED.variant(
@@ -184,7 +167,6 @@ FOREIGN_DATABASE = STORE_DAMAGED.variant(
     "The database {database!r} belongs to another application.",
     known="application id {application:#x}, {tables} tables and indices; graphrt's is {ours:#x}",
     fix="Give the path of another file; this one was not changed.",
-    where="database {database!r}",
     carries=(),
 )
 
@@ -198,7 +180,6 @@ SQLITE_UNSAFE = POSTGRES_UNSAFE.variant(
     "The database {database!r} cannot be written safely: {why}.",
     known="SQLite {version}",
     fix="Put it on a disk of this machine.",
-    where="database {database!r}",
 )
 
 SCHEMA_NEWER = JOURNAL_NEWER.variant(
@@ -209,16 +190,6 @@ DATABASE_NEWER = JOURNAL_NEWER.variant(
     "The database {database!r} was written by a newer graphrt.",
     known="schema version {version}; this graphrt reads up to {newest}",
     fix="Upgrade graphrt; the file was not changed.",
-    where="database {database!r}",
-)
-
-
-BAD_SCHEMA = ErrorCode(
-    "bad-schema",
-    InputError,
-    "A schema cannot be named {value!r}.",
-    known="1 to 63 of a-z, 0-9 and _, not beginning with a digit or pg_",
-    fix="Give another name with ?schema=.",
 )
 
 

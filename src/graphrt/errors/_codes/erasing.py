@@ -25,7 +25,6 @@ STILL_NEEDED = ErrorCode(
     "Thread {thread!r} is {status} and still needs a value that would be erased: {needs}.",
     fix="Let the thread end, cancel it, or delete it; or erase with force=True, after which it can be read, and goes on "
     "only once update() has given it other values. Nothing of it was erased.",
-    where="thread {thread!r}",
 )
 ERASED_VALUE = ErrorCode(
     "erased-value",

@@ -76,7 +76,6 @@ LOG_KEY_NEEDED = ErrorCode(
     "The log of thread {thread!r} is authenticated with the key {kid}, and this runtime does not have it.",
     known="a record without a MAC would end what the log proves",
     fix="Open the runtime with audit=AuditLog(key=...); after a change of keys, pass the old one as older=[...].",
-    where="thread {thread!r}",
 )
 LOG_NOT_KEYED = ErrorCode(
     "log-not-keyed",
@@ -84,12 +83,10 @@ LOG_NOT_KEYED = ErrorCode(
     "No record of the log of thread {thread!r} is authenticated, and this runtime has a key.",
     known="whoever can write to the store could have made such a thread, and a MAC from here on would seem to vouch for it",
     fix="If the thread was begun without a key on purpose, open the runtime with AuditLog(key=..., adopt=True).",
-    where="thread {thread!r}",
 )
 STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
     "Outcomes of tasks of thread {thread!r} that were staged beside its journal are {problem}.",
     fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
-    where="thread {thread!r}",
     carries=("seq",),
 )
 

@@ -8,7 +8,6 @@ from graphrt.errors import (
     BadResponseError,
     ContextOverflowError,
     HarnessError,
-    InputError,
     ModelRequestForbiddenError,
     RateLimitError,
     RefusalError,
@@ -139,17 +138,6 @@ LIBRARY_FAILED = REQUEST_CANNOT_BE_SENT.variant(
     fix="Look at the text above; it came from the provider's library, not from the provider.",
 )
 
-BAD_SWITCH = ErrorCode(
-    "bad-model-requests",
-    InputError,
-    "allow_model_requests() takes True, False or None, not {value!r}.",
-    fix="Call allow_model_requests(False) to forbid real requests.",
-)
-BAD_SWITCH_VARIABLE = BAD_SWITCH.variant(
-    "The environment variable {variable} is {value!r}, which means neither yes nor no.",
-    known="{switches:names}",
-    fix="Set it to 0 to forbid real model requests, or to 1.",
-)
 
 REDIRECTED = ErrorCode(
     "redirected",

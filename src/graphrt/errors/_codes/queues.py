@@ -29,12 +29,6 @@ UNKNOWN_QUEUE = ErrorCode(
     known="{queues:names}",
     fix="Name one of these queues, or give a node queue={name!r}.",
 )
-BAD_QUEUE_LIMIT = ErrorCode(
-    "bad-queue",
-    InputError,
-    "Queue {name!r}: {option}={given!r} is not {wanted}.",
-    fix="Pass {wanted}, or leave it out for no limit.",
-)
 WAITS_FOR_QUEUE = WAITS_FOR_SIGNAL.variant(
     "Interrupt {interrupt} waits for a worker of the queue {payload}, and takes no answer.",
     known="a task of node {asker!r}",

@@ -24,12 +24,6 @@ BAD_TIMEZONE = ErrorCode(
     known="names of the IANA database, such as 'UTC' and 'Europe/Paris'",
     fix="Correct the name. If the machine has no time zones, install the package tzdata.",
 )
-BAD_SCHEDULE = ErrorCode(
-    "bad-schedule",
-    InputError,
-    "{option}={given!r} is not {wanted}.",
-    fix="Pass {wanted}.",
-)
 SCHEDULE_EXISTS = ErrorCode(
     "schedule-exists",
     InputError,

@@ -16,7 +16,6 @@ ENTRY_DAMAGED = STORE_DAMAGED.variant("{problem}.", fix="Restore the database fr
 LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
     "A large value of thread {thread!r} is missing: {name}.",
     fix="Call verify() to see what else is damaged; restore the database from a backup.",
-    where="thread {thread!r}",
     carries=(),
 )
 ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
@@ -51,7 +50,6 @@ KEY_NOT_GIVEN = ErrorCode(
 OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",
     fix="Open the store as EncryptedStore(store, keys).",
-    where="thread {thread!r}",
     carries=(),
 )
 
@@ -110,7 +108,6 @@ EXPORT_DECRYPTED = ErrorCode(
     InputError,
     "Thread {thread!r} is encrypted, and an export would hold it in plain text.",
     fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
-    where="thread {thread!r}",
 )
 
 STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
@@ -120,7 +117,6 @@ BAD_COMMIT = ErrorCode(
     InputError,
     "The commit on thread {thread!r} is not complete: {why}. Nothing of it was stored.",
     fix="Number the records from the last entry on, without gaps; a store takes bytes only.",
-    where="thread {thread!r}",
 )
 
 BAD_LETTER = ErrorCode(
@@ -129,7 +125,6 @@ BAD_LETTER = ErrorCode(
     "The letter to thread {thread!r} cannot be kept: {why}.",
     known="the id of a letter is a str of 1 to 200 characters without NUL; a body is bytes",
     fix="Shorten the id, or encode the body.",
-    where="thread {thread!r}",
 )
 
 UNKNOWN_CURRENT_KEY = ErrorCode(

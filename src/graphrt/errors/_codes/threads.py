@@ -22,7 +22,6 @@ CONFLICT = ErrorCode(
     "Thread {thread!r} is held by another run.",
     fix="Wait for that run, cancel it, or use another thread. start(input, thread={thread!r}, while_running='queue')"
     " leaves an input for after it.",
-    where="thread {thread!r}",
 )
 PRUNED_WHILE_READ = CONFLICT.variant(
     "Thread {thread!r} was pruned or deleted while it was read: its entries end at {last}, not at {end}.",
@@ -46,7 +45,6 @@ THREAD_EXISTS = ErrorCode(
     InputError,
     "There is a thread {thread!r} already.",
     fix="Give another id, or delete that thread first.",
-    where="thread {thread!r}",
 )
 
 NO_SNAPSHOT = ErrorCode(
@@ -55,7 +53,6 @@ NO_SNAPSHOT = ErrorCode(
     "Thread {thread!r} has no snapshot of entry {seq}: the entries after it could not be folded.",
     known="snapshots of the entries {entries}",
     fix="Prune up to an entry that has a snapshot, or commit one first.",
-    where="thread {thread!r}",
 )
 
 LOST_LEASE = ErrorCode(
@@ -63,7 +60,6 @@ LOST_LEASE = ErrorCode(
     ConflictError,
     "The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
     fix="Claim the thread again and go on from what is stored; a longer lease_s outlasts longer pauses.",
-    where="thread {thread!r}",
 )
 
 NOT_COMPARABLE = ErrorCode(
@@ -102,7 +98,6 @@ UNKNOWN_RUN = ErrorCode(
     InputError,
     "Thread {thread!r} has no run {run!r}.",
     fix="Take the run_id of a result, or of a snapshot of history(thread).",
-    where="thread {thread!r}",
 )
 
 THREAD_WITHOUT_STORE = ErrorCode(
@@ -126,7 +121,6 @@ UNKNOWN_ENTRY = ErrorCode(
     "Thread {thread!r} has no entry {seq!r} to go back to.",
     known="entries {first} to {last}",
     fix="Take the seq of a snapshot of history(thread).",
-    where="thread {thread!r}",
 )
 
 STAGED_MISFIT = JOURNAL_MISFIT.variant(
@@ -168,7 +162,6 @@ SNAPSHOT_NOT_AS_WRITTEN = STORE_DAMAGED.variant(
     "The snapshot of entry {seq} of thread {thread!r} did not come back as it was written: {why}.",
     known="no entry was removed",
     fix="Do not prune the thread until its store gives back what it is given; replay(thread) checks its entries.",
-    where="thread {thread!r}",
 )
 
 INPUT_OR_ANSWERS = ErrorCode(
@@ -285,7 +278,6 @@ RUN_FAILED_ELSEWHERE = ErrorCode(
     "The run of thread {thread!r} failed with {error}: {message}.",
     known="the thread has {seq} entries",
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, runs what is left.",
-    where="thread {thread!r}",
     carries=("node",),
 )
 PARKED = ErrorCode(
@@ -294,7 +286,6 @@ PARKED = ErrorCode(
     "{tries} runs in a row took thread {thread!r} over and died before they stored anything, so it is parked",
     known="a task of the open superstep may kill its process",
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, tries it again.",
-    where="thread {thread!r}",
 )
 BAD_WHILE_RUNNING = ErrorCode(
     "bad-while-running",
@@ -322,7 +313,6 @@ NOT_DUE = ErrorCode(
     known="a worker drives threads that nobody has: running ones, and those with mail, or with a timer or question that is over",
     fix="An ended thread takes a new input, a paused one an answer, and a failed or cancelled one a retry; start() leaves"
     " that to a worker.",
-    where="thread {thread!r}",
 )
 NOT_ENDED_YET = ErrorCode(
     "wait-timeout",
@@ -330,14 +320,6 @@ NOT_ENDED_YET = ErrorCode(
     "The run of thread {thread!r} has not ended after {timeout_s} seconds.",
     known="it has {seq} entries, and {driver}",
     fix="Wait longer, or look who drives the thread: nothing was changed.",
-    where="thread {thread!r}",
-)
-BAD_TIMEOUT = ErrorCode(
-    "bad-timeout",
-    InputError,
-    "timeout_s={given!r} is not a number of seconds.",
-    known="a number from 0, or None to wait without a limit",
-    fix="Pass seconds, such as timeout_s=30.",
 )
 BEYOND_THE_END = ErrorCode(
     "unknown-position",
@@ -345,7 +327,6 @@ BEYOND_THE_END = ErrorCode(
     "Thread {thread!r} has no entry {after}: its last one is {last}.",
     known="a position is the seq of an entry of this thread, or 0 for its beginning",
     fix="Pass the seq of the last entry that you have of this thread.",
-    where="thread {thread!r}",
 )
 NOT_IN_THE_LOG = ErrorCode(
     "not-in-the-log",

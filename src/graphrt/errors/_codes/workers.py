@@ -6,13 +6,6 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
 from graphrt.errors._error_code import ErrorCode
 
-NO_RUNTIMES = ErrorCode(
-    "no-runtimes",
-    InputError,
-    "A worker cannot drive with {given:brief}.",
-    known="a worker drives with runtimes, each of which has a graph and the store",
-    fix='Pass runtimes: Worker(Runtime(graph, store="sqlite:///runs.db")).',
-)
 RUNTIME_NEEDS_STORE = THREAD_WITHOUT_STORE.variant(
     "The runtime of graph {name!r} has no store, so nobody can leave threads to this worker.",
     fix="Give every runtime of the worker the store that the threads are in.",
@@ -38,9 +31,6 @@ UNKNOWN_GRAPH_OF_LIMIT = ErrorCode(
     "per_graph= names {name!r}, and no runtime of the worker has a graph of this name.",
     known="{graphs:names}",
     fix="Name one of these graphs.",
-)
-BAD_WORKER_OPTION = ErrorCode(
-    "bad-worker-option", InputError, "{option}={given!r} is not {wanted}.", fix="Pass {wanted}."
 )
 SERVE_OUTSIDE_MAIN_THREAD = ErrorCode(
     "serve-outside-main",

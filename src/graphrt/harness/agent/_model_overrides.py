@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 from graphrt._ambient import REPLACED
 from graphrt.errors import closest, names
-from graphrt.errors._codes.agents import BAD_MODELS, OVERRIDE_OF_A_GENERATOR
+from graphrt.errors._codes.agents import OVERRIDE_OF_A_GENERATOR
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.agent._arguments import checked_model
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class NamedModels:
     """The replacements of a runtime: models by the names of the agents that shall use them.
 
     Raises:
-        InputError: *models* is not a mapping from names of agents to models (`bad-models`; `no-model` for a value that
+        InputError: *models* is not a mapping from names of agents to models (`input`; `no-model` for a value that
             is not a model).
     """
 
@@ -57,10 +58,18 @@ class NamedModels:
     def __init__(self, models: Mapping[Any, Any]) -> None:
         given: Any = models  # untyped: callers without a type checker pass anything
         if not isinstance(given, Mapping):
-            raise BAD_MODELS(argument="models=", value=models)
+            raise INVALID_ARGUMENT(
+                argument="models=",
+                value=models,
+                wanted='a mapping from names of agents to models, where a name is a text without "/": models={"writer": ScriptedModel([...])}',
+            )
         wrong = [name for name in models if not isinstance(name, str) or not name or "/" in name]
         if wrong:
-            raise BAD_MODELS(argument="A name in models=", value=wrong[0])
+            raise INVALID_ARGUMENT(
+                argument="A name in models=",
+                value=wrong[0],
+                wanted='a mapping from names of agents to models, where a name is a text without "/": models={"writer": ScriptedModel([...])}',
+            )
         self.models: Final[Mapping[str, ChatModel]] = {
             name: checked_model(model, of=f"models= for agent {name!r}") for name, model in models.items()
         }

@@ -13,8 +13,10 @@ from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
 from pydantic import TypeAdapter
 
+from graphrt.errors import names
 from graphrt.errors._codes.agents import NO_MODEL
-from graphrt.errors._codes.cassettes import NO_HARNESS_TO_ASK, UNKNOWN_CASSETTE_MODE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.cassettes import NO_HARNESS_TO_ASK
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
@@ -60,7 +62,7 @@ class Cassette:
         strict: Whether the end of a `with` block fails if recordings were not used.
 
     Raises:
-        InputError: The mode is unknown (`cassette-mode`).
+        InputError: The mode is unknown (`input`).
         ScriptError: The file is missing, damaged, of a newer version, or cannot be read or written.
     """
 
@@ -271,9 +273,10 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
 def _mode(given: CassetteMode | None) -> CassetteMode:
     mode: Any = given or os.environ.get(_VARIABLE) or "replay"
     if mode not in get_args(CassetteMode):
-        raise UNKNOWN_CASSETTE_MODE(
+        raise INVALID_ARGUMENT(
+            argument="The mode of a cassette",
             value=mode,
-            modes=get_args(CassetteMode),
+            wanted=f"one of {names(get_args(CassetteMode))}",
             where="the argument mode" if given else f"the environment variable {_VARIABLE}",
         )
     chosen: CassetteMode = mode

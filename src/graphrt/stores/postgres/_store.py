@@ -53,7 +53,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         busy_timeout_s: Seconds to wait for a free connection, and on the server for a lock.
 
     Raises:
-        InputError: The URL (`unknown-store`), the name of the schema (`bad-schema`) or a number is not valid.
+        InputError: The URL (`unknown-store`), the name of the schema (`input`) or a number is not valid.
         MissingExtraError: psycopg is not installed.
     """
 

@@ -12,9 +12,6 @@ from urllib.parse import unquote
 
 from graphrt.errors import closest
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.databases import (
-    BAD_SCHEMA,
-)
 from graphrt.errors._codes.stores import BAD_STORE_OPTION, UNKNOWN_STORE, UNKNOWN_STORE_OPTION
 from graphrt.stores.postgres._driver import driver
 
@@ -49,7 +46,7 @@ def read(url: str) -> Address:
 
     Raises:
         InputError: *url* or one of its options is not valid (`unknown-store`), or the name of the schema is not
-            (`bad-schema`).
+            (`input`).
     """
     # scheme://user:password@hosts/database?query
     scheme, slashes, rest = url.partition("://")
@@ -73,7 +70,11 @@ def read(url: str) -> Address:
     _refuse_unknown(libpq)
     schema = own.get("schema", "graphrt")
     if not _FITS(schema) or schema.startswith("pg_") or schema == "information_schema":
-        raise BAD_SCHEMA(value=schema[:80])
+        raise INVALID_ARGUMENT(
+            argument="The name of a schema",
+            value=schema[:80],
+            wanted="?schema= of 1 to 63 of a-z, 0-9 and _, not beginning with a digit or pg_",
+        )
     host = unquote(libpq.get("host", hosts)) or "the default server"
     name = unquote(database or libpq.get("dbname", "") or user) or "the default one"
     options = "&".join(f"{name}={value}" for name, value in libpq.items())
