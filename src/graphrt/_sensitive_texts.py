@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from graphrt.errors import a_type
-from graphrt.errors._codes.audit import BAD_RULES, UNBOUNDED_PATTERN
+from graphrt.errors._codes.audit import BAD_REDACTION_RULES, UNBOUNDED_PATTERN
 
 # -- credentials -------------------------------------------------------------------------------------------------------
 
@@ -426,13 +426,15 @@ class TextPattern:
         text: Any = name  # what type checkers promise, a caller may not keep
         given: Any = regex
         if not isinstance(text, str) or NAME.fullmatch(text) is None:
-            raise BAD_RULES(what="The name of a pattern", problem=f"{name!r} is not a word of 1 to 40 characters")
+            raise BAD_REDACTION_RULES(
+                what="The name of a pattern", problem=f"{name!r} is not a word of 1 to 40 characters"
+            )
         if given.__class__ is not re.Pattern or given.pattern.__class__ is not str:
-            raise BAD_RULES(
+            raise BAD_REDACTION_RULES(
                 what=f"The pattern {name!r}", problem=f"it is {a_type(regex)}, not a compiled expression of texts"
             )
         if check is not None and not callable(check):
-            raise BAD_RULES(what=f"check= of the pattern {name!r}", problem="it is not a function")
+            raise BAD_REDACTION_RULES(what=f"check= of the pattern {name!r}", problem="it is not a function")
         problem = unbounded(regex)
         if problem:
             raise UNBOUNDED_PATTERN(name=name, problem=problem, longest=LONGEST, ways=MOST_WAYS)

@@ -20,11 +20,11 @@ from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt._secret import Secret
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.journal import (
+    BAD_REGISTRATION,
     CLASS_WITH_SECRET,
     DUPLICATE_TAG,
     NO_STORED_FORM,
     NOT_A_CLASS,
-    TAG_NOT_TEXT,
 )
 
 __all__ = [
@@ -107,7 +107,7 @@ def register(
     _check_class(cls)
     name: Any = cls.__qualname__ if tag is None else tag
     if type(name) is not str or not name:
-        raise TAG_NOT_TEXT(value=name, cls=cls.__qualname__)
+        raise BAD_REGISTRATION(value=name, cls=cls.__qualname__)
     entry = _entry(cls, name, encode, decode)
     # The registrations that stay. What is left out is replaced, so its tag is free.
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}

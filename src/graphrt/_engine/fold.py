@@ -24,7 +24,7 @@ from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
 from graphrt.commands import DELETE, ERASED, Replacement
 from graphrt.errors import Place, UpdateError, told
-from graphrt.errors._codes.nodes import CONCURRENT_UPDATE, REDUCER_RAISED, REDUCER_RETURNED_NONE
+from graphrt.errors._codes.nodes import CONCURRENT_UPDATE, REDUCER_FAILED, REDUCER_RETURNED_NONE
 
 
 @final
@@ -205,7 +205,7 @@ def _reduced(
         if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
             said = type(error).__name__
             known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
-        raised = REDUCER_RAISED(
+        raised = REDUCER_FAILED(
             reducer=field.reducer_name, field=field.name, cause=said, node=task.node.name, where=where(), known=known
         )
         raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too

@@ -22,7 +22,7 @@ from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import HIDDEN, short
 from graphrt._plan.views import HAS_MAPPING, Values
 from graphrt.errors import UpdateError, count, names
-from graphrt.errors._codes.nodes import NODE_MUTATED_STATE, ROUTER_MUTATED_STATE
+from graphrt.errors._codes.nodes import MUTATED_STATE_IN_ROUTER, NODE_MUTATED_STATE
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -124,7 +124,7 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
     if _is_assigned(engine, view, values):
         wrong = engine.plan.state.assigned(view, values)
         asked = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
-        raise ROUTER_MUTATED_STATE(
+        raise MUTATED_STATE_IN_ROUTER(
             nodes_text=asked,
             fields=wrong,
             field=wrong[0],

@@ -49,7 +49,7 @@ from graphrt._plan.quoting import quoted, short
 from graphrt._plan.state import explain
 from graphrt.commands import UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
-from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, NOT_AN_UPDATE
+from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, BAD_UPDATE
 from graphrt.errors._codes.timers import BAD_DEFAULT
 from graphrt.reducers import TOKEN_BUDGET
 
@@ -259,7 +259,7 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
     node = task.node.name
     entries = update.entries(returned)
     if entries is None:
-        raise NOT_AN_UPDATE(
+        raise BAD_UPDATE(
             node=node,
             form=_what(returned),
             quoted=quoted(returned, engine.plan.state.unquoted),  # fields whose values no error may quote (R16)

@@ -35,7 +35,7 @@ from graphrt._journal.body import NOTHING, VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.stores import ENTRY_DAMAGED, JOURNAL_NEWER, STORE_OLDER
+from graphrt.errors._codes.stores import ENTRY_DAMAGED, STORE_NEWER, STORE_OLDER
 
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 """A reference to a large value. No text can look like it, because JSON escapes the quotes inside a string."""
@@ -199,7 +199,7 @@ def _of_another_version(version: Any) -> GraphrtError:
         raise TypeError("the version is not a number")
     if version < VERSION:
         return STORE_OLDER(part="A part of the journal", version=version, form=VERSION)
-    return JOURNAL_NEWER(version=version, form=VERSION)
+    return STORE_NEWER(version=version, form=VERSION)
 
 
 def _vouched(body: Body, line: int) -> Vouch:

@@ -23,7 +23,7 @@ from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.journal import (
-    MIGRATION_RAISED,
+    MIGRATION_FAILED,
     MIGRATION_RETURNED_WRONG_VALUES,
 )
 from graphrt.migrations import Migration
@@ -111,7 +111,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     try:
         made = migration.values(own(values))
     except Exception as error:
-        raise MIGRATION_RAISED(source=migration.source[:12], error=error, where=where) from error
+        raise MIGRATION_FAILED(source=migration.source[:12], error=error, where=where) from error
     if not is_mapping(made):
         raise MIGRATION_RETURNED_WRONG_VALUES(
             source=migration.source[:12],

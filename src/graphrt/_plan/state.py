@@ -31,10 +31,10 @@ from graphrt.errors import InputError, Place, Problem, closest, names, said
 from graphrt.errors._codes.arguments import (
     BAD_INPUT,
     INPUT_OF_WRONG_KIND,
-    MISSING_INPUT,
+    MISSING_FIELD,
     UNKNOWN_KEY,
 )
-from graphrt.errors._codes.findings import FIELD_NEEDS_DEFAULT, NOT_A_STATE, UNCHECKABLE_STATE_FIELD, UNRESOLVED_STATE
+from graphrt.errors._codes.findings import BAD_STATE, FIELD_NEEDS_DEFAULT, NOT_A_STATE, UNCHECKABLE_STATE_FIELD
 from graphrt.errors._error_code import Finding
 from graphrt.reducers import ReducedBy
 
@@ -123,7 +123,7 @@ class StateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, UNRESOLVED_STATE))
+            self.problems.append(unresolved(cls, error, BAD_STATE))
             return
         self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, UNCHECKABLE_STATE_FIELD))
         self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in hints.aliases_of(info))
@@ -176,7 +176,7 @@ class StateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, UNRESOLVED_STATE))
+            self.problems.append(unresolved(self.cls, error, BAD_STATE))
             return None
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class StateSchema:
 
     def _missing(self, missing: list[str], where: str | Place) -> InputError:
         """Return the error for an input that lacks the fields *missing*."""
-        return MISSING_INPUT(
+        return MISSING_FIELD(
             missing=missing,
             field=missing[0],
             where=where,

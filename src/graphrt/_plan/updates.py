@@ -38,14 +38,14 @@ from graphrt._plan.value_checks import Check, Checked, Checks, is_marker, is_unc
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Place, Problem, UpdateError, closest
 from graphrt.errors._codes.findings import (
+    BAD_UPDATE_TYPE,
     EXTRA_FIELDS,
     NOT_AN_UPDATE_SCHEMA,
     UNCHECKABLE_UPDATE_FIELD,
     UNKNOWN_FIELDS_OF_UPDATE,
-    UNRESOLVED_UPDATE,
     UPDATE_WITH_DEFAULTS,
 )
-from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD, UNKNOWN_KEY_OF_NODE, WRONG_TYPE
+from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD_OF_NODE, UNKNOWN_KEY_OF_NODE, WRONG_TYPE
 
 
 @final
@@ -149,7 +149,7 @@ class UpdateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, UNRESOLVED_UPDATE))
+            self.problems.append(unresolved(self.cls, error, BAD_UPDATE_TYPE))
             return None
 
     def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -158,7 +158,7 @@ class UpdateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, UNRESOLVED_UPDATE))
+            self.problems.append(unresolved(cls, error, BAD_UPDATE_TYPE))
             return None
         return {name: field_hint(info) for name, info in cls.__pydantic_fields__.items()}
 
@@ -256,7 +256,7 @@ class UpdateSchema:
         """Refuse a whole state that lacks a field which has no default."""
         missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
         if missing:
-            raise MISSING_FIELD(
+            raise MISSING_FIELD_OF_NODE(
                 node=node,
                 missing=missing,
                 field=missing[0],

@@ -27,9 +27,9 @@ from graphrt.errors import Problem, closest, names
 from graphrt.errors._codes.findings import (
     BAD_LIMIT_IN_GRAPH,
     BAD_LIMIT_OPTION,
-    BAD_NODE_NAME,
-    BAD_NODE_SIGNATURE,
+    BAD_NAME,
     BAD_ROUTER_SIGNATURE,
+    BAD_SIGNATURE,
     DEAD_ROUTE,
     DUPLICATE_EDGE,
     DUPLICATE_NODE,
@@ -112,7 +112,7 @@ class _Checks:
         name = node.name
         problem = name_problem(name)
         if problem:
-            yield BAD_NODE_NAME(name=short(name), problem=problem, most=MAX_NAME, where=node.where)
+            yield BAD_NAME(name=short(name), problem=problem, most=MAX_NAME, where=node.where)
             return
         if name in RESERVED_NAMES:  # texts that mean START or END
             yield RESERVED_NAME(node=name, where=node.where)
@@ -124,7 +124,7 @@ class _Checks:
             shape = node_shape(node.fn)
             yield from targets_in_a_type(node)
             if shape.problem:
-                yield BAD_NODE_SIGNATURE(
+                yield BAD_SIGNATURE(
                     who=f"Node {name!r}", problem=shape.problem, node=name, where=node.where, fix=shape.hint or None
                 )
         else:

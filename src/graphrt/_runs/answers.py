@@ -31,6 +31,7 @@ from graphrt.commands import UNSET
 from graphrt.errors import InputError
 from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
 from graphrt.errors._codes.threads import (
+    AMBIGUOUS_ANSWER,
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
     ANSWERS_AND_ANSWER,
@@ -38,7 +39,6 @@ from graphrt.errors._codes.threads import (
     INTERRUPT_HAS_ITS_DEFAULT,
     NO_ANSWER,
     NO_OPEN_INTERRUPT,
-    ONE_ANSWER_FOR_SEVERAL,
     ONE_ANSWER_TO_REPLACE_SEVERAL,
     UNKNOWN_INTERRUPT,
     WAITS_FOR_SIGNAL,
@@ -128,7 +128,7 @@ def _by_id(
         if single is UNSET:
             raise NO_ANSWER(questions=asked, how=how(ids), **about)
         if len(questions) != 1:
-            declared = ONE_ANSWER_TO_REPLACE_SEVERAL if questions[0].answered else ONE_ANSWER_FOR_SEVERAL
+            declared = ONE_ANSWER_TO_REPLACE_SEVERAL if questions[0].answered else AMBIGUOUS_ANSWER
             raise declared(number=len(questions), questions=asked, how=how(ids), **about)
         return {questions[0].id: single}
     takes = {question.id for question in (*questions, *open_)}

@@ -17,7 +17,7 @@ import typing_extensions as te
 from graphrt import events
 from graphrt._drivers.child_threads import Tags
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors._codes.labels import BAD_PRIORITY, BAD_TAGS, BAD_TITLE
+from graphrt.errors._codes.labels import BAD_LABEL, BAD_PRIORITY, BAD_TAGS
 from graphrt.stores.protocol import Head, Labels
 
 
@@ -57,7 +57,7 @@ def checked_title(title: Any) -> str | None:
     if title is None or _is_line(title, LONGEST_TITLE):
         found: str | None = title
         return found
-    raise BAD_TITLE(option="title", given=_shown(title), longest=LONGEST_TITLE)
+    raise BAD_LABEL(option="title", given=_shown(title), longest=LONGEST_TITLE)
 
 
 def checked_tags(option: str, tags: Any) -> frozenset[str]:

@@ -17,7 +17,7 @@ from graphrt.audit._redaction import Redaction
 from graphrt.errors import a_type
 from graphrt.errors._codes.audit import (
     BAD_AUDIT,
-    BAD_RULES,
+    BAD_REDACTION_RULES,
     NOT_CHAINED,
     WEAK_KEY,
 )
@@ -99,7 +99,7 @@ class AuditLog:
         """The keys, whose `repr` shows none of them; None without one."""
         given: Any = redact
         if given is not None and not isinstance(given, Redaction):
-            raise BAD_RULES(what="redact=", problem=f"it takes a Redaction, not {a_type(redact)}")
+            raise BAD_REDACTION_RULES(what="redact=", problem=f"it takes a Redaction, not {a_type(redact)}")
         self.redact: Redaction | None = redact
         """The rules; None without any."""
         self.user: str = user or ""

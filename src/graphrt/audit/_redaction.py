@@ -20,7 +20,7 @@ from graphrt._sensitive_texts import FINDERS, Found, PatternName, TextPattern
 from graphrt.audit._error_texts import redacted_error
 from graphrt.audit._keys import check_strength
 from graphrt.errors import AuditError, a_type
-from graphrt.errors._codes.audit import BAD_RULES, REDACTION_FAILED, REDACTION_MISFIT
+from graphrt.errors._codes.audit import BAD_REDACTION_RULES, REDACTION_FAILED, REDACTION_MISFIT
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -64,11 +64,11 @@ class Redaction:
             check_strength(key)
         for name, given in (("fields=", fields), ("patterns=", patterns)):
             if not is_list(given):
-                raise BAD_RULES(what=name, problem=f"it takes a list, not {a_type(given)}")
+                raise BAD_REDACTION_RULES(what=name, problem=f"it takes a list, not {a_type(given)}")
         paths: Sequence[Any] = fields
         for path in paths:
             if not isinstance(path, str) or _PATH.fullmatch(path) is None:
-                raise BAD_RULES(what="fields=", problem=f"{path!r} is not a path such as 'customer.email'")
+                raise BAD_REDACTION_RULES(what="fields=", problem=f"{path!r} is not a path such as 'customer.email'")
         self._key: Final = key
         self._fields: Final = tuple((path, tuple(path.split("."))) for path in dict.fromkeys(fields))
         self._patterns: Final = _patterns(patterns)
@@ -254,11 +254,11 @@ def _patterns(given: Sequence[Any]) -> dict[str, str | TextPattern]:
     for one in given:
         name = one.name if isinstance(one, TextPattern) else one
         if not isinstance(one, TextPattern) and one not in tuple(FINDERS):
-            raise BAD_RULES(
+            raise BAD_REDACTION_RULES(
                 what="patterns=", problem=f"{one!r} is neither a TextPattern nor one of {', '.join(FINDERS)}"
             )
         if name in own or (isinstance(one, TextPattern) and name in FINDERS):
-            raise BAD_RULES(what="patterns=", problem=f"two patterns have the name {name!r}")
+            raise BAD_REDACTION_RULES(what="patterns=", problem=f"two patterns have the name {name!r}")
         own[name] = one
     mine = {name: one for name, one in own.items() if isinstance(one, TextPattern)}
     return {**mine, **{name: name for name in FINDERS if name in own}}

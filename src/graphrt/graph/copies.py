@@ -17,7 +17,7 @@ from graphrt._plan.specs import NodeSpec
 from graphrt._plan.tables import Plan
 from graphrt.commands import node_name
 from graphrt.errors import names
-from graphrt.errors._codes.findings import BAD_NODE_SIGNATURE, DEFINITION, UNKNOWN_NODE
+from graphrt.errors._codes.findings import BAD_SIGNATURE, DEFINITION, UNKNOWN_NODE
 from graphrt.graph.handles import function_of
 
 
@@ -43,7 +43,7 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
         shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
         if shape is not None and shape.problem:
             problems.append(
-                BAD_NODE_SIGNATURE(who=f"The replacement of node {name!r}", problem=shape.problem, node=str(name))
+                BAD_SIGNATURE(who=f"The replacement of node {name!r}", problem=shape.problem, node=str(name))
             )
     if problems:
         raise DEFINITION(who="The replacement by with_nodes()", problems=problems, where=plan.place())

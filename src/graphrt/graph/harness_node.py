@@ -20,9 +20,9 @@ from graphrt._plan.node_forms import declare_form
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import (
+    BAD_HARNESS_NODE,
     BAD_HARNESS_PART,
     HARNESS_WITHOUT_ANSWER_FIELD,
-    HARNESS_WITHOUT_PROMPT,
     UNKNOWN_PART_OF_REPLY,
 )
 from graphrt.graph.handles import S
@@ -99,7 +99,7 @@ def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
     node = name if isinstance(name, str) else None
     parts: tuple[Any, ...] = tuple(target.values()) if is_mapping(target) else ()
     if source is None:
-        return HARNESS_WITHOUT_PROMPT(node=node, name=name, where=where)
+        return BAD_HARNESS_NODE(node=node, name=name, where=where)
     if target is None:
         return HARNESS_WITHOUT_ANSWER_FIELD(node=node, name=name, where=where)
     if not (isinstance(source, str) or callable(source) or hasattr(source, "render")):

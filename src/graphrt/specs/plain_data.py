@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from graphrt._arguments import check_whole, is_list, is_mapping
 from graphrt.errors import a_type
-from graphrt.errors._codes.specs import BAD_TEXT, NOT_A_SPEC
+from graphrt.errors._codes.specs import BAD_SPEC_TEXT, NOT_A_SPEC
 
 Data: TypeAlias = dict[str, Any]
 _DIGITS: Final = 19
@@ -195,4 +195,4 @@ def _short(value: object) -> str:
 
 
 def _refused(path: str, problem: str) -> Exception:
-    return BAD_TEXT(problem=f"{path}: {problem}" if path else problem, path=path or None)
+    return BAD_SPEC_TEXT(problem=f"{path}: {problem}" if path else problem, path=path or None)

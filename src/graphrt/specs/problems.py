@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
-from graphrt.errors._codes.specs import BAD_ENTRY
+from graphrt.errors._codes.specs import BAD_SPEC
 from graphrt.specs.plain_data import joined
 
 
@@ -43,7 +43,7 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
         if text not in texts:
             texts.append(text)
     return [
-        BAD_ENTRY(problem=", or: ".join(texts), where=where, fix=hints.get(where, "Correct it."))
+        BAD_SPEC(problem=", or: ".join(texts), where=where, fix=hints.get(where, "Correct it."))
         for where, texts in found.items()
         # A union names the branches that do not fit at all, too: what is wrong inside says more.
         if not any(other.startswith((f"{where}.", f"{where}[")) for other in found)

@@ -20,7 +20,7 @@ from graphrt.commands import END
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
 from graphrt.errors._codes.findings import DEFINITION
 from graphrt.errors._codes.specs import (
-    BAD_ENTRY,
+    BAD_SPEC,
     MISSING_STATE,
     UNKNOWN_KIND,
     UNKNOWN_LABEL,
@@ -171,7 +171,7 @@ class _Parts:
 
     def problem(self, text: str, name: str) -> None:
         """Report what is wrong with the field *name*."""
-        self._reader.problems.append(BAD_ENTRY(problem=text, where=within(self._path, name)))
+        self._reader.problems.append(BAD_SPEC(problem=text, where=within(self._path, name)))
 
 
 class _Reader:

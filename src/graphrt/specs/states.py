@@ -17,7 +17,7 @@ from graphrt import reducers
 from graphrt._plan.fields import describe
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem
-from graphrt.errors._codes.specs import BAD_ENTRY, BAD_FIELD_TYPE, FIELD_OF_CODE, OTHER_STATE, UNKNOWN_PART
+from graphrt.errors._codes.specs import BAD_FIELD_TYPE, BAD_SPEC, FIELD_OF_CODE, OTHER_STATE, UNKNOWN_PART
 from graphrt.specs.manifest import FieldSpec, StateSpec
 from graphrt.specs.plain_data import joined
 from graphrt.specs.registry import Registry, known_names
@@ -76,7 +76,7 @@ class StateClasses:
         for at, name in enumerate(names):
             if name not in known:
                 self._problems.append(
-                    BAD_ENTRY(problem=f"The state has no field {name!r}", where=f"{path}[{at}]", fix="Correct it.")
+                    BAD_SPEC(problem=f"The state has no field {name!r}", where=f"{path}[{at}]", fix="Correct it.")
                 )
                 return None
         return part_of(state, names, f"{state.__name__}_{'_'.join(names)}")
@@ -100,7 +100,7 @@ class StateClasses:
             where = joined(joined(path, "fields"), name)
             if not name.isidentifier() or name.startswith("_"):
                 self._problems.append(
-                    BAD_ENTRY(problem=f"{name!r} cannot be a field", where=where, fix="Use a name of Python.")
+                    BAD_SPEC(problem=f"{name!r} cannot be a field", where=where, fix="Use a name of Python.")
                 )
                 continue
             if not one.required and "default" not in one.model_fields_set and spec.kind != "typeddict":
@@ -119,7 +119,7 @@ class StateClasses:
             made: Any = {name: (hint, _pydantic_default(fields[name])) for name, hint in hints.items()}
             return create_model(title, **made)
         except (NameError, TypeError, ValueError) as error:  # a field that hides a method of pydantic's, for instance
-            self._problems.append(BAD_ENTRY(problem=str(error).splitlines()[0].rstrip("."), where=path))
+            self._problems.append(BAD_SPEC(problem=str(error).splitlines()[0].rstrip("."), where=path))
             return None
 
     def _hint(self, name: str, one: FieldSpec, path: str) -> Any:

@@ -44,10 +44,10 @@ from graphrt._arguments import is_list, is_number
 from graphrt.errors import InputError
 from graphrt.errors._codes.stores import (
     BAD_ARCHIVE,
+    BAD_PATH,
     CANNOT_OPEN_FILE,
     FILE_NOT_OPEN,
     NO_FOLDER,
-    NOT_A_PATH,
     PATH_EXISTS,
     PATH_OF_A_STORE,
     STORE_OLDER,
@@ -280,7 +280,7 @@ def checked_path(path: Any) -> str:
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()  # as os.fspath()
     if not isinstance(text, str) or not text or "\0" in text:
         what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
-        raise NOT_A_PATH(given=what)
+        raise BAD_PATH(given=what)
     if text == ":memory:" or "://" in text:
         raise PATH_OF_A_STORE(text=text)
     return text

@@ -33,7 +33,7 @@ from graphrt.errors._codes.stores import (
     BAD_KEY,
     BAD_KEY_ID,
     ENCRYPTED_BODY_DAMAGED,
-    KEY_NOT_GIVEN,
+    MISSING_KEY,
     NOT_ENCRYPTED,
     OPENED_WITHOUT_KEYS,
     UNKNOWN_CURRENT_KEY,
@@ -135,7 +135,7 @@ class Keyring:
             raise _damaged(where, thread)
         key = sealed[at:end].decode("ascii", "replace")
         if key not in self._keys:
-            raise KEY_NOT_GIVEN(key=repr(key[:64]), ids=self.ids, thread=thread, where=where)
+            raise MISSING_KEY(key=repr(key[:64]), ids=self.ids, thread=thread, where=where)
         header, body = sealed[: end + _MARK], sealed[end + _MARK :]
         invalid = import_module("cryptography.exceptions").InvalidTag
         # A wrong tag is reported below, outside of the `except` block: InvalidTag has no text to show as context.
@@ -149,7 +149,7 @@ class Keyring:
             # The header ends with the mark of the key that named the blobs. Without that key, blobs could not be found
             # by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
-                raise KEY_NOT_GIVEN(
+                raise MISSING_KEY(
                     key="that names of large values were made with", ids=self.ids, thread=thread, where=where
                 )
             return opened

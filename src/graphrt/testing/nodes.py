@@ -9,7 +9,7 @@ from graphrt._drivers.context import Context
 from graphrt._forks import FreshLock
 from graphrt.commands import Command, NodeRef, Send
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.testing_doubles import NODE_SCRIPT_LEFT_OVER, NODE_SCRIPT_USED_UP
+from graphrt.errors._codes.testing_doubles import NODE_SCRIPT_LEFT_OVER, SCRIPT_USED_UP
 from graphrt.testing.virtual_clock import VirtualClock
 
 
@@ -43,7 +43,7 @@ class ScriptedNode:
             self.states.append(state)
             self.args.append(ctx.arg)
         if at >= len(self._results):
-            raise NODE_SCRIPT_USED_UP(node=ctx.node, calls=at + 1, results=len(self._results))
+            raise SCRIPT_USED_UP(node=ctx.node, calls=at + 1, results=len(self._results))
         result = self._results[at]
         if isinstance(result, BaseException):
             raise result

@@ -29,7 +29,7 @@ from graphrt.compat.lar._nodes import (
 )
 from graphrt.compat.lar._state import BUDGET, GraphState
 from graphrt.errors import GraphrtError, NodeError
-from graphrt.errors._codes.compat import NO_KEY_FOR_RESULT, NO_PATH, NO_SOURCE_KEY, UNLINKED_NODE
+from graphrt.errors._codes.compat import NO_KEY_FOR_RESULT, NO_PATH, NODE_OBJECT_FAILED, UNLINKED_NODE
 
 Ask: TypeAlias = Callable[[str], str]
 """Shows a question and returns a line, as `input` does; EOFError if there is no more."""
@@ -111,7 +111,7 @@ def _add_value(node: AddValueNode, view: GraphState) -> Mapping[str, Any]:
     if isinstance(value, str) and len(value) > 2 and value[0] == "{" and value[-1] == "}":
         key = value.strip("{}")
         if view.get(key) is None:
-            raise NO_SOURCE_KEY(key=key)
+            raise NODE_OBJECT_FAILED(key=key)
         value = view.get(key)
     view.set(node.key, value)
     return {}

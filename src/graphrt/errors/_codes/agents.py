@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphrt.errors import AgentLimitError, InputError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import BAD_RESPONSE
-from graphrt.errors._codes.tools import NO_SUCH_TOOL, TOOL_ARGUMENTS, TOOL_SCHEMA, VALIDATOR_FAILED
+from graphrt.errors._codes.tools import TOOL_ARGUMENTS, TOOL_FAILED_BY_VALIDATOR, TOOL_SCHEMA, UNKNOWN_TOOL
 from graphrt.errors._error_code import ErrorCode
 
 NO_MODEL = ErrorCode(
@@ -35,14 +35,14 @@ BAD_APPROVAL = ErrorCode(
 )
 
 
-NOT_A_LAYER = ErrorCode(
+BAD_MIDDLEWARE = ErrorCode(
     "bad-middleware",
     InputError,
     "middleware has {given}, which is not a layer.",
     fix="Derive from Middleware, override what you need, and give an instance.",
     carries=("value",),
 )
-LAYER_SIGNATURE = NOT_A_LAYER.variant(
+LAYER_SIGNATURE = BAD_MIDDLEWARE.variant(
     "Middleware {value:type}.{name}{shape} cannot be called with ({arguments}): {error}.",
     fix="Write `async def {name}(self, {arguments})`.",
     carries=(),
@@ -85,7 +85,7 @@ RUN_SYNC_IN_LOOP = ErrorCode(
     fix="Await agent.run(...) instead.",
 )
 
-TOOL_NOT_OFFERED = NO_SUCH_TOOL.variant(
+TOOL_NOT_OFFERED = UNKNOWN_TOOL.variant(
     "The model called a tool that it was not offered: {tool!r}.",
     error=ToolError,
     known="tools: {offered}",
@@ -102,7 +102,7 @@ TOOL_TIMEOUT = ErrorCode(
     carries=("tool",),
 )
 
-TOOL_FAILED = VALIDATOR_FAILED.variant(
+TOOL_FAILED = TOOL_FAILED_BY_VALIDATOR.variant(
     "Tool {tool!r} failed: {error:told}", fix='Repair the tool, or let the model see what it raises: on_error="return".'
 )
 

@@ -23,7 +23,7 @@ UNKNOWN_KEY = ErrorCode(
     carries=("field",),
 )
 
-MISSING_INPUT = ErrorCode(
+MISSING_FIELD = ErrorCode(
     "missing-field",
     InputError,
     "The input lacks {missing:a field that has|fields that have} no default: {missing:names}.",

@@ -106,13 +106,13 @@ SECRET_PICKLED = ErrorCode(
     "A Secret cannot be pickled: its value would be written.",
     fix="Send what identifies the secret, and read the secret where it is used.",
 )
-BAD_RULES = ErrorCode(
+BAD_REDACTION_RULES = ErrorCode(
     "bad-redaction-rules",
     InputError,
     "{what} of Redaction is not valid: {problem}.",
     fix="See docs/how-to/audit.md for what rules may be.",
 )
-UNBOUNDED_PATTERN = BAD_RULES.variant(
+UNBOUNDED_PATTERN = BAD_REDACTION_RULES.variant(
     "The regular expression of the pattern {name!r} is not bounded: {problem}.",
     known="a match has at most {longest} characters, and at most {ways} ways to be found at one place",
     fix="Replace * and + by counts, such as {{1,64}}, and do not repeat what can itself match in several ways.",

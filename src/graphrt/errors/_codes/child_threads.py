@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphrt.errors import ChildThreadError, InputError
 from graphrt.errors._error_code import ErrorCode
 
-CHILD_FAILED = ErrorCode(
+CHILD_ENDED = ErrorCode(
     "child-ended",
     ChildThreadError,
     "Child thread {child!r} {ended}{error}.",
@@ -13,7 +13,7 @@ CHILD_FAILED = ErrorCode(
     fix="Catch ChildThreadError in the node; or retry the child, and this thread when the child has completed.",
     carries=("thread", "status"),
 )
-CHILD_DELETED = CHILD_FAILED.variant(
+CHILD_DELETED = CHILD_ENDED.variant(
     "Child thread {child!r} was deleted before the node that waits for it could read how it ended.",
     fix="Catch ChildThreadError in the node; and let retention keep child threads longer than their parents wait.",
 )

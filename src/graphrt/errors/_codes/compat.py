@@ -32,26 +32,26 @@ UNLINKED_NODE = NO_PATH.variant(
     fix="Keep the nodes that may follow in attributes, so that the graph is known before it runs.",
 )
 
-NO_SOURCE_KEY = ErrorCode(
+NODE_OBJECT_FAILED = ErrorCode(
     "node-object-failed",
     NodeError,
     "AddValueNode copies the key {key!r}, which the state does not have.",
     fix="Set the key first, or give a value that is not a text in braces.",
     boundary=True,
 )
-NO_KEY_FOR_RESULT = NO_SOURCE_KEY.variant(
+NO_KEY_FOR_RESULT = NODE_OBJECT_FAILED.variant(
     "{function}() returned a value of type {result:type}, and no key takes it.",
     fix="Give output_key=, or return a mapping of keys.",
 )
-EMPTY_ANSWER = NO_SOURCE_KEY.variant(
+EMPTY_ANSWER = NODE_OBJECT_FAILED.variant(
     "The model {model!r} answered nothing.", fix="Look at its finish_reason and its filters.", carries=("model",)
 )
-BRANCHES_FAILED = NO_SOURCE_KEY.variant(
+BRANCHES_FAILED = NODE_OBJECT_FAILED.variant(
     "{failed} of {total} branches failed: {told}.",
     known="nothing of the batch was written",
     fix="Correct the branches, or give the batch an error_node.",
 )
-BRANCHES_CONFLICT = NO_SOURCE_KEY.variant(
+BRANCHES_CONFLICT = NODE_OBJECT_FAILED.variant(
     "Branches wrote different values to the key {key!r}: {told}.",
     known="nothing of the batch was written",
     fix="Give each branch a key of its own, and join them in a node after the batch.",

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
-from graphrt.errors._codes.stores import BAD_COMMIT, JOURNAL_NEWER, NOT_A_PATH, STORE_DAMAGED
+from graphrt.errors._codes.stores import BAD_COMMIT, BAD_PATH, STORE_DAMAGED, STORE_NEWER
 from graphrt.errors._error_code import ErrorCode
 
-POSTGRES_UNAVAILABLE = ErrorCode(
+STORE_UNAVAILABLE = ErrorCode(
     "store-unavailable",
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Check that the server runs and that the URL is right, then call again.",
     carries=("value",),
 )
-COMMIT_BROKEN_OFF = POSTGRES_UNAVAILABLE.variant(
+COMMIT_BROKEN_OFF = STORE_UNAVAILABLE.variant(
     "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
     fix="Call again: another run continues the thread.",
     carries=(),
 )
-SQLITE_OUT_OF_MEMORY = POSTGRES_UNAVAILABLE.variant(
+SQLITE_OUT_OF_MEMORY = STORE_UNAVAILABLE.variant(
     "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
     fix="Free some memory.",
     carries=("thread",),
 )
-SQLITE_IO_ERROR = POSTGRES_UNAVAILABLE.variant(
+SQLITE_IO_ERROR = STORE_UNAVAILABLE.variant(
     "The database {database!r} could not be opened, read or written ({name}: {reason}): {kept}.",
     fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
     carries=("thread",),
 )
-SQLITE_BAD_FILE = POSTGRES_UNAVAILABLE.variant(
+SQLITE_BAD_FILE = STORE_UNAVAILABLE.variant(
     "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}.", carries=()
 )
-SQLITE_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
+SQLITE_TOO_OLD = STORE_UNAVAILABLE.variant(
     "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
     fix="Update SQLite.",
     carries=(),
 )
-SQLITE_REPLACED = POSTGRES_UNAVAILABLE.variant(
+SQLITE_REPLACED = STORE_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
     carries=(),
 )
-POSTGRES_TOO_OLD = POSTGRES_UNAVAILABLE.variant(
+POSTGRES_TOO_OLD = STORE_UNAVAILABLE.variant(
     "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server.", carries=()
 )
-LOG_REMOVED = POSTGRES_UNAVAILABLE.variant(
+LOG_REMOVED = STORE_UNAVAILABLE.variant(
     "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
     known="commits since the last checkpoint were in it",
     fix="Never remove or copy the -wal and -shm files of a database alone. Close all connections to it, and "
@@ -53,72 +53,72 @@ LOG_REMOVED = POSTGRES_UNAVAILABLE.variant(
     carries=("thread",),
 )
 
-POSTGRES_READ_ONLY = ErrorCode(
+STORE_READ_ONLY = ErrorCode(
     "store-read-only",
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Connect to the primary server as a role that may write to the schema.",
     carries=("value",),
 )
-SQLITE_READ_ONLY = POSTGRES_READ_ONLY.variant(
+SQLITE_READ_ONLY = STORE_READ_ONLY.variant(
     "The database {database!r} cannot be written ({name}: {reason}): {kept}.",
     fix="Give this user the right to write the file and its folder.",
     carries=("thread",),
 )
-SQLITE_FILE_READ_ONLY = POSTGRES_READ_ONLY.variant(
+SQLITE_FILE_READ_ONLY = STORE_READ_ONLY.variant(
     "The database {database!r} cannot be written: {what_is} is read-only for this user{kept}.",
     fix="Give this user the right to write the file and its folder.",
     carries=("thread",),
 )
 
-SQLITE_IN_USE = POSTGRES_READ_ONLY.variant(
+SQLITE_IN_USE = STORE_READ_ONLY.variant(
     "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
     fix="Read a copy made by store.backup(), close what has the database open, or give this user the right to write the "
     "file and its folder.",
     carries=(),
 )
 
-POSTGRES_FULL = ErrorCode(
+STORE_FULL = ErrorCode(
     "store-full",
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Free space on the database's disk, then call again.",
     carries=("value",),
 )
-SQLITE_FULL = POSTGRES_FULL.variant(
+SQLITE_FULL = STORE_FULL.variant(
     "The database {database!r} cannot grow: the disk, a quota, the file system or a limit of this process allows no "
     "more ({name}: {reason}): {kept}.",
     fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
     carries=("thread",),
 )
-TOO_MANY_THREADS = POSTGRES_FULL.variant(
+TOO_MANY_THREADS = STORE_FULL.variant(
     "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file.", carries=()
 )
 
-POSTGRES_BUSY = ErrorCode(
+STORE_BUSY = ErrorCode(
     "store-busy",
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Call again, or look in pg_stat_activity for who holds the lock.",
     carries=("value",),
 )
-SQLITE_LOCKED = POSTGRES_BUSY.variant(
+SQLITE_LOCKED = STORE_BUSY.variant(
     "The database {database!r} was locked by another connection or process for too long ({name}: {reason}): {kept}.",
     fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
     carries=("thread",),
 )
-SQLITE_CALLED_INSIDE_A_CALL = POSTGRES_BUSY.variant(
+SQLITE_CALLED_INSIDE_A_CALL = STORE_BUSY.variant(
     "The database {database!r} is in use by this thread, inside another call that the garbage collector has "
     "interrupted: nothing was changed.",
     fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
     carries=(),
 )
-POSTGRES_POOL_IN_USE = POSTGRES_BUSY.variant(
+POSTGRES_POOL_IN_USE = STORE_BUSY.variant(
     "All {size} connections were in use for {busy_timeout_s:g} seconds.",
     fix="Give the store a larger pool_size.",
     carries=(),
 )
-LOG_TOO_LONG = POSTGRES_BUSY.variant(
+LOG_TOO_LONG = STORE_BUSY.variant(
     "The write-ahead log of {database!r} has {size:,} bytes, because another connection has been reading "
     "the database for a very long time: {kept}.",
     known="log_limit_bytes={limit_bytes}",
@@ -170,23 +170,23 @@ FOREIGN_DATABASE = STORE_DAMAGED.variant(
     carries=(),
 )
 
-POSTGRES_UNSAFE = ErrorCode(
+STORE_UNSAFE = ErrorCode(
     "store-unsafe",
     StoreError,
     "This server may lose what it confirmed: {settings}.",
     fix="Set it to on, on the server or for the role; for tests only, ?unsafe=true allows it.",
 )
-SQLITE_UNSAFE = POSTGRES_UNSAFE.variant(
+SQLITE_UNSAFE = STORE_UNSAFE.variant(
     "The database {database!r} cannot be written safely: {why}.",
     known="SQLite {version}",
     fix="Put it on a disk of this machine.",
 )
 
-SCHEMA_NEWER = JOURNAL_NEWER.variant(
+SCHEMA_NEWER = STORE_NEWER.variant(
     "The tables in schema {schema!r} are of version {value}, and this graphrt knows version {newest}.",
     fix="Upgrade graphrt, or name another schema with ?schema=.",
 )
-DATABASE_NEWER = JOURNAL_NEWER.variant(
+DATABASE_NEWER = STORE_NEWER.variant(
     "The database {database!r} was written by a newer graphrt.",
     known="schema version {version}; this graphrt reads up to {newest}",
     fix="Upgrade graphrt; the file was not changed.",
@@ -201,7 +201,7 @@ TOO_LARGE = ErrorCode(
     where="database {database!r}",
 )
 
-SQLITE_IN_MEMORY = NOT_A_PATH.variant(
+SQLITE_IN_MEMORY = BAD_PATH.variant(
     "A SQLite store keeps threads in a file; ':memory:' is not one.",
     fix='Use the store "memory:" to keep threads in this process.',
 )

@@ -5,40 +5,40 @@ from __future__ import annotations
 from graphrt.errors import DefinitionError
 from graphrt.errors._error_code import ErrorCode, Finding
 
-UNRESOLVED_STATE = Finding(
+BAD_STATE = Finding(
     "bad-state",
     "The annotations of {cls} cannot be resolved: {problem}.",
     fix="Define the named types at module level, before GraphBuilder(...).",
 )
-UNCHECKABLE_STATE_FIELD = UNRESOLVED_STATE.variant(
+UNCHECKABLE_STATE_FIELD = BAD_STATE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
     fix="Use a type that pydantic knows, or Any.",
 )
-NOT_A_STATE = UNRESOLVED_STATE.variant(
+NOT_A_STATE = BAD_STATE.variant(
     "{cls} cannot be a state.", fix="Use a pydantic model, a dataclass or a TypedDict class."
 )
-EXTRA_FIELDS = UNRESOLVED_STATE.variant(
+EXTRA_FIELDS = BAD_STATE.variant(
     "{state} allows extra fields, which a node that returns the full state cannot change.",
     fix="Declare the fields, or use GraphBuilder(...) with partial updates.",
 )
 
-UNRESOLVED_UPDATE = Finding(
+BAD_UPDATE_TYPE = Finding(
     "bad-update-type",
     "The annotations of {cls} cannot be resolved: {problem}.",
     fix="Define the named types at module level, before GraphBuilder(...).",
 )
-UNCHECKABLE_UPDATE_FIELD = UNRESOLVED_UPDATE.variant(
+UNCHECKABLE_UPDATE_FIELD = BAD_UPDATE_TYPE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
     fix="Use a type that pydantic knows, or Any.",
 )
-UNKNOWN_FIELDS_OF_UPDATE = UNRESOLVED_UPDATE.variant(
+UNKNOWN_FIELDS_OF_UPDATE = BAD_UPDATE_TYPE.variant(
     "{who} names {unknown}, which the state does not have.", fix="Known: {fields:names}."
 )
-NOT_AN_UPDATE_SCHEMA = UNRESOLVED_UPDATE.variant(
+NOT_AN_UPDATE_SCHEMA = BAD_UPDATE_TYPE.variant(
     "{cls} cannot be the Update of a graph.",
     fix="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
 )
-UPDATE_WITH_DEFAULTS = UNRESOLVED_UPDATE.variant(
+UPDATE_WITH_DEFAULTS = BAD_UPDATE_TYPE.variant(
     "Fields of the dataclass {cls} would be written even if a node does not set them: {fields:names}.",
     fix="Give every field of a dataclass used as Update the default UNSET.",
 )
@@ -58,21 +58,20 @@ ENDLESS_LOOP = Finding(
     judgement=True,
 )
 
-QUOTED_REDUCER = Finding(
-    "bad-reducer",
+BAD_REDUCER = Finding("bad-reducer", "Reducer {reducer!r} of field {field!r} {problem}.")
+QUOTED_REDUCER = BAD_REDUCER.variant(
     "Field {field!r} has the text {mark!r} beside its type: the name of a reducer or marker does nothing.",
     fix="Write it without quotes, after `from graphrt.reducers import {mark}`. A text that is meant for "
     "readers may say anything else.",
 )
-INNER_REDUCER = QUOTED_REDUCER.variant(
+INNER_REDUCER = BAD_REDUCER.variant(
     "{mark!r} stands inside the type of field {field!r}, where it has no effect.",
     fix="Put it around the whole type: Annotated[<the type>, <the reducer>].",
 )
-SEVERAL_REDUCERS = QUOTED_REDUCER.variant(
+SEVERAL_REDUCERS = BAD_REDUCER.variant(
     "Field {field!r} has {number} reducers: {reducers}.", fix="Keep one reducer in its Annotated[...]."
 )
-BAD_REDUCER = QUOTED_REDUCER.variant("Reducer {reducer!r} of field {field!r} {problem}.")
-FIELD_NEEDS_DEFAULT = QUOTED_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
+FIELD_NEEDS_DEFAULT = BAD_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
 
 UNTRACKED_LEAK = Finding(
     "untracked-leak",
@@ -80,17 +79,17 @@ UNTRACKED_LEAK = Finding(
     fix="Mark field {into!r} of {state} untracked too, or name the fields that are shared with {option}=.",
 )
 
-COMMAND_OF_TARGETS = Finding(
+BAD_SIGNATURE = Finding(
     "bad-signature",
+    "{who} cannot be called as fn(state) or fn(state, ctx): {problem}.",
+    fix="Take the state, and the context as a second positional parameter without default.",
+)
+COMMAND_OF_TARGETS = BAD_SIGNATURE.variant(
     "Node {node!r} is annotated to return Command[Literal[{targets}]], but the parameter of a Command is "
     "the update, not its targets.",
     fix="Declare the targets where the node is added: goto=[{targets}]; and annotate it as Command.",
 )
-BAD_NODE_SIGNATURE = COMMAND_OF_TARGETS.variant(
-    "{who} cannot be called as fn(state) or fn(state, ctx): {problem}.",
-    fix="Take the state, and the context as a second positional parameter without default.",
-)
-BAD_ROUTER_SIGNATURE = COMMAND_OF_TARGETS.variant(
+BAD_ROUTER_SIGNATURE = BAD_SIGNATURE.variant(
     "The router of the {branch} cannot be called as router(state): {problem}.",
     fix="Take the state, and return a label, a list of labels or a list of Sends.",
 )
@@ -122,10 +121,10 @@ NO_ENTRY = Finding(
     fix="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
 )
 
-BAD_NODE_NAME = Finding(
+BAD_NAME = Finding(
     "bad-name", "{name} cannot be the name of a node: {problem}.", fix="Use a string of 1 to {most} characters."
 )
-BAD_GRAPH_NAME = BAD_NODE_NAME.variant("{name!r} cannot be the name of a graph.", fix="Use a non-empty string.")
+BAD_GRAPH_NAME = BAD_NAME.variant("{name!r} cannot be the name of a graph.", fix="Use a non-empty string.")
 
 RESERVED_NAME = Finding(
     "reserved-name", "A node cannot be named {node!r}: that is an end of every graph.", fix="Choose another name."
@@ -146,24 +145,21 @@ START_TO_END = Finding(
 DUPLICATE_EDGE = Finding("duplicate-edge", "The {edge} is declared twice; the first is{at}.", fix="Remove one of them.")
 DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name each source once.")
 
-JOIN_WITHOUT_SOURCES = Finding("empty-routes", "The {join} has no sources.", fix="Name the sources.")
-EMPTY_ROUTES = JOIN_WITHOUT_SOURCES.variant(
-    "The {branch} has no routes.", fix="Map each label to a node or END, or list the possible nodes."
+EMPTY_ROUTES = Finding(
+    "empty-routes", "The {branch} has no routes.", fix="Map each label to a node or END, or list the possible nodes."
+)
+JOIN_WITHOUT_SOURCES = EMPTY_ROUTES.variant("The {join} has no sources.", fix="Name the sources.")
+
+UNKNOWN_NODE = Finding("unknown-node", "The {edge} names a node that was never added: {name}.")
+JOIN_OF_START = UNKNOWN_NODE.variant(
+    "The {join} waits for START, which never runs.", fix="Join nodes; what START leads to runs by itself."
 )
 
-JOIN_OF_START = Finding(
-    "unknown-node",
-    "The {join} waits for START, which never runs.",
-    fix="Join nodes; what START leads to runs by itself.",
-)
-UNKNOWN_NODE = JOIN_OF_START.variant("The {edge} names a node that was never added: {name}.")
-
-IMPOSSIBLE_LABEL = Finding(
-    "dead-route",
+DEAD_ROUTE = Finding("dead-route", "Route {label} of the {branch} is never taken: the router returns {labels} only.")
+IMPOSSIBLE_LABEL = DEAD_ROUTE.variant(
     "Route {label} of the {branch} is never taken: labels are strings, booleans, integers and members of an Enum.",
     fix="Use one of these as the label, and let the router return it.",
 )
-DEAD_ROUTE = IMPOSSIBLE_LABEL.variant("Route {label} of the {branch} is never taken: the router returns {labels} only.")
 
 LABEL_WITHOUT_ROUTE = Finding(
     "unknown-route",
@@ -197,17 +193,17 @@ WRITE_CONFLICT = Finding(
     judgement=True,
 )
 
-HARNESS_WITHOUT_PROMPT = Finding(
+BAD_HARNESS_NODE = Finding(
     "bad-harness-node",
     "Node {name!r} is an agent or harness, and the state has no conversation for it.",
     fix="Name the prompt and the field for the answer: add_node(name, agent, input='question', output='answer'); or "
     "give one field the reducer messages.",
 )
-HARNESS_WITHOUT_ANSWER_FIELD = HARNESS_WITHOUT_PROMPT.variant(
+HARNESS_WITHOUT_ANSWER_FIELD = BAD_HARNESS_NODE.variant(
     "Node {name!r} is an agent or harness, and no field takes its answer.", fix="Name it: output='answer'."
 )
-BAD_HARNESS_PART = HARNESS_WITHOUT_PROMPT.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
-UNKNOWN_PART_OF_REPLY = HARNESS_WITHOUT_PROMPT.variant(
+BAD_HARNESS_PART = BAD_HARNESS_NODE.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
+UNKNOWN_PART_OF_REPLY = BAD_HARNESS_NODE.variant(
     "Node {name!r} writes {part!r} of the reply, which it has not.", fix="Known: {parts:names}."
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import InputError, ReplayDivergedError, StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import JOURNAL_NEWER, STORE_DAMAGED
+from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_TYPE = ErrorCode(
@@ -22,18 +22,18 @@ DAMAGED_VALUE = ErrorCode(
     where="{size} bytes that begin with {begin!r}",
 )
 
-TAG_NOT_TEXT = ErrorCode(
+BAD_REGISTRATION = ErrorCode(
     "bad-registration",
     InputError,
     "The tag {value!r} of {cls} is not a str.",
     fix="Pass tag= as a str, or leave it out.",
 )
-NOT_A_CLASS = TAG_NOT_TEXT.variant("{cls} {problem}.", fix="Register a class of your own.")
-CLASS_WITH_SECRET = TAG_NOT_TEXT.variant(
+NOT_A_CLASS = BAD_REGISTRATION.variant("{cls} {problem}.", fix="Register a class of your own.")
+CLASS_WITH_SECRET = BAD_REGISTRATION.variant(
     "{cls} holds a secret, and secrets are never stored.",
     fix="Keep the secret out of the state; read it where it is used, from the environment or a key store.",
 )
-NO_STORED_FORM = TAG_NOT_TEXT.variant(
+NO_STORED_FORM = BAD_REGISTRATION.variant(
     "{cls} does not say how it is stored: {problem}.",
     fix="Register it with both functions, since values are stored to be read again: register_type({cls}, encode=..., "
     "decode=...).",
@@ -96,14 +96,14 @@ TIME_CANNOT_BE_STORED = INVALID_ARGUMENT.variant(
     carries=("seq",),
 )
 
-MIGRATION_RAISED = ErrorCode(
+MIGRATION_FAILED = ErrorCode(
     "migration-failed",
     InputError,
     "The migration from {source} raised {error:told}",
     known="the thread is as it was",
     fix="Correct the function: it gets all values of the state, and returns all of them.",
 )
-MIGRATION_RETURNED_WRONG_VALUES = MIGRATION_RAISED.variant(
+MIGRATION_RETURNED_WRONG_VALUES = MIGRATION_FAILED.variant(
     "The migration from {source} returned {problem}.",
     known="the thread is as it was",
     fix="Return all values of the state, by the names of their fields and of the types that it declares.",
@@ -125,7 +125,7 @@ FOLD_FAILED = ErrorCode(
     fix="A reducer must return the same for the same arguments: restore the one that the thread was made with.",
 )
 
-REPLY_NEWER = JOURNAL_NEWER.variant(
+REPLY_NEWER = STORE_NEWER.variant(
     "A recorded reply of a model has a part of the kind {kind!r}, which this version of graphrt does not read.",
     known="parts of the kind 'text'",
     fix="Upgrade graphrt where the thread continues.",

@@ -34,7 +34,7 @@ CALL_UNAUTHORIZED = ErrorCode(
     carries=("status_code", "retry_after_s", "provider"),
 )
 
-PROVIDER_HAS_NO_KEY = ErrorCode(
+NO_API_KEY = ErrorCode(
     "no-api-key",
     AuthenticationError,
     "The model call failed{with_status}: {reason}",
@@ -42,7 +42,7 @@ PROVIDER_HAS_NO_KEY = ErrorCode(
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
 )
-API_KEY_NOT_SET = PROVIDER_HAS_NO_KEY.variant(
+API_KEY_NOT_SET = NO_API_KEY.variant(
     "There is no API key for {provider!r}: {variables} is not set.",
     fix="Set the environment variable {variables}, or give api_key=.",
     carries=(),
@@ -125,7 +125,7 @@ ANSWER_OUT_OF_BOUNDS = ErrorCode(
     carries=("status_code", "retry_after_s", "provider"),
 )
 
-REQUEST_CANNOT_BE_SENT = ErrorCode(
+HARNESS_CANNOT_SEND = ErrorCode(
     "harness",
     HarnessError,
     "The model call failed{with_status}: {reason}",
@@ -133,7 +133,7 @@ REQUEST_CANNOT_BE_SENT = ErrorCode(
     where="model {model!r}",
     carries=("status_code", "retry_after_s", "provider"),
 )
-LIBRARY_FAILED = REQUEST_CANNOT_BE_SENT.variant(
+LIBRARY_FAILED = HARNESS_CANNOT_SEND.variant(
     "The model call failed{with_status}: {reason}",
     fix="Look at the text above; it came from the provider's library, not from the provider.",
 )

@@ -14,7 +14,7 @@ from graphrt.errors import (
     StepLimitError,
     UpdateError,
 )
-from graphrt.errors._codes.arguments import MISSING_INPUT, UNKNOWN_KEY
+from graphrt.errors._codes.arguments import MISSING_FIELD, UNKNOWN_KEY
 from graphrt.errors._error_code import ErrorCode
 
 CACHE_KEY = ErrorCode(
@@ -33,7 +33,7 @@ WRONG_TYPE = ErrorCode(
     carries=("field", "path"),
 )
 
-MISSING_FIELD = MISSING_INPUT.variant(
+MISSING_FIELD_OF_NODE = MISSING_FIELD.variant(
     "The full state that node {node!r} returned lacks {missing:names}.", error=UpdateError
 )
 
@@ -67,32 +67,31 @@ NODE_TIMEOUT = ErrorCode(
     carries=("inner_codes",),
 )
 
-TARGET_IS_AN_END = ErrorCode(
+UNKNOWN_TARGET = ErrorCode(
     "unknown-target",
     RouteError,
-    "{who} goes to {end}, where no task can run.",
+    "{who} names a node that does not exist: {target_text}.",
     known="nodes {known_nodes:names}",
+    fix="Name a node of the graph.",
     carries=("node", "target"),
 )
-TARGET_IS_A_FUNCTION = TARGET_IS_AN_END.variant(
+TARGET_IS_AN_END = UNKNOWN_TARGET.variant(
+    "{who} goes to {end}, where no task can run.", known="nodes {known_nodes:names}"
+)
+TARGET_IS_A_FUNCTION = UNKNOWN_TARGET.variant(
     "{who} names the function {function}(), which does not stand for a node.",
     known="nodes {known_nodes:names}",
     fix="Use the node's name, {function!r}, or what @g.node returned.",
 )
-UNKNOWN_TARGET = TARGET_IS_AN_END.variant(
-    "{who} names a node that does not exist: {target_text}.",
-    known="nodes {known_nodes:names}",
-    fix="Name a node of the graph.",
-)
 
-REDUCER_RAISED = ErrorCode(
+REDUCER_FAILED = ErrorCode(
     "reducer-failed",
     UpdateError,
     "Reducer {reducer!r} of field {field!r} raised {cause}",
     fix="Correct the reducer, or what the node returns, then retry.",
     carries=("node",),
 )
-REDUCER_RETURNED_NONE = REDUCER_RAISED.variant(
+REDUCER_RETURNED_NONE = REDUCER_FAILED.variant(
     "Reducer {reducer!r} of field {field!r} returned None, which the field cannot be.",
     known="{field}: {annotation}",
     fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
@@ -142,14 +141,14 @@ NODE_FATIGUE = ErrorCode(
     carries=("nodes", "state"),
 )
 
-ROUTER_MUTATED_STATE = ErrorCode(
+MUTATED_STATE_IN_ROUTER = ErrorCode(
     "mutated-state",
     RouteError,
     "A router after {nodes_text} assigned to the state it was given: {fields:names}.",
     fix="Let routers read the state only; a node returns what changes.",
     carries=("field",),
 )
-NODE_MUTATED_STATE = ROUTER_MUTATED_STATE.variant(
+NODE_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "{who} {did}: {fields:names}.{and_raised}",
     error=UpdateError,
     fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
@@ -166,13 +165,13 @@ BAD_ANSWER_TYPE = ErrorCode(
     boundary=True,
 )
 
-NOT_AN_UPDATE = ErrorCode(
+BAD_UPDATE = ErrorCode(
     "bad-update",
     UpdateError,
     "Node {node!r} returned {form}, {quoted}; expected an update (a mapping of fields).",
     known="fields {fields}",
 )
-NESTED_OUTPUT_NOT_AN_UPDATE = NOT_AN_UPDATE.variant(
+NESTED_OUTPUT_NOT_AN_UPDATE = BAD_UPDATE.variant(
     "output= of nested graph {node!r} returned {quoted}, which is not an update.",
     error=InputError,
     fix="Return a mapping of the parent's fields.",

@@ -31,13 +31,13 @@ BAD_TOOL_ARGUMENTS = ErrorCode(
     fix="Answer the call with a ToolMessage that shows the model this error.",
 )
 
-NO_SCHEMA = ErrorCode(
+BAD_OUTPUT_TYPE = ErrorCode(
     "bad-output-type",
     InputError,
     "No JSON schema can be made of output={value!r}: {reason}",
     fix="Give a pydantic model, a dataclass, a TypedDict or a simple type.",
 )
-NOT_AN_OUTPUT_TYPE = NO_SCHEMA.variant("output= is {given}, which is not a type.", carries=("value",))
+NOT_AN_OUTPUT_TYPE = BAD_OUTPUT_TYPE.variant("output= is {given}, which is not a type.", carries=("value",))
 
 BAD_OUTPUT = ErrorCode(
     "bad-output",

@@ -5,38 +5,38 @@ from __future__ import annotations
 from graphrt.errors import InputError
 from graphrt.errors._error_code import ErrorCode, Finding
 
-BAD_TEXT = ErrorCode(
+BAD_SPEC_TEXT = ErrorCode(
     "bad-spec-text",
     InputError,
     "The manifest cannot be read: {problem}.",
     fix="Give JSON as graph.to_spec() writes it. For a larger manifest that you trust: limits=SpecLimits(...).",
     carries=("path",),
 )
-NOT_A_SPEC = BAD_TEXT.variant(
+NOT_A_SPEC = BAD_SPEC_TEXT.variant(
     "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned.", carries=()
 )
 
 
-BAD_ENTRY = Finding("bad-spec", "{problem}.")
-MISSING_STATE = BAD_ENTRY.variant(
+BAD_SPEC = Finding("bad-spec", "{problem}.")
+MISSING_STATE = BAD_SPEC.variant(
     "No state is given.", fix="Name a class of the registry, describe the fields, or pass state=."
 )
-UNKNOWN_KIND = BAD_ENTRY.variant("There is no kind of node {kind!r}.", fix="Known: {kinds:names}.")
-OTHER_STATE = BAD_ENTRY.variant(
+UNKNOWN_KIND = BAD_SPEC.variant("There is no kind of node {kind!r}.", fix="Known: {kinds:names}.")
+OTHER_STATE = BAD_SPEC.variant(
     "Field {field!r} is {told} in the manifest and {found} in {cls}.", fix="Correct one of the two."
 )
-BAD_FIELD_TYPE = BAD_ENTRY.variant(
+BAD_FIELD_TYPE = BAD_SPEC.variant(
     "The type {text!r} of field {field!r} cannot be used: {problem}.",
     fix="Use str, int, float, bool, None, Any, list[...], dict[str, ...], Literal[...], |, or a class of the registry.",
 )
-FIELD_OF_CODE = BAD_ENTRY.variant(
+FIELD_OF_CODE = BAD_SPEC.variant(
     "The default of field {field!r} is not data.", fix="Register the state class, or give a default."
 )
-UNKNOWN_LABEL = BAD_ENTRY.variant(
+UNKNOWN_LABEL = BAD_SPEC.variant(
     "The label {label!r} is a member of no enum that router {router!r} or the registry names.",
     fix="Annotate the router with the enum, or register it as a type.",
 )
-UNWRITABLE_VALUE = BAD_ENTRY.variant(
+UNWRITABLE_VALUE = BAD_SPEC.variant(
     "{value} cannot be written as data.", fix="Give the node data, or make it by a function of your own."
 )
 

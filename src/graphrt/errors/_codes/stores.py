@@ -24,7 +24,7 @@ ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
     carries=("thread",),
 )
 
-JOURNAL_NEWER = ErrorCode(
+STORE_NEWER = ErrorCode(
     "store-newer",
     StoreError,
     "A part of the journal has the form {version}, which a newer version of graphrt wrote.",
@@ -39,7 +39,7 @@ STORE_OLDER = ErrorCode(
     fix="Finish the work with the version that wrote it, or move it away and start with a new one.",
 )
 
-KEY_NOT_GIVEN = ErrorCode(
+MISSING_KEY = ErrorCode(
     "missing-key",
     StoreError,
     "The key {key} is needed and was not given.",
@@ -47,7 +47,7 @@ KEY_NOT_GIVEN = ErrorCode(
     fix="Give all the keys that were current since the thread was made or copied.",
     carries=("thread",),
 )
-OPENED_WITHOUT_KEYS = KEY_NOT_GIVEN.variant(
+OPENED_WITHOUT_KEYS = MISSING_KEY.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",
     fix="Open the store as EncryptedStore(store, keys).",
     carries=(),
@@ -78,20 +78,20 @@ BAD_ARCHIVE = ErrorCode(
     "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."
 )
 
-NOT_A_PATH = ErrorCode(
+BAD_PATH = ErrorCode(
     "bad-path",
     InputError,
     "The path of a file was expected, not {given}.",
     fix="Give the path as a str or a Path; what is in memory can be read as io.BytesIO(data).",
 )
-PATH_OF_A_STORE = NOT_A_PATH.variant(
+PATH_OF_A_STORE = BAD_PATH.variant(
     "The path of a file was expected; {text!r} names a store.", fix="Give the path alone, such as 'copy.db'."
 )
-FILE_NOT_OPEN = NOT_A_PATH.variant(
+FILE_NOT_OPEN = BAD_PATH.variant(
     "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."
 )
-NO_FOLDER = NOT_A_PATH.variant("There is no folder {folder!r} for the file.", fix="Make the folder first.")
-CANNOT_OPEN_FILE = NOT_A_PATH.variant(
+NO_FOLDER = BAD_PATH.variant("There is no folder {folder!r} for the file.", fix="Make the folder first.")
+CANNOT_OPEN_FILE = BAD_PATH.variant(
     "The file {file!r} cannot be opened: {reason}.",
     fix="Give what export_thread() wrote, and make sure that this user may read it.",
 )
@@ -127,20 +127,21 @@ BAD_LETTER = ErrorCode(
     fix="Shorten the id, or encode the body.",
 )
 
-UNKNOWN_CURRENT_KEY = ErrorCode(
+BAD_KEY = ErrorCode(
     "bad-key",
     InputError,
+    "{what} {problem}.",
+    fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept.",
+)
+UNKNOWN_CURRENT_KEY = BAD_KEY.variant(
     "current= names a key {key!r} that was not given.",
     known="{ids:names}",
     fix="Give it in keys=, or name one that is there.",
 )
-BAD_KEY_ID = UNKNOWN_CURRENT_KEY.variant(
+BAD_KEY_ID = BAD_KEY.variant(
     "A key cannot have the id {key!r}.",
     known="1 to 64 of A-Z a-z 0-9 _ . : -",
     fix="Give it another id; it is stored with each body.",
-)
-BAD_KEY = UNKNOWN_CURRENT_KEY.variant(
-    "{what} {problem}.", fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept."
 )
 
 NOT_ENCRYPTED = ErrorCode(

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.databases import POSTGRES_UNAVAILABLE
+from graphrt.errors._codes.databases import STORE_UNAVAILABLE
 from graphrt.errors._codes.doubles import SCRIPT_UNEXPECTED_CALL
 from graphrt.errors._error_code import ErrorCode
 
-NODE_SCRIPT_USED_UP = ErrorCode(
+SCRIPT_USED_UP = ErrorCode(
     "script",
     ScriptError,
     "The scripted node {node!r} was called {calls:count time}, and its script has {results:count result}.",
     fix="Add a result for each call, or find out why the node ran more often than expected.",
 )
-NODE_SCRIPT_LEFT_OVER = NODE_SCRIPT_USED_UP.variant(
+NODE_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     "A scripted node was called {calls:count time}, and {left:count result} of its script {left:is|are} left over.",
     fix="Remove what is left over, or find out why the node ran less often than expected.",
 )
-SERVER_SCRIPT_LEFT_OVER = NODE_SCRIPT_USED_UP.variant(
+SERVER_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     "The FakeChatServer has {left:count answer} left over and got {unexpected:count unexpected request}.{first}",
     known="{got:count request} in all{items}",
     fix="Make the script as long as the calls; retries of a client count as calls.",
     carries=("expected",),
 )
-SERVER_FUNCTION_FAILED = NODE_SCRIPT_USED_UP.variant(
+SERVER_FUNCTION_FAILED = SCRIPT_USED_UP.variant(
     "{function} of the script of the FakeChatServer failed: {error:told}",
     fix="Correct the function. It is called with the ChatRequest.",
 )
@@ -47,7 +47,7 @@ STALL_ON_EVENT_LOOP = INVALID_ARGUMENT.variant(
     known="a run commits to a store in memory on the event loop, unless it has sinks",
     fix="Put the FlakyStore in front of a SqliteStore, or pass sinks= to the runtime, as arecord() does.",
 )
-PLANNED_STORE_FAILURE = POSTGRES_UNAVAILABLE.variant(
+PLANNED_STORE_FAILURE = STORE_UNAVAILABLE.variant(
     "The test makes call {number} of {operation} fail.",
     known="{kept}",
     fix="This failure is planned: check how the run behaves, and continue it.",

@@ -27,7 +27,7 @@ PRUNED_WHILE_READ = CONFLICT.variant(
     "Thread {thread!r} was pruned or deleted while it was read: its entries end at {last}, not at {end}.",
     fix="Try again.",
 )
-THREAD_HAS_MOVED = PRUNED_WHILE_READ.variant(
+THREAD_HAS_MOVED = CONFLICT.variant(
     "Thread {thread!r} is at entry {got}, not at {expected}: nothing of this commit was stored.",
     known="last entry {got}",
     fix="Load the thread and go on from its last entry.",
@@ -196,18 +196,19 @@ GOTO_NEEDED = ErrorCode(
 )
 
 
-NO_OPEN_INTERRUPT = ErrorCode(
+UNKNOWN_INTERRUPT = ErrorCode(
     "unknown-interrupt",
     InputError,
-    "An answer was given, but no interrupt is open.",
-    fix="Continue without an answer: resume({thread!r}) or retry({thread!r}).",
-)
-UNKNOWN_INTERRUPT = NO_OPEN_INTERRUPT.variant(
     "{problem}.",
     known="{questions}",
     fix="A mapping is read as interrupt ids to answers: resume({thread!r}, {{{first!r}: ...}}). "
     "If this mapping is itself the answer: resume({thread!r}, answer={{...}}).",
     carries=("interrupts",),
+)
+NO_OPEN_INTERRUPT = UNKNOWN_INTERRUPT.variant(
+    "An answer was given, but no interrupt is open.",
+    fix="Continue without an answer: resume({thread!r}) or retry({thread!r}).",
+    carries=(),
 )
 
 NO_ANSWER = ErrorCode(
@@ -219,7 +220,7 @@ NO_ANSWER = ErrorCode(
     carries=("thread", "interrupts"),
 )
 
-ONE_ANSWER_FOR_SEVERAL = ErrorCode(
+AMBIGUOUS_ANSWER = ErrorCode(
     "ambiguous-answer",
     InputError,
     "One answer was given, but {number} interrupts are open.",
@@ -227,10 +228,10 @@ ONE_ANSWER_FOR_SEVERAL = ErrorCode(
     fix="{how}",
     carries=("thread", "interrupts"),
 )
-ONE_ANSWER_TO_REPLACE_SEVERAL = ONE_ANSWER_FOR_SEVERAL.variant(
+ONE_ANSWER_TO_REPLACE_SEVERAL = AMBIGUOUS_ANSWER.variant(
     "One answer was given, but {number} answers could be replaced.", known="{questions}", fix="{how}"
 )
-ANSWERS_AND_ANSWER = ONE_ANSWER_FOR_SEVERAL.variant(
+ANSWERS_AND_ANSWER = AMBIGUOUS_ANSWER.variant(
     "Both answers and answer= were given.", known="{questions}", fix="Pass one of the two."
 )
 

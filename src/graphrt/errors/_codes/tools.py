@@ -8,7 +8,7 @@ from graphrt.errors._error_code import ErrorCode
 
 TOOL_ARGUMENTS = ErrorCode("tool-arguments", ToolArgumentsError, "{text}", carries=("values", "tool"))
 
-VALIDATOR_FAILED = ErrorCode(
+TOOL_FAILED_BY_VALIDATOR = ErrorCode(
     "tool-failed",
     ToolError,
     "A validator of tool {tool!r} failed: {error:type}.",
@@ -58,30 +58,30 @@ TWO_MCP_TOOLS_OF_ONE_NAME = DUPLICATE_TOOL.variant(
     where="",
 )
 
-NO_SUCH_TOOL = ErrorCode(
+UNKNOWN_TOOL = ErrorCode(
     "unknown-tool", InputError, "There is no tool {tool!r}.", fix="Use one of the names above, or add the tool."
 )
 
-RESULT_NOT_JSON = ErrorCode(
+TOOL_RESULT_NOT_JSON = ErrorCode(
     "tool-result",
     ToolError,
     "What tool {tool!r} returned cannot become JSON: {path} is of type {culprit:type}.",
     fix="Return a text, a ToolResult, or what JSON has: numbers, lists, dicts, dataclasses, pydantic models.",
 )
-RESULT_WITH_SURROGATE = RESULT_NOT_JSON.variant(
+RESULT_WITH_SURROGATE = TOOL_RESULT_NOT_JSON.variant(
     "The text that tool {tool!r} returned has a lone surrogate at position {position}.",
     fix="Decode bytes with errors='replace'.",
     carries=("path",),
 )
 
-MCP_NO_CONNECT = ErrorCode(
+MCP_CONNECT_TIMEOUT = ErrorCode(
     "mcp-connect",
     ToolError,
     "MCP server {server} did not answer within {timeout_s:g} s.",
     fix="Check that it runs and speaks MCP, or raise connect_timeout_s.",
     carries=("provider",),
 )
-MCP_UNREACHABLE = MCP_NO_CONNECT.variant(
+MCP_UNREACHABLE = MCP_CONNECT_TIMEOUT.variant(
     "MCP server {server} cannot be reached: {reason}{status}.",
     fix="Check that the command or the address is right, and that the server runs.",
     carries=("provider", "status_code"),

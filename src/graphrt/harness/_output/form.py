@@ -9,7 +9,7 @@ import re
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors._codes.requests import NO_SCHEMA, NOT_AN_OUTPUT_TYPE
+from graphrt.errors._codes.requests import BAD_OUTPUT_TYPE, NOT_AN_OUTPUT_TYPE
 from graphrt.harness._output.spec import OutputSpec
 from graphrt.harness._output.strict_schema import strict_form
 
@@ -54,7 +54,7 @@ class OutputForm:
             self._adapter = adapter_of(wanted)
             schema = self._adapter.json_schema()
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
-            raise NO_SCHEMA(value=wanted, reason=str(error).splitlines()[0]) from error
+            raise BAD_OUTPUT_TYPE(value=wanted, reason=str(error).splitlines()[0]) from error
         name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(wanted, "__name__", "output"))[:64] or "output"
         self._wrapped = schema.get("type") != "object"
         if self._wrapped:  # at the top level providers accept objects only

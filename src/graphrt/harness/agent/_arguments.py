@@ -8,9 +8,9 @@ from typing import Any
 from graphrt._arguments import each, is_number
 from graphrt.errors import a_type
 from graphrt.errors._codes.agents import (
+    BAD_MIDDLEWARE,
     LAYER_SIGNATURE,
     NO_MODEL,
-    NOT_A_LAYER,
 )
 from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.harness._harness_checks import usable
@@ -126,7 +126,7 @@ def checked_layers(given: Any) -> tuple[Middleware, ...]:
             what = (
                 f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
             )
-            raise NOT_A_LAYER(
+            raise BAD_MIDDLEWARE(
                 given=what,
                 value=layer,
                 known="a class is not a layer: its instances are"

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.agents import NOT_A_LAYER
+from graphrt.errors._codes.agents import BAD_MIDDLEWARE
 from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, ModelResponse
@@ -153,7 +153,7 @@ class LayerError(InputError):
 
 
 # Declared here and not with the other errors of agents, beside their class.
-LAYER_MISUSED: Final = NOT_A_LAYER.variant(
+LAYER_MISUSED: Final = BAD_MIDDLEWARE.variant(
     "Middleware {hook} {did}.",
     error=LayerError,
     known="it has to return {wanted}",

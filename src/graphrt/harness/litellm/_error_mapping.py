@@ -33,13 +33,13 @@ from graphrt.errors._codes.models import (
     BAD_RESPONSE,
     CALL_UNAUTHORIZED,
     CONTEXT_OVERFLOW,
+    HARNESS_CANNOT_SEND,
     LIBRARY_FAILED,
     MODEL_TIMEOUT,
-    PROVIDER_HAS_NO_KEY,
+    NO_API_KEY,
     RATE_LIMITED,
     REDIRECTED,
     REFUSAL,
-    REQUEST_CANNOT_BE_SENT,
     TRANSIENT_MODEL,
     UNKNOWN_MODEL,
 )
@@ -216,7 +216,7 @@ def _by_words(
     if _NO_PROVIDER.search(text):
         return UNKNOWN_MODEL
     if not answered and _NO_KEY.search(text):
-        return PROVIDER_HAS_NO_KEY
+        return NO_API_KEY
     return None
 
 
@@ -227,7 +227,7 @@ def _without_status(chain: list[BaseException]) -> ErrorCode[HarnessError]:
     if _is_transport(chain):
         return TRANSIENT_MODEL
     if _is_unsendable(chain):
-        return REQUEST_CANNOT_BE_SENT
+        return HARNESS_CANNOT_SEND
     return LIBRARY_FAILED
 
 

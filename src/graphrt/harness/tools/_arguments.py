@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from graphrt.errors._codes.tools import VALIDATOR_FAILED
+from graphrt.errors._codes.tools import TOOL_FAILED_BY_VALIDATOR
 from graphrt.harness._output.typed_dicts import accepted
 from graphrt.harness.tools._argument_errors import from_pydantic, misfit
 from graphrt.harness.tools._signature import EMPTY, Parameter
@@ -125,7 +125,7 @@ def validated(tool: str, adapter: TypeAdapter[T], arguments: Mapping[str, Any], 
         findings = from_pydantic(error.errors(include_url=False, include_context=False), arguments, known)
         raise misfit(tool, findings) from None
     except Exception as error:
-        raise VALIDATOR_FAILED(tool=tool, error=error) from error
+        raise TOOL_FAILED_BY_VALIDATOR(tool=tool, error=error) from error
 
 
 def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:

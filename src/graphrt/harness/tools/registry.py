@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from graphrt.errors import closest, names
-from graphrt.errors._codes.tools import BAD_TOOL, DUPLICATE_TOOL, NO_SUCH_TOOL
+from graphrt.errors._codes.tools import BAD_TOOL, DUPLICATE_TOOL, UNKNOWN_TOOL
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools.function import FunctionTool
 from graphrt.harness.tools.protocol import Tool
@@ -61,7 +61,7 @@ class ToolRegistry:
         tool = self._tools.get(name)
         if tool is None:
             guess = closest(name, self._tools)
-            raise NO_SUCH_TOOL(tool=name, known=names(self._tools) or "no tools", guess=guess)
+            raise UNKNOWN_TOOL(tool=name, known=names(self._tools) or "no tools", guess=guess)
         return tool
 
     def only(self, allowed: Iterable[str], /) -> ToolRegistry:

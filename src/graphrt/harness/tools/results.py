@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from graphrt.commands import Command, Interrupt, Send
 from graphrt.errors import ToolError
-from graphrt.errors._codes.tools import RESULT_NOT_JSON, RESULT_WITH_SURROGATE
+from graphrt.errors._codes.tools import RESULT_WITH_SURROGATE, TOOL_RESULT_NOT_JSON
 from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
@@ -70,7 +70,7 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
         text = _json(value)
     except Exception as error:  # noqa: BLE001 - properties and iterators of a user's value may raise anything
         path, culprit = _culprit(value, "result", 0)
-        raise RESULT_NOT_JSON(tool=tool, path=path, culprit=culprit, known=_reason(culprit, error)) from None
+        raise TOOL_RESULT_NOT_JSON(tool=tool, path=path, culprit=culprit, known=_reason(culprit, error)) from None
     return ToolResult(text=_cut(text, policy), value=value)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from graphrt._forks import Home, OwnLock
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE, POSTGRES_TOO_OLD, POSTGRES_UNSAFE
+from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE, POSTGRES_TOO_OLD, STORE_UNSAFE
 from graphrt.stores import _refusals
 from graphrt.stores.postgres import _errors, _schema
 from graphrt.stores.postgres._driver import Connection, driver
@@ -168,7 +168,7 @@ class Link:
             f"{name} is {value}" for name, value, safe in zip(names, settings, _SAFE, strict=True) if value not in safe
         ]
         if weak and not self.address.unsafe:
-            raise POSTGRES_UNSAFE(settings=", ".join(weak), where=self.address.place)
+            raise STORE_UNSAFE(settings=", ".join(weak), where=self.address.place)
         if connection.info.server_version < _OLDEST:
             raise POSTGRES_TOO_OLD(version=connection.info.server_version // 10000, where=self.address.place)
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import (
-    POSTGRES_BUSY,
     POSTGRES_DAMAGED,
-    POSTGRES_FULL,
-    POSTGRES_READ_ONLY,
-    POSTGRES_UNAVAILABLE,
+    STORE_BUSY,
+    STORE_FULL,
+    STORE_READ_ONLY,
+    STORE_UNAVAILABLE,
 )
 
 _CODES: Final = {
@@ -39,7 +39,7 @@ _CODES: Final = {
 """graphrt's codes by SQLSTATE. Every other SQLSTATE, and an error without one, is `store-unavailable`."""
 _DECLARED: Final = {
     declared.code: declared
-    for declared in (POSTGRES_READ_ONLY, POSTGRES_FULL, POSTGRES_BUSY, POSTGRES_DAMAGED, POSTGRES_UNAVAILABLE)
+    for declared in (STORE_READ_ONLY, STORE_FULL, STORE_BUSY, POSTGRES_DAMAGED, STORE_UNAVAILABLE)
 }
 """The error of each code, which makes the text."""
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
@@ -68,7 +68,7 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
         where: The database, for the error.
     """
     state: str | None = error.sqlstate
-    code = _CODES.get(state or "", POSTGRES_UNAVAILABLE.code)
+    code = _CODES.get(state or "", STORE_UNAVAILABLE.code)
     # The server's message alone; the text of an error from the client may have several lines.
     said = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
     said = "; ".join(line.strip() for line in said.splitlines() if line.strip())

@@ -34,7 +34,7 @@ from graphrt.errors._codes.databases import (
     SQLITE_TOO_OLD,
     SQLITE_TOO_SMALL,
 )
-from graphrt.errors._codes.stores import NOT_A_PATH
+from graphrt.errors._codes.stores import BAD_PATH
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import explain, of_sqlite
@@ -60,7 +60,7 @@ def resolve(path: Any) -> str:
     # A path whose `__fspath__` returns bytes is refused, like any other value that is not text.
     text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()
     if not isinstance(text, str) or not text or "\0" in text:
-        raise NOT_A_PATH(given=brief(text))
+        raise BAD_PATH(given=brief(text))
     if text == ":memory:":  # SQLite's name for a database in memory, which each connection has for itself
         raise SQLITE_IN_MEMORY()
     return os.path.realpath(text)

@@ -20,8 +20,8 @@ from graphrt.errors._codes.tools import (
     ADDRESS_WITH_CREDENTIALS,
     BAD_ADDRESS,
     BAD_TOOL,
+    MCP_CONNECT_TIMEOUT,
     MCP_LOST,
-    MCP_NO_CONNECT,
     MCP_NOT_OPEN,
     MCP_REFUSED,
     MCP_TIMEOUT,
@@ -297,7 +297,7 @@ class McpServer:
         try:
             await link.open(self._connect_timeout_s)
         except TimeoutError:
-            raise MCP_NO_CONNECT(server=name, timeout_s=self._connect_timeout_s, provider=name) from None
+            raise MCP_CONNECT_TIMEOUT(server=name, timeout_s=self._connect_timeout_s, provider=name) from None
         except Exception as error:  # noqa: BLE001 - any transport error; its chain may hold credentials
             raise MCP_UNREACHABLE(
                 server=name,
