@@ -210,6 +210,30 @@ def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     assert [key for key, times in declared.items() if times > 1] == []
 
 
+def test_a_code_has_a_second_text_only_where_the_caller_does_something_else() -> None:
+    names: dict[tuple[object, ...], list[str]] = {}
+    for name, declared in DECLARED.items():
+        if declared.fix and not fields(declared.fix):  # a fix with fields tells each caller something else
+            kind = Finding if isinstance(declared, Finding) else declared.error
+            names.setdefault((declared.code, kind, declared.fix), []).append(name)
+
+    assert [same for same in names.values() if len(same) > 1] == []
+
+
+def test_the_text_that_others_are_variants_of_is_named_after_the_code() -> None:
+    parents = {
+        (node.func.value.id, DECLARED[node.func.value.id].code.upper().replace("-", "_"))
+        for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "variant"
+        and isinstance(node.func.value, ast.Name)
+    }
+
+    assert [name for name, code in sorted(parents) if not name.startswith(code)] == ["INVALID_ARGUMENT"]  # code "input"
+
+
 def test_fields_of_templates_are_plain_names_that_mean_nothing_else_in_a_call() -> None:
     odd = [
         (name, field)

@@ -52,7 +52,7 @@ from graphrt.errors import GraphrtError, TaskFailure, brief
 from graphrt.errors._codes.child_threads import (
     BAD_CHILD,
     CHILD_DELETED,
-    CHILD_FAILED,
+    CHILD_ENDED,
     CHILDREN_NEED_STORE,
     NOT_A_CHILD,
 )
@@ -867,7 +867,7 @@ def _ended_badly(task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]
     thread, status, error = child.thread, str(outcome["status"]), str(outcome["error"])
     if status == "deleted":
         return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)
-    return CHILD_FAILED(
+    return CHILD_ENDED(
         child=thread,
         thread=thread,
         status=status,

@@ -39,7 +39,6 @@ from graphrt.errors._codes.threads import (
     INTERRUPT_HAS_ITS_DEFAULT,
     NO_ANSWER,
     NO_OPEN_INTERRUPT,
-    ONE_ANSWER_TO_REPLACE_SEVERAL,
     UNKNOWN_INTERRUPT,
     WAITS_FOR_SIGNAL,
 )
@@ -128,8 +127,8 @@ def _by_id(
         if single is UNSET:
             raise NO_ANSWER(questions=asked, how=how(ids), **about)
         if len(questions) != 1:
-            declared = ONE_ANSWER_TO_REPLACE_SEVERAL if questions[0].answered else AMBIGUOUS_ANSWER
-            raise declared(number=len(questions), questions=asked, how=how(ids), **about)
+            what = "answers could be replaced" if questions[0].answered else "interrupts are open"
+            raise AMBIGUOUS_ANSWER(number=len(questions), what=what, questions=asked, how=how(ids), **about)
         return {questions[0].id: single}
     takes = {question.id for question in (*questions, *open_)}
     unknown = [id_ for id_ in answers if id_ not in takes]

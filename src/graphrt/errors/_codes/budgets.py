@@ -8,29 +8,18 @@ from graphrt.errors._error_code import ErrorCode
 BUDGET_EXCEEDED = ErrorCode(
     "budget-exceeded",
     BudgetExceededError,
-    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left.",
+    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left"
+    "{inside}.",
     known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
     fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
     where="budget of {of}",
     carries=("limit", "value"),
     boundary=True,
 )
-INNER_CALL_EXCEEDS_BUDGET = BUDGET_EXCEEDED.variant(
-    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left, of "
-    "which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them.",
-    known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
-    fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
-)
 BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(
-    "A model call does not fit the budget of {of}: the time is over.",
-    known="seconds={seconds}",
+    "A model call {did} the budget of {of}: the time is over.",
+    known="seconds={seconds}{left}",
     fix="Raise the budget's seconds.",
-)
-CALL_OUTLASTS_BUDGET = BUDGET_EXCEEDED.variant(
-    "A model call was cancelled: it took longer than the budget of {of} had time.",
-    known="seconds={seconds}, of which {left:g} s were left when the call began",
-    fix="Raise the budget's seconds.",
-    carries=("limit",),
 )
 
 BAD_BUDGET = ErrorCode(

@@ -65,11 +65,6 @@ SQLITE_READ_ONLY = STORE_READ_ONLY.variant(
     fix="Give this user the right to write the file and its folder.",
     carries=("thread",),
 )
-SQLITE_FILE_READ_ONLY = STORE_READ_ONLY.variant(
-    "The database {database!r} cannot be written: {what_is} is read-only for this user{kept}.",
-    fix="Give this user the right to write the file and its folder.",
-    carries=("thread",),
-)
 
 SQLITE_IN_USE = STORE_READ_ONLY.variant(
     "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
@@ -139,18 +134,13 @@ SQLITE_CORRUPT = STORE_DAMAGED.variant(
     carries=("thread",),
 )
 SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
-    "The database {database!r} is not a SQLite database ({name}: {reason}): {kept}.",
+    "The database {database!r} is not one of graphrt ({name}: {reason}): {kept}.",
     fix="Give the path of another file; this one was not changed.",
     carries=("thread",),
 )
 FOREIGN_TABLE = STORE_DAMAGED.variant(
     "Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",
     fix="Name a schema that nothing else uses, with ?schema=.",
-    carries=(),
-)
-SQLITE_TOO_SMALL = STORE_DAMAGED.variant(
-    "The database {database!r} is not a SQLite database, but {size} bytes of something else.",
-    fix="Give the path of another file; this one was not changed.",
     carries=(),
 )
 LOG_MISFIT = STORE_DAMAGED.variant(
@@ -162,12 +152,6 @@ LOG_MISFIT = STORE_DAMAGED.variant(
 )
 ROW_DAMAGED = STORE_DAMAGED.variant(
     "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}", carries=("thread", "seq")
-)
-FOREIGN_DATABASE = STORE_DAMAGED.variant(
-    "The database {database!r} belongs to another application.",
-    known="application id {application:#x}, {tables} tables and indices; graphrt's is {ours:#x}",
-    fix="Give the path of another file; this one was not changed.",
-    carries=(),
 )
 
 STORE_UNSAFE = ErrorCode(

@@ -223,13 +223,10 @@ NO_ANSWER = ErrorCode(
 AMBIGUOUS_ANSWER = ErrorCode(
     "ambiguous-answer",
     InputError,
-    "One answer was given, but {number} interrupts are open.",
+    "One answer was given, but {number} {what}.",
     known="{questions}",
     fix="{how}",
     carries=("thread", "interrupts"),
-)
-ONE_ANSWER_TO_REPLACE_SEVERAL = AMBIGUOUS_ANSWER.variant(
-    "One answer was given, but {number} answers could be replaced.", known="{questions}", fix="{how}"
 )
 ANSWERS_AND_ANSWER = AMBIGUOUS_ANSWER.variant(
     "Both answers and answer= were given.", known="{questions}", fix="Pass one of the two."

@@ -19,7 +19,7 @@ from graphrt._usage.budget import a_number, limit_problem, number_problem
 from graphrt.errors import BudgetExceededError
 from graphrt.errors._codes.budgets import (
     BAD_TOKEN_COUNT,
-    CALL_OUTLASTS_BUDGET,
+    BUDGET_TIME_OVER,
     CALL_WITHOUT_MAX_TOKENS,
     CALL_WITHOUT_PRICE,
 )
@@ -94,7 +94,14 @@ async def spend(
         timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
         _, over = min(timed, key=lambda one: one[0])
         if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
-            raise CALL_OUTLASTS_BUDGET(of=over.of, seconds=over.budget.seconds, left=left, limit=over.budget)
+            raise BUDGET_TIME_OVER(
+                did="was cancelled, as it did not fit",
+                of=over.of,
+                seconds=over.budget.seconds,
+                left=f", of which {left:g} s were left when the call began",
+                limit=over.budget,
+                value=None,
+            )
 
 
 class _LateError(Exception):

@@ -21,7 +21,7 @@ from graphrt._forks import run_variable
 from graphrt._usage.amounts import SECONDS, UNITS, Unit, limit_names
 from graphrt._usage.budget import Budget, BudgetWarning
 from graphrt.errors import BudgetExceededError
-from graphrt.errors._codes.budgets import BUDGET_EXCEEDED, BUDGET_TIME_OVER, INNER_CALL_EXCEEDS_BUDGET
+from graphrt.errors._codes.budgets import BUDGET_EXCEEDED, BUDGET_TIME_OVER
 from graphrt.events import Amounts
 
 __all__ = ["Ledger"]
@@ -377,11 +377,20 @@ class Ledger:
 
     def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
         if at == len(UNITS):
-            return BUDGET_TIME_OVER(of=ledger.of, seconds=ledger.budget.seconds, limit=ledger.budget, value=want)
+            return BUDGET_TIME_OVER(
+                did="does not fit",
+                of=ledger.of,
+                seconds=ledger.budget.seconds,
+                left="",
+                limit=ledger.budget,
+                value=want,
+            )
         unit = UNITS[at]
         most, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
-        declared = INNER_CALL_EXCEEDS_BUDGET if inside else BUDGET_EXCEEDED
-        return declared(
+        held = unit.shown(ledger._held[at])
+        waits_for_itself = f", of which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them"
+        return BUDGET_EXCEEDED(
+            inside=waits_for_itself if inside else "",
             of=ledger.of,
             unit=unit.name,
             noun=unit.noun(want[at]),
@@ -389,7 +398,7 @@ class Ledger:
             left=max(0, most - spent),
             most=most,
             spent=spent,
-            held=unit.shown(ledger._held[at]),
+            held=held,
             limit=ledger.budget,
             value=want,
         )

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from graphrt.errors import StoreError, brief
 from graphrt.errors._codes.databases import (
     SQLITE_BAD_FILE,
-    SQLITE_FILE_READ_ONLY,
     SQLITE_IN_MEMORY,
     SQLITE_IN_USE,
+    SQLITE_NOT_A_DATABASE,
+    SQLITE_READ_ONLY,
     SQLITE_REPLACED,
     SQLITE_TOO_OLD,
-    SQLITE_TOO_SMALL,
 )
 from graphrt.errors._codes.stores import BAD_PATH
 from graphrt.stores.sqlite import _journal_modes as modes
@@ -238,7 +238,9 @@ def _check(path: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise SQLITE_BAD_FILE(database=path, problem="is not a regular file", wanted="the path of a file")
     if 0 < found.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
-        raise SQLITE_TOO_SMALL(database=path, size=found.st_size)
+        raise SQLITE_NOT_A_DATABASE(
+            database=path, name="size", reason=f"{found.st_size} bytes", kept="nothing was changed", thread=None
+        )
     if not os.access(path, os.R_OK):
         raise SQLITE_BAD_FILE(
             database=path, problem="may not be read by this user", wanted="this user the right to read and write it"
@@ -266,4 +268,10 @@ def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
         kept: What is stored now, as the end of a sentence; empty if that goes without saying.
         data: Attributes of the error, such as `thread`.
     """
-    return SQLITE_FILE_READ_ONLY(database=path, what_is=what, kept=kept and f"; {kept}", **data)
+    return SQLITE_READ_ONLY(
+        database=path,
+        name="permissions",
+        reason=f"{what} is read-only for this user",
+        kept=kept or "nothing was changed",
+        **data,
+    )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from graphrt.errors._codes.databases import DATABASE_NEWER, FOREIGN_DATABASE
+from graphrt.errors._codes.databases import DATABASE_NEWER, SQLITE_NOT_A_DATABASE
 from graphrt.errors._codes.stores import STORE_OLDER
 
 if TYPE_CHECKING:
@@ -153,7 +153,14 @@ def check(found: tuple[int, int, int], path: str) -> bool:
     if is_blank(found):
         return False
     if application != APPLICATION:
-        raise FOREIGN_DATABASE(database=path, application=application, tables=tables, ours=APPLICATION)
+        raise SQLITE_NOT_A_DATABASE(
+            database=path,
+            name="application id",
+            reason=f"{application:#x}, {tables} tables and indices",
+            kept="nothing was changed",
+            known=f"the application id of graphrt is {APPLICATION:#x}",
+            thread=None,
+        )
     if version < VERSION:
         raise STORE_OLDER(part=f"The database {path!r}", version=version, form=VERSION)
     if version > VERSION:
