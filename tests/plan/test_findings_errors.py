@@ -223,7 +223,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "bad-state",
         lambda: g("a", state=Unknown).set_entry("a"),
         "The annotations of Unknown cannot be resolved: name 'Nowhere' is not defined.",
-        "Define the named types at module level, before GraphBuilder(...).",
+        "Define the named types before GraphBuilder(...), at module level or in the same function.",
     ),
 ]
 

@@ -346,7 +346,7 @@ def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
 
     Args:
         fn: A reducer.
-        localns: The classes that the builder was given, by name, for annotations that are texts.
+        localns: Local names around the graph's builder, for annotations that are texts.
 
     Returns:
         The annotation; UNRESOLVED for a built-in reducer, and if it is missing, generic or cannot be resolved.

@@ -3,8 +3,8 @@
 Annotations may be objects, strings (PEP 563) or lazily evaluated (PEP 649). What a hint means for the graph is decided
 by the callers, not here.
 
-*localns* has the classes that the builder was given, by name. Annotations that are texts may name them even if they are
-local to a function. Other local names are found in the closure of the annotated function, or not at all.
+*localns* has the local names around the graph's builder. Annotations that are texts may refer to them, for instance to
+a class that is defined in the same function.
 """
 
 from __future__ import annotations
@@ -128,12 +128,7 @@ def _evaluated(text: str, function: types.FunctionType, localns: Mapping[str, An
 
 def _scope(function: types.FunctionType, localns: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the local names an annotation of *function* may use: *localns*, then the function's closure."""
-    return {**(localns or {}), **closure_of(function)}
-
-
-def closure_of(function: types.FunctionType) -> dict[str, Any]:
-    """Return the names that *function* takes from the functions around it, with their values."""
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = dict(localns or {})
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             scope[name] = cell.cell_contents

@@ -5,8 +5,8 @@ types are refused when the node returns, with an error that names the node. Fold
 engine's work and does not live here.
 
 Instead of a value, an update may have a *marker*: DELETE resets a field, UNSET leaves it alone, and `Overwrite(value)`,
-which makes a `Replacement`, sets it without its reducer. *localns* has the classes that the builder was given, by
-name, to which annotations may refer. *where* is the place that an error names.
+which makes a `Replacement`, sets it without its reducer. *localns* has the local names around the graph's builder, to
+which annotations may refer. *where* is the place that an error names.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ types that accept anything. `state` and `updates` decide which hint a value is c
 The *markers of an update* are what a node may return for a field instead of a value: DELETE, UNSET, and what
 `Overwrite(value)` makes, a `Replacement`. They are taken out before a value is checked, so inside a value they are
 mistakes. Not to be confused with the markers and reducers in an Annotated (`graphrt.reducers`), which say how a field
-is kept and folded, and which pydantic ignores. *localns* has the classes that the builder was given, by name, to
-which annotations may refer.
+is kept and folded, and which pydantic ignores. *localns* has the local names around the graph's builder, to which
+annotations may refer.
 """
 
 from __future__ import annotations

@@ -113,9 +113,8 @@ class GraphBuilder(Generic[S, U]):
         output: type[Any] | None = None,
         inline: bool = False,
     ) -> None:
-        frame = caller()  # of the user's code
-        # Annotations that are texts may name these classes even where they are local to a function.
-        self._localns = {cls.__name__: cls for cls in (state, update, input, output) if isinstance(cls, type)}
+        frame = caller()  # of the user's code, where the names in local annotations are found too
+        self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
         self._name = name
         self._state = StateSchema(state, self._localns)
         self._update = UpdateSchema(self._state, update, overwrite=False, localns=self._localns)
@@ -407,7 +406,7 @@ def schema_names(
         option: `input` or `output`.
         schema: The class.
         state: The schema of the state, which must have its fields.
-        localns: The classes that the builder was given, by name, for annotations.
+        localns: Local names around the builder, for annotations.
         where: `file:line` of the builder.
         problems: What is wrong is appended to it.
     """

@@ -87,13 +87,12 @@ def test_it_stands_anywhere_in_a_type(wanted: Any, value: Any):
     assert adapter.json_schema()
 
 
-@dataclass
-class Parcel:
-    to: Place
-
-
 @pytest.mark.skipif("sys.version_info >= (3, 12)")
 def test_inside_of_a_dataclass_the_error_says_which_one_to_take():
+    @dataclass
+    class Parcel:
+        to: Place
+
     def post(parcel: Parcel) -> str:
         """Post it."""
         return ""

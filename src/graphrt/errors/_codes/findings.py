@@ -8,7 +8,7 @@ from graphrt.errors._error_code import ErrorCode, Finding
 BAD_STATE = Finding(
     "bad-state",
     "The annotations of {cls} cannot be resolved: {problem}.",
-    fix="Define the named types at module level, before GraphBuilder(...).",
+    fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
 )
 UNCHECKABLE_STATE_FIELD = BAD_STATE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
@@ -25,7 +25,7 @@ EXTRA_FIELDS = BAD_STATE.variant(
 BAD_UPDATE_TYPE = Finding(
     "bad-update-type",
     "The annotations of {cls} cannot be resolved: {problem}.",
-    fix="Define the named types at module level, before GraphBuilder(...).",
+    fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
 )
 UNCHECKABLE_UPDATE_FIELD = BAD_UPDATE_TYPE.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",

@@ -8,14 +8,13 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import typing_extensions as te
 
-from graphrt._plan.hints import closure_of
 from graphrt.commands import Command
 from graphrt.errors import InputError
 from graphrt.errors._codes.tools import FOREIGN_INJECTION, INJECTED_WITHOUT_SOURCE, SEVERAL_INJECTED, TOOL_SCHEMA
@@ -65,11 +64,12 @@ class Signature:
     """One text for each parameter that cannot be used, and for a return type of `Command`."""
 
 
-def read_signature(fn: Callable[..., Any]) -> Signature:
+def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signature:
     """Read the parameters of *fn*.
 
     Args:
         fn: The function of the tool.
+        scope: Names that the annotations may use in addition to those of the function's module.
 
     Returns:
         The parameters, and 0..n problems: the function cannot be a tool if there are any.
@@ -87,7 +87,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
             problems.append(refused)
             continue
         try:
-            annotation = _evaluate(parameter.annotation, fn)
+            annotation = _evaluate(parameter.annotation, fn, scope)
         except Exception as error:  # noqa: BLE001 - evaluating an annotation runs code, which may raise anything
             problems.append(_unreadable(parameter, error))
             continue
@@ -100,7 +100,7 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
             injections.append(injection)
         else:
             parameters.append(Parameter(name=parameter.name, annotation=annotation, default=parameter.default))
-    if _gives_command(found.return_annotation, fn):
+    if _gives_command(found.return_annotation, fn, scope):
         problems.append(
             "returns a Command: tools cannot update the state of the graph; return what the model is to read, and let "
             "the node that runs the agent return the Command"
@@ -181,23 +181,21 @@ def _refused(parameter: inspect.Parameter) -> str:
     return ""
 
 
-def _evaluate(annotation: Any, fn: Callable[..., Any]) -> Any:
+def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> Any:
     # get_type_hints() evaluates strings only as annotations of something, and all or none of them. With one holder for
     # each annotation a bad parameter does not hide the others.
     def holder() -> None: ...
 
     holder.__annotations__ = {"value": annotation}
-    plain = _plain(fn)
-    module: dict[str, Any] = getattr(plain, "__globals__", {})
-    closure = closure_of(plain) if isinstance(plain, types.FunctionType) else {}
-    return te.get_type_hints(holder, module, closure, include_extras=True)["value"]
+    module: dict[str, Any] = getattr(_plain(fn), "__globals__", {})
+    return te.get_type_hints(holder, module, dict(scope), include_extras=True)["value"]
 
 
-def _gives_command(annotation: Any, fn: Callable[..., Any]) -> bool:
+def _gives_command(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> bool:
     if annotation is EMPTY:
         return False
     try:
-        given = _evaluate(annotation, fn)
+        given = _evaluate(annotation, fn, scope)
     except Exception:  # noqa: BLE001 - the return annotation is only looked at, and need not be valid
         return False
     kinds = get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
@@ -212,8 +210,8 @@ def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
     shown = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
     if isinstance(error, NameError):
         return (
-            f"{parameter.name}: its annotation {shown} names what is not there: {error}; define or import "
-            "it at module level, outside of TYPE_CHECKING"
+            f"{parameter.name}: its annotation {shown} names what is not there: {error}; import it outside of "
+            "TYPE_CHECKING, or put @tool above the function where that name is visible"
         )
     return f"{parameter.name}: its annotation {shown} cannot be read: {type(error).__name__}: {error}"
 

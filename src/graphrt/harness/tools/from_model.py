@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
@@ -40,6 +41,7 @@ class ModelTool(Generic[M]):
         name: str | None = None,
         description: str | None = None,
         policy: ToolPolicy | None = None,
+        scope: Mapping[str, Any] | None = None,
     ) -> None:
         from pydantic import TypeAdapter
 
@@ -71,7 +73,7 @@ class ModelTool(Generic[M]):
             raise self._refuse([f"{model.__name__} is not an object in JSON; take a model or a dataclass with fields"])
         self._closed: Final = _closes(model)
         self._known: Final = tuple(schema["properties"])
-        self._injections: Final = self._read()
+        self._injections: Final = self._read(scope or {})
         told = read_docstring(vars(model).get("__doc__")) if description is None else None
         if told and _is_made_up(model, told.description):
             told = read_docstring(docstring(fn))
@@ -135,8 +137,8 @@ class ModelTool(Generic[M]):
     def __repr__(self) -> str:
         return f"ModelTool({self._name!r})"
 
-    def _read(self) -> tuple[Any, ...]:
-        signature = read_signature(_after_first(self.fn))
+    def _read(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        signature = read_signature(_after_first(self.fn), scope)
         problems = list(signature.problems)
         problems += [
             f"{parameter.name}: only the first parameter is filled by the model; inject this one, or give it a default"
@@ -174,7 +176,10 @@ def tool_from_model(
         InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
     """
     checked = make_policy(where=origin(fn), **policy)
-    return ModelTool(model, fn, name=name, description=description, policy=checked)
+    # Annotations of *fn* are strings under `from __future__ import annotations`, and may name local variables of the
+    # function that makes the tool.
+    scope = sys._getframe(1).f_locals
+    return ModelTool(model, fn, name=name, description=description, policy=checked, scope=scope)
 
 
 def _is_class(model: object) -> bool:

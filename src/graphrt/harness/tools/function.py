@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
@@ -33,6 +34,7 @@ class FunctionTool(Generic[P, R]):
         description: The description that the model sees. Default: the docstring without its sections on arguments,
             return values and the like.
         policy: How an agent may use the tool.
+        scope: Names that the annotations may use in addition to those of the function's module.
 
     Raises:
         InputError: No schema can be made of the signature (`tool-schema`; the error lists every problem), or an
@@ -46,6 +48,7 @@ class FunctionTool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         policy: ToolPolicy | None = None,
+        scope: Mapping[str, Any] | None = None,
     ) -> None:
         from graphrt.harness.tools._arguments import Arguments, unmakeable
         from graphrt.harness.tools._invoke import yields
@@ -58,7 +61,7 @@ class FunctionTool(Generic[P, R]):
         check_description(description, where=self.origin)
         self._description: Final = description
         self._policy: Final = policy or ToolPolicy()
-        signature = read_signature(fn)
+        signature = read_signature(fn, scope or {})
         problems = [*signature.problems, *(["it is a generator; return a list"] if yields(fn) else [])]
         try:
             arguments = None if problems else Arguments(signature.parameters)
@@ -159,12 +162,15 @@ def tool(
     Raises:
         InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
     """
+    # Annotations are strings under `from __future__ import annotations`, and may name local variables of the function
+    # that the tool is defined in.
+    scope = sys._getframe(1).f_locals
     if fn is not None and not callable(fn):
         raise BAD_TOOL(argument="The function of @tool", value=fn, wanted='the name as @tool(name="...")')
     checked = make_policy(where=origin(fn) if fn is not None else "", **policy)
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
-        return FunctionTool(function, name=name, description=description, policy=checked)
+        return FunctionTool(function, name=name, description=description, policy=checked, scope=scope)
 
     return make if fn is None else make(fn)
 
