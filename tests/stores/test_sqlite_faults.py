@@ -244,7 +244,7 @@ def test_locked_database_is_busy_after_the_timeout_and_works_after_it(tmp_path):
         other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
 
-        with pytest.raises(StoreError, match="locked by another process") as caught:
+        with pytest.raises(StoreError, match="locked by another connection or process") as caught:
             store.commit(claim, Commit(1, AT, [entry(2)]))
         assert caught.value.code == "store-busy"
         assert not isinstance(caught.value, ConflictError)

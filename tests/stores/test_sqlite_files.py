@@ -61,7 +61,7 @@ def test_database_with_another_application_id_is_refused(tmp_path):
     db.execute("PRAGMA application_id = 77")
     db.close()
 
-    assert "application id 0x4d" in refused(path).known
+    assert "application id 0x4d" in refused(path).what
 
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="SQLite has no STRICT tables")
@@ -111,7 +111,7 @@ def test_missing_folder_is_refused_and_not_made(tmp_path):
     error = refused(tmp_path / "no" / "runs.db")
 
     assert error.code == "store-unavailable"
-    assert "Make the folder" in error.fix
+    assert "a folder that exists, or make" in error.fix
     assert not (tmp_path / "no").exists()
 
 

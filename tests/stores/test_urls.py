@@ -57,9 +57,9 @@ def test_sqlite_url_takes_known_options(tmp_path):
         ("sqlite:///x.db?busy_timeout_s=soon", "is not a number"),
         ("memory:named", "no name"),
         ("sqlit:///x.db", "Did you mean 'sqlite'"),
-        ("redis://localhost", "'redis'"),
-        (7, "not int"),
-        (None, "not NoneType"),
+        ("redis://localhost", "'redis:'"),
+        (7, "but an int"),
+        (None, "but a NoneType"),
     ],
 )
 def test_unknown_url_is_refused_with_what_is_known(url, said):

@@ -253,7 +253,7 @@ def test_serve_needs_the_main_thread(store: Store) -> None:
 
 @pytest.mark.parametrize("status", ["done", "Completed", ("completed", "failed"), True])
 def test_a_retention_of_no_status_is_refused_when_it_is_made(status: Any) -> None:
-    with pytest.raises(InputError, match="is not a status of threads") as error:
+    with pytest.raises(InputError, match="status= cannot be") as error:
         Retention(older_than=5, status=status)
     assert error.value.code == "input"
 

@@ -52,7 +52,7 @@ def test_a_text_stands_for_a_model_of_litellm():
         ([], "input", "models= cannot be"),
         ({1: ScriptedModel()}, "input", "A name in models= cannot be 1"),
         ({"a/b": ScriptedModel()}, "input", "A name in models= cannot be 'a/b'"),
-        ({"writer": 3}, "no-model", "models= for agent 'writer' is int"),
+        ({"writer": 3}, "no-model", "models= for agent 'writer' is an int"),
         ({"writer": ScriptedModel}, "no-model", "models= for agent 'writer' is the class ScriptedModel"),
         ({"writer": MockHarness([])}, "no-model", "give a ScriptedModel where you would give a MockHarness"),
     ],

@@ -155,8 +155,8 @@ def check(found: tuple[int, int, int], path: str) -> bool:
     if application != APPLICATION:
         raise SQLITE_NOT_A_DATABASE(
             database=path,
-            name="application id",
-            reason=f"{application:#x}, {tables} tables and indices",
+            name="another application",
+            reason=f"application id {application:#x}, {tables} tables and indices",
             kept="nothing was changed",
             known=f"the application id of graphrt is {APPLICATION:#x}",
             thread=None,
