@@ -17,8 +17,8 @@ from pydantic_core import to_json
 
 from graphrt import harness
 from graphrt.audit import AuditLog
-from graphrt.audit._keys import weakness
 from graphrt.audit._log import weakly_keyed
+from graphrt.audit.offline import weakness
 from graphrt.compat.lar._state import apply_diff, copied
 from graphrt.events import Entry
 

@@ -6,7 +6,7 @@ No rule about stores is checked here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 
 from graphrt.errors import GraphrtError
@@ -29,10 +29,13 @@ class BrokenClauseError(AssertionError):
 def rules_of(module: ModuleType) -> list[tuple[str, str, Callable[..., None]]]:
     """Return theme, name and function of each rule of a module: the public functions that it defines itself, in order."""
     theme = module.__name__.rpartition(".")[2]
+    members: dict[str, Any] = vars(module)
     return [
         (theme, name, value)
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and callable(value)
+        for name, value in members.items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", "") == module.__name__
+        and isinstance(value, FunctionType)
     ]
 
 

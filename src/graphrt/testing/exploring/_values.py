@@ -21,7 +21,8 @@ def fields_of(state: Any) -> dict[str, Any]:
         fields: Any = getattr(kind, name, None)
         if fields:
             return {str(field): getattr(state, field) for field in fields}
-    return dict(vars(state)) if hasattr(state, "__dict__") else {"": state}
+    attributes: dict[str, Any] | None = getattr(state, "__dict__", None)
+    return {"": state} if attributes is None else dict(attributes)
 
 
 def differs(one: Any, other: Any) -> bool:

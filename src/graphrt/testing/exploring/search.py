@@ -186,7 +186,7 @@ def shrink(
         at = 0
         while at < len(trimmed(made.path)):
             for smaller in _smaller(trimmed(made.path), at, part, leave_out=leave_out):
-                if tries == _MAX_SHRINK_RUNS:
+                if tries >= _MAX_SHRINK_RUNS:
                     return
                 tries += 1
                 other = shows(smaller)

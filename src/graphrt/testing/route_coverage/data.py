@@ -45,7 +45,8 @@ class GraphData:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> GraphData:
         """Read what `to_json` returned."""
-        return cls(**{**data, "arcs": tuple(map(_arc, data["arcs"]))})
+        fields: dict[str, Any] = {**data, "arcs": tuple(map(_arc, data["arcs"]))}
+        return cls(**fields)
 
 
 @final
