@@ -150,7 +150,7 @@ def _no_transactions() -> None:
         if sql == "BEGIN IMMEDIATE":
             self.bare = True
             return None
-        if sql == "COMMIT" and getattr(self, "bare", False):
+        if sql in ("COMMIT", "ROLLBACK") and getattr(self, "bare", False):
             self.bare = False
             return None
         return real(self, sql, *rest)
@@ -182,7 +182,7 @@ BUGS: dict[str, Bug] = {
     "the status is committed after the rest": Bug(
         _put_instead(_status_later), _each("commit record<", 1, 2, 3, 4, 5, 6, 7, 8)
     ),
-    "statements without a transaction": Bug(_no_transactions, _each("commit stage: insert>", 1, 2)),
+    "statements without a transaction": Bug(_no_transactions, _each("commit record unstage: insert>", 1, 2)),
     "acknowledged before it is stored": Bug(_acknowledged_early, _each("commit stage>", 2, 4, 6, 8, 10, 12, 14, 16)),
     "a staged outcome is folded twice": Bug(_folded_twice, ("act once<",), store="postgres"),
     "what a nested graph told is forgotten": Bug(_nested_forgotten, ("claim<@4",)),
