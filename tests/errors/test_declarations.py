@@ -22,7 +22,7 @@ from graphrt.errors._error_code import ErrorCode, Finding, fill
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
-OVERRIDES = {"where", "known", "fix"}
+OVERRIDES = {"where", "known", "fix", "boundary"}
 
 CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, GraphrtError)}
 JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP", "DELETED_SOURCE"}
@@ -101,15 +101,13 @@ def wrong(name: str, call: ast.Call) -> str:
     """What a call of the declaration *name* lacks or has too much; empty if it fits."""
     declared = DECLARED[name]
     given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
-    spread = any(keyword.arg is None for keyword in call.keywords)
     used = [text for part, text in templates(declared).items() if part not in given]
     needed = set().union(*map(fields, used))
     # What the call replaces needs none of its fields, unless the replacement may be None.
     allowed = set().union(*map(fields, templates(declared).values())) | OVERRIDES | {"guess"}
-    carried = {"node"} if isinstance(declared, Finding) else set(declared.carries)
-    always = set() if spread or isinstance(declared, Finding) else carried
-    missing = (needed | always) - given
-    extra = given - allowed - carried
+    attributes = {"node"} if isinstance(declared, Finding) else declared.error._data_attributes
+    missing = needed - given
+    extra = given - allowed - attributes
     said = [f"lacks {sorted(missing)}"] * bool(missing) + [f"has no {sorted(extra)}"] * bool(extra)
     return f"{name}() in line {call.lineno} {' and '.join(said)}" if said or call.args else ""
 
@@ -168,6 +166,7 @@ def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
         ("UNKNOWN_OPTION(option=o)", "UNKNOWN_OPTION() in line 1 lacks ['options']"),
         ("UNKNOWN_OPTION(option=o, options=p, o=1)", "UNKNOWN_OPTION() in line 1 has no ['o']"),
         ("DEFINITION(who=w, where=w)", "DEFINITION() in line 1 lacks ['problems']"),
+        ("UNKNOWN_OPTION(option=o, options=p, thread=t)", ""),
         ("UNREACHABLE_NODE(where=w)", "UNREACHABLE_NODE() in line 1 lacks ['node']"),
         ("UNREACHABLE_NODE(node=n)", ""),
     ],
@@ -250,12 +249,12 @@ def test_errors_of_declarations_have_their_class_code_and_attributes_and_survive
     for declared in DECLARED.values():
         if isinstance(declared, Finding):
             continue
-        given = dict.fromkeys({*declared.carries}.union(*map(fields, templates(declared).values())), (7,))
+        given = dict.fromkeys({"values"}.union(*map(fields, templates(declared).values())), (7,))
 
         error = declared(**given)
 
         assert (type(error), error.code) == (declared.error, declared.code)
-        assert all(getattr(error, field) == (7,) for field in declared.carries)
+        assert all(getattr(error, field) == (7,) for field in given.keys() & declared.error._data_attributes)
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -264,7 +263,7 @@ class Broken:
         raise ValueError
 
 
-FILL = ErrorCode("input", InputError, "{one!r} {two:names}", fix="{three:is|are} {four:a_type}", carries=("values",))
+FILL = ErrorCode("input", InputError, "{one!r} {two:names}", fix="{three:is|are} {four:a_type}")
 
 
 def test_an_error_is_not_lost_with_a_field() -> None:
@@ -283,7 +282,7 @@ def test_a_call_replaces_the_lines_of_its_declaration() -> None:
 
 
 def test_fields_that_are_attributes_become_attributes_of_the_error() -> None:
-    error = FILL.variant("Thread {thread!r} of {other}.", where="thread {thread!r}", carries=())(thread="t", other=1)
+    error = FILL.variant("Thread {thread!r} of {other}.", where="thread {thread!r}")(thread="t", other=1)
 
     assert (error.thread, error.where, vars(error).get("other")) == ("t", "thread 't'", None)
 
@@ -296,12 +295,12 @@ def test_a_variant_keeps_code_and_class_unless_it_names_another() -> None:
 
 
 def test_a_variant_has_the_place_of_its_code_unless_it_names_another() -> None:
-    code = ErrorCode("input", InputError, "x", where="field {field!r}", carries=("values",), boundary=True)
+    code = ErrorCode("input", InputError, "x", where="field {field!r}", boundary=True)
 
     error = code.variant("y")(field="f", values=1)
 
     assert (error.where, error.values, vars(error).get("boundary")) == ("field 'f'", 1, True)
-    assert vars(code.variant("z", where="", carries=(), boundary=False)()).keys() == vars(InputError("z")).keys()
+    assert vars(code.variant("z", where="", boundary=False)()).keys() == vars(InputError("z")).keys()
 
 
 def test_a_finding_makes_a_problem() -> None:

@@ -86,6 +86,15 @@ __all__ = [
 ]
 
 
+ATTRIBUTES = frozenset(
+    {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
+    | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
+    | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at", "status"}
+    | {"inner_codes"}
+)
+"""Names of the data attributes that an error may have; one that was not given reads as None."""
+
+
 class GraphrtError(Exception):
     """Base of all graphrt errors. It survives copying and pickling with all its attributes.
 
@@ -103,6 +112,7 @@ class GraphrtError(Exception):
 
     default_code: ClassVar[str] = "graphrt-error"
     """Code of an error that is raised without one."""
+    _data_attributes: ClassVar[frozenset[str]] = ATTRIBUTES  # a declaration makes attributes of fields with these names
 
     def __init__(
         self,
@@ -163,15 +173,6 @@ class GraphrtError(Exception):
         return None
 
 
-ATTRIBUTES = frozenset(
-    {"graph", "node", "nodes", "superstep", "thread", "run_id", "task_id", "field", "path", "limit", "target"}
-    | {"seq", "values", "value", "status_code", "retry_after_s", "model", "provider", "expected", "got", "join"}
-    | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at", "status"}
-    | {"inner_codes"}
-)
-"""Names of the data attributes that an error may have; one that was not given reads as None."""
-
-
 def told(error: BaseException) -> str:
     """Return *error* for use inside another message: its class and what happened.
 
@@ -185,6 +186,7 @@ class DefinitionError(GraphrtError):
     """The graph is wrong: fix its definition. `compile()` raises it once, with every problem."""
 
     default_code = "definition"
+    _data_attributes = ATTRIBUTES | {"problems"}
 
     def __init__(self, what: str, problems: Iterable[Problem] = (), **data: Any) -> None:
         super().__init__(what, **data)
@@ -206,6 +208,7 @@ class InputError(GraphrtError):
     """The call is wrong: an argument, or the wrong verb for the thread's status."""
 
     default_code = "input"
+    _data_attributes = ATTRIBUTES | {"effects"}
 
 
 class MissingExtraError(InputError):
@@ -290,6 +293,7 @@ class QuestionExpiredError(GraphrtError):
     """Nobody answered a question in time, and it has no default. Raised in the node that asked."""
 
     default_code = "question-expired"
+    _data_attributes = ATTRIBUTES | {"interrupt"}
 
 
 class ChildThreadError(GraphrtError):
@@ -392,6 +396,7 @@ class AuditError(GraphrtError):
     """The audit log does not verify."""
 
     default_code = "audit"
+    _data_attributes = ATTRIBUTES | {"rule"}
 
 
 class ReplayDivergedError(GraphrtError):

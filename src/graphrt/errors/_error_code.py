@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, overload
 
-from graphrt.errors import ATTRIBUTES, GraphrtError, Place, Problem, _words, told
+from graphrt.errors import GraphrtError, Place, Problem, _words, told
 
 _E_co = TypeVar("_E_co", bound=GraphrtError, covariant=True)  # frozen: nothing puts another class in
 _F = TypeVar("_F", bound=GraphrtError)
@@ -27,7 +27,8 @@ _F = TypeVar("_F", bound=GraphrtError)
 class ErrorCode(Generic[_E_co]):
     """One text of an error code. Calling it returns the error.
 
-    A field of a template whose name is in `ATTRIBUTES` becomes an attribute of the error.
+    A field of a call that is a data attribute of the class, such as `node` or `thread`, becomes an attribute of the error,
+    whether a template shows it or not.
 
     Args:
         code: Stable slug, with a section in `docs/errors.md`.
@@ -36,11 +37,10 @@ class ErrorCode(Generic[_E_co]):
         known: Template of the "Known" line; empty for none.
         fix: Template of the "Fix" line; empty for none.
         where: Template of the "Where" line; empty if the call gives it, or the attributes say enough.
-        carries: Attributes of the error that no template shows.
         boundary: The error passes through its run as it is, instead of becoming the cause of a `NodeError`.
     """
 
-    __slots__ = ("boundary", "carries", "code", "error", "fix", "known", "what", "where")
+    __slots__ = ("boundary", "code", "error", "fix", "known", "what", "where")
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class ErrorCode(Generic[_E_co]):
         known: str = "",
         fix: str = "",
         where: str = "",
-        carries: tuple[str, ...] = (),
         *,
         boundary: bool = False,
     ) -> None:
@@ -60,7 +59,6 @@ class ErrorCode(Generic[_E_co]):
         self.known: Final = known
         self.fix: Final = fix
         self.where: Final = where
-        self.carries: Final = carries
         self.boundary: Final = boundary
 
     def __call__(
@@ -70,6 +68,7 @@ class ErrorCode(Generic[_E_co]):
         known: str | None = None,
         fix: str | None = None,
         guess: str = "",
+        boundary: bool | None = None,
         **fields: Any,
     ) -> _E_co:
         """Return the error.
@@ -79,10 +78,11 @@ class ErrorCode(Generic[_E_co]):
             known: "Known" line, if the declaration's does not fit.
             fix: "Fix" line, if the declaration's does not fit.
             guess: Name that was probably meant, and becomes the "Fix" line; empty for none.
-            **fields: The fields of all templates that are used, and what the error carries.
+            boundary: Whether it passes through its run as it is; None takes the declaration's.
+            **fields: The fields of all templates that are used, and more attributes of the error.
         """
-        attributes = {name: value for name, value in fields.items() if name in ATTRIBUTES or name in self.carries}
-        if self.boundary:
+        attributes = {name: value for name, value in fields.items() if name in self.error._data_attributes}
+        if self.boundary if boundary is None else boundary:
             attributes["boundary"] = True
         if guess:
             fix = f"Did you mean {guess!r}?"
@@ -103,7 +103,6 @@ class ErrorCode(Generic[_E_co]):
         known: str = "",
         fix: str = "",
         where: str | None = None,
-        carries: tuple[str, ...] | None = None,
         boundary: bool | None = None,
     ) -> ErrorCode[_E_co]: ...
     @overload
@@ -115,7 +114,6 @@ class ErrorCode(Generic[_E_co]):
         known: str = "",
         fix: str = "",
         where: str | None = None,
-        carries: tuple[str, ...] | None = None,
         boundary: bool | None = None,
     ) -> ErrorCode[_F]: ...
     def variant(
@@ -126,12 +124,11 @@ class ErrorCode(Generic[_E_co]):
         known: str = "",
         fix: str = "",
         where: str | None = None,
-        carries: tuple[str, ...] | None = None,
         boundary: bool | None = None,
     ) -> ErrorCode[Any]:
         """Return another text of this code, for when the caller has to do something else.
 
-        Its class, `where`, `carries` and `boundary` are those of this text unless they are given.
+        Its class, `where` and `boundary` are those of this text unless they are given.
         """
         return ErrorCode(
             self.code,
@@ -140,7 +137,6 @@ class ErrorCode(Generic[_E_co]):
             known,
             fix,
             self.where if where is None else where,
-            self.carries if carries is None else carries,
             boundary=self.boundary if boundary is None else boundary,
         )
 

@@ -14,7 +14,6 @@ NO_MODEL = ErrorCode(
     "{of} is {given}.",
     known="{lack}",
     fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
-    carries=("value",),
 )
 
 AGENT_LIMIT = ErrorCode(
@@ -24,7 +23,6 @@ AGENT_LIMIT = ErrorCode(
     known="{models:count model call}, {tools:count tool call}, {messages_made:count message}",
     fix='Raise AgentLimits({option}=...), or use on_limit="stop" to go on with what there is.',
     where="agent {name!r}",
-    carries=("messages",),
 )
 
 BAD_APPROVAL = ErrorCode(
@@ -40,18 +38,15 @@ BAD_MIDDLEWARE = ErrorCode(
     InputError,
     "middleware has {given}, which is not a layer.",
     fix="Derive from Middleware, override what you need, and give an instance.",
-    carries=("value",),
 )
 LAYER_SIGNATURE = BAD_MIDDLEWARE.variant(
     "Middleware {value:type}.{name}{shape} cannot be called with ({arguments}): {error}.",
     fix="Write `async def {name}(self, {arguments})`.",
-    carries=(),
 )
 
 GRAPH_CANNOT_BE_A_TOOL = TOOL_SCHEMA.variant(
     "Graph {graph_name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
     fix="Give input=, a type that a model can fill in.",
-    carries=(),
 )
 
 ANSWER_CUT_OFF = ErrorCode(
@@ -60,14 +55,12 @@ ANSWER_CUT_OFF = ErrorCode(
     "{problem}",
     fix='Raise max_tokens, or ask for less; on_length="return" returns what there is.',
     where="agent {name!r}",
-    carries=("limit", "messages"),
 )
 
 NOT_A_RESPONSE = BAD_RESPONSE.variant(
     "Model {model!r} gave {problem} as its response.",
     fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
     where="",
-    carries=(),
 )
 
 
@@ -92,14 +85,13 @@ TOOL_NOT_OFFERED = UNKNOWN_TOOL.variant(
     fix='Offer it, or use unknown_tool="return", which lets the model correct itself.',
 )
 
-ARGUMENTS_NOT_AN_OBJECT = TOOL_ARGUMENTS.variant("The arguments are not a JSON object: {error}.", carries=("tool",))
+ARGUMENTS_NOT_AN_OBJECT = TOOL_ARGUMENTS.variant("The arguments are not a JSON object: {error}.")
 
 TOOL_TIMEOUT = ErrorCode(
     "tool-timeout",
     ToolError,
     "{problem}",
     fix='Raise the tool\'s timeout_s, or let the model see it: on_error="return".',
-    carries=("tool",),
 )
 
 TOOL_FAILED = TOOL_FAILED_BY_VALIDATOR.variant(
@@ -141,7 +133,6 @@ USAGE_CANNOT_BE_COUNTED = BAD_RESPONSE.variant(
     "{harness:type} gave a reply with {problem}.",
     fix="Give counts of 0 or more, or usage=None where they are not known.",
     where="",
-    carries=(),
 )
 
 GRAPH_TAKES_NO_OPTIONS = INVALID_ARGUMENT.variant(
@@ -155,7 +146,6 @@ NESTED_TOO_DEEP = AGENT_LIMIT.variant(
     known="depth={limit}",
     fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
     where="",
-    carries=(),
 )
 
 GRAPH_NOT_ENDED = ErrorCode(
@@ -184,4 +174,4 @@ NOBODY_TO_GRANT = NOBODY_TO_ASK.variant(
     "there the question becomes an interrupt.",
 )
 
-AGENT_TOOL_ARGUMENTS = TOOL_ARGUMENTS.variant("Give exactly one argument, `question`, a text.", carries=("tool",))
+AGENT_TOOL_ARGUMENTS = TOOL_ARGUMENTS.variant("Give exactly one argument, `question`, a text.")

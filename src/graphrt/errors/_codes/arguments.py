@@ -6,13 +6,9 @@ from graphrt.errors import InputError, MissingExtraError
 from graphrt.errors._error_code import ErrorCode
 
 BAD_INPUT = ErrorCode(
-    "bad-input",
-    InputError,
-    "{who} does not fit {state_class}: {problems}.",
-    fix="Pass values of the declared types.",
-    carries=("field",),
+    "bad-input", InputError, "{who} does not fit {state_class}: {problems}.", fix="Pass values of the declared types."
 )
-INPUT_OF_WRONG_KIND = BAD_INPUT.variant("{who} cannot be {given}.", fix="Pass {wanted}.", carries=())
+INPUT_OF_WRONG_KIND = BAD_INPUT.variant("{who} cannot be {given}.", fix="Pass {wanted}.")
 
 UNKNOWN_KEY = ErrorCode(
     "unknown-key",
@@ -20,7 +16,6 @@ UNKNOWN_KEY = ErrorCode(
     "{who} has {unknown:a key that is not a field|keys that are not fields} of the {schema}: {unknown:names}.",
     known="fields {fields:names}",
     fix="Remove it, or declare the field.",
-    carries=("field",),
 )
 
 MISSING_FIELD = ErrorCode(
@@ -28,7 +23,6 @@ MISSING_FIELD = ErrorCode(
     InputError,
     "The input lacks {missing:a field that has|fields that have} no default: {missing:names}.",
     fix="Pass them, or give the fields defaults.",
-    carries=("field",),
 )
 
 UNKNOWN_NODE_ASKED = ErrorCode(
@@ -51,7 +45,7 @@ NAME_INSTEAD_OF_FUNCTION = ErrorCode(
 )
 
 INVALID_ARGUMENT = ErrorCode("input", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
-ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wanted}.", carries=("value",))
+ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wanted}.")
 UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(
     "{argument} names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
 )
@@ -79,7 +73,6 @@ MISSING_PACKAGE = ErrorCode(
     MissingExtraError,
     "{user} needs a package that is not installed: {package}.",
     fix='pip install "graphrt[{extra}]"',
-    carries=("value",),
 )
 
 BAD_MIGRATIONS = ErrorCode(

@@ -33,10 +33,7 @@ NOT_CHAINED = ErrorCode(
     fix="Begin another thread with audit=AuditLog(...), or copy what you need into one.",
 )
 NO_HEAD = NOT_CHAINED.variant(
-    "The log of thread {thread!r} has no head.",
-    known="it is empty",
-    fix="Drive the thread once.",
-    where="",
+    "The log of thread {thread!r} has no head.", known="it is empty", fix="Drive the thread once.", where=""
 )
 NOT_PROVABLE = ErrorCode(
     "not-provable",
@@ -69,13 +66,11 @@ NOT_RESTORED = ErrorCode(
     AuditError,
     "The log cannot be restored: {sentence}",
     fix="Give the key and the anchor that belong to the log, or take an untouched copy of it.",
-    carries=("got",),
 )
 INCOMPLETE_LOG = NOT_RESTORED.variant(
     "The log cannot be restored: {problem}.",
     known="it verifies, and does not hold all that a thread needs",
     fix="Export the thread again from its store.",
-    carries=(),
 )
 BAD_SIGNING_KEY = ErrorCode(
     "bad-signing-key",
@@ -98,7 +93,6 @@ SECRET_ABSENT = ErrorCode(
     "The secret{place} is not here: a store keeps only that there was one.",
     known="it was read from a store, in which no secret is ever written",
     fix="Give it again with {how}, in the process that resumes the thread; or let nodes take it from deps=.",
-    carries=("field",),
 )
 SECRET_PICKLED = ErrorCode(
     "secret-pickled",
@@ -123,7 +117,6 @@ REDACTION_FAILED = ErrorCode(
     "The redaction rule {rule!r} raised {error}, so nothing was written of {what}.",
     known="no value, and nothing that the rule said, is in this message",
     fix="Correct the rule's check=, then make the call again; a run that had begun goes on with retry().",
-    carries=("rule",),
     boundary=True,
 )
 REDACTION_MISFIT = ErrorCode(
@@ -132,6 +125,5 @@ REDACTION_MISFIT = ErrorCode(
     "The redaction rule {rule!r} applies to {what}, which cannot hold what it would leave: {problem}.",
     known="a redacted value is a text such as <email:3f9a0c21d4b8e657>",
     fix="Let the field be a text, keep the value in a Secret, or mark the field untracked.",
-    carries=("rule",),
     boundary=True,
 )

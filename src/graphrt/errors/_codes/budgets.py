@@ -13,7 +13,6 @@ BUDGET_EXCEEDED = ErrorCode(
     known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
     fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
     where="budget of {of}",
-    carries=("limit", "value"),
     boundary=True,
 )
 BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(

@@ -90,7 +90,6 @@ CASSETTE_UNUSED = ErrorCode(
     fix="Find out why the calls were not made; or remove the recordings, or record anew with "
     "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False.",
     where="{path}",
-    carries=("expected",),
 )
 
 CASSETTE_MISS = ErrorCode(
@@ -100,5 +99,4 @@ CASSETTE_MISS = ErrorCode(
     fix="{alone}Find out why the call changed; or, if that is meant, GRAPHRT_CASSETTE=record asks the live "
     "model for what is missing and adds it.",
     where="{path}",
-    carries=("got",),
 )

@@ -11,7 +11,6 @@ CHILD_ENDED = ErrorCode(
     "Child thread {child!r} {ended}{error}.",
     known="it runs the graph {runs!r}",
     fix="Catch ChildThreadError in the node; or retry the child, and this thread when the child has completed.",
-    carries=("thread", "status"),
 )
 CHILD_DELETED = CHILD_ENDED.variant(
     "Child thread {child!r} was deleted before the node that waits for it could read how it ended.",
@@ -42,5 +41,4 @@ WAITS_FOR_THREAD = ErrorCode(
     "Interrupt {interrupt} waits for the child thread {payload}, and takes no answer.",
     known="asked by {asker!r} with ctx.wait()",
     fix="Let a Worker drive the child. retry({thread!r}) looks at it again, and cancel({thread!r}) ends both.",
-    carries=("interrupts",),
 )

@@ -5,31 +5,23 @@ from __future__ import annotations
 from graphrt.errors import InputError
 from graphrt.errors._error_code import ErrorCode
 
-BAD_WORDS = ErrorCode(
-    "usage",
-    InputError,
-    "The command line is wrong: {problem}",
-    fix="Run the command with --help.",
-)
+BAD_WORDS = ErrorCode("usage", InputError, "The command line is wrong: {problem}", fix="Run the command with --help.")
 
 BAD_TARGET = ErrorCode(
     "bad-target",
     InputError,
     "{given!r} does not name a graph: {problem}.",
     fix="Write package.module:name or path/to/file.py:name, where name is a graph, a Runtime, or a function that makes one.",
-    carries=("target",),
 )
 NO_PROVIDER = BAD_TARGET.variant(
     "{given!r} does not name a tracer provider: it is {found:a_type}.",
     fix="Write package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one.",
-    carries=(),
 )
 TARGET_NOT_IMPORTED = ErrorCode(
     "target-not-imported",
     InputError,
     "The module of {given!r} cannot be imported: {error:told}{place}.",
     fix="Correct the module. With --debug, the command prints the traceback.",
-    carries=("target",),
 )
 NO_SUCH_DATABASE = ErrorCode(
     "no-such-database",
@@ -63,10 +55,7 @@ WORKER_IN_MEMORY = NO_SUCH_DATABASE.variant(
     "The worker of {target!r} has its threads in the memory of its own process, so no other process can leave it any.",
     fix="Give --store sqlite:///runs.db or --store postgresql://..., and start the threads in the same store.",
 )
-NOT_WRITTEN = BAD_DOCUMENT.variant(
-    "{path!r} cannot be written: {problem}.",
-    fix="Name a file that may be written.",
-)
+NOT_WRITTEN = BAD_DOCUMENT.variant("{path!r} cannot be written: {problem}.", fix="Name a file that may be written.")
 UNKNOWN_AMOUNT = BAD_DOCUMENT.variant("{option} has no {name!r}.", known="{names:names}", fix="Name one of these.")
 NO_PERSON = ErrorCode(
     "no-person",
@@ -74,7 +63,6 @@ NO_PERSON = ErrorCode(
     "{count:count question} cannot be asked here: {why}.",
     known="{ids:names}",
     fix="Give --answers FILE, a JSON object of ids to answers, or --answer JSON for the only question.",
-    carries=("interrupts",),
 )
 NO_BACKUP_OF = ErrorCode(
     "no-backup",

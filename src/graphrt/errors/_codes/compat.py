@@ -44,7 +44,7 @@ NO_KEY_FOR_RESULT = NODE_OBJECT_FAILED.variant(
     fix="Give output_key=, or return a mapping of keys.",
 )
 EMPTY_ANSWER = NODE_OBJECT_FAILED.variant(
-    "The model {model!r} answered nothing.", fix="Look at its finish_reason and its filters.", carries=("model",)
+    "The model {model!r} answered nothing.", fix="Look at its finish_reason and its filters."
 )
 BRANCHES_FAILED = NODE_OBJECT_FAILED.variant(
     "{failed} of {total} branches failed: {told}.",
@@ -69,7 +69,6 @@ MODEL_GAVE_UP = ErrorCode(
     "{status}{node} failed after {retries} retries.",
     known="{cause}",
     fix="Raise max_retries, or give the node fallbacks.",
-    carries=("model", "status_code"),
 )
 
 OFFLINE = ErrorCode(

@@ -11,38 +11,31 @@ STORE_UNAVAILABLE = ErrorCode(
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Check that the server runs and that the URL is right, then call again.",
-    carries=("value",),
 )
 COMMIT_BROKEN_OFF = STORE_UNAVAILABLE.variant(
     "A commit of thread {thread!r} was broken off by {error}: nothing that follows it can be stored.",
     fix="Call again: another run continues the thread.",
-    carries=(),
 )
 SQLITE_OUT_OF_MEMORY = STORE_UNAVAILABLE.variant(
     "The database {database!r} could not be used: there is no memory left ({name}: {reason}): {kept}.",
     fix="Free some memory.",
-    carries=("thread",),
 )
 SQLITE_IO_ERROR = STORE_UNAVAILABLE.variant(
     "The database {database!r} could not be opened, read or written ({name}: {reason}): {kept}.",
     fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
-    carries=("thread",),
 )
 SQLITE_BAD_FILE = STORE_UNAVAILABLE.variant(
-    "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}.", carries=()
+    "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}."
 )
 SQLITE_TOO_OLD = STORE_UNAVAILABLE.variant(
-    "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.",
-    fix="Update SQLite.",
-    carries=(),
+    "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.", fix="Update SQLite."
 )
 SQLITE_REPLACED = STORE_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
-    carries=(),
 )
 POSTGRES_TOO_OLD = STORE_UNAVAILABLE.variant(
-    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server.", carries=()
+    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server."
 )
 LOG_REMOVED = STORE_UNAVAILABLE.variant(
     "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
@@ -50,7 +43,6 @@ LOG_REMOVED = STORE_UNAVAILABLE.variant(
     fix="Never remove or copy the -wal and -shm files of a database alone. Close all connections to it, and "
     "run store.verify().",
     where="database {database!r}",
-    carries=("thread",),
 )
 
 STORE_READ_ONLY = ErrorCode(
@@ -58,19 +50,16 @@ STORE_READ_ONLY = ErrorCode(
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Connect to the primary server as a role that may write to the schema.",
-    carries=("value",),
 )
 SQLITE_READ_ONLY = STORE_READ_ONLY.variant(
     "The database {database!r} cannot be written ({name}: {reason}): {kept}.",
     fix="Give this user the right to write the file and its folder.",
-    carries=("thread",),
 )
 
 SQLITE_IN_USE = STORE_READ_ONLY.variant(
     "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
     fix="Read a copy made by store.backup(), close what has the database open, or give this user the right to write the "
     "file and its folder.",
-    carries=(),
 )
 
 STORE_FULL = ErrorCode(
@@ -78,16 +67,14 @@ STORE_FULL = ErrorCode(
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Free space on the database's disk, then call again.",
-    carries=("value",),
 )
 SQLITE_FULL = STORE_FULL.variant(
     "The database {database!r} cannot grow: the disk, a quota, the file system or a limit of this process allows no "
     "more ({name}: {reason}): {kept}.",
     fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
-    carries=("thread",),
 )
 TOO_MANY_THREADS = STORE_FULL.variant(
-    "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file.", carries=()
+    "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file."
 )
 
 STORE_BUSY = ErrorCode(
@@ -95,23 +82,18 @@ STORE_BUSY = ErrorCode(
     StoreError,
     "Could not {doing}: {reason}{sqlstate}.",
     fix="Call again, or look in pg_stat_activity for who holds the lock.",
-    carries=("value",),
 )
 SQLITE_LOCKED = STORE_BUSY.variant(
     "The database {database!r} was locked by another connection or process for too long ({name}: {reason}): {kept}.",
     fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
-    carries=("thread",),
 )
 SQLITE_CALLED_INSIDE_A_CALL = STORE_BUSY.variant(
     "The database {database!r} is in use by this thread, inside another call that the garbage collector has "
     "interrupted: nothing was changed.",
     fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
-    carries=(),
 )
 POSTGRES_POOL_IN_USE = STORE_BUSY.variant(
-    "All {size} connections were in use for {busy_timeout_s:g} seconds.",
-    fix="Give the store a larger pool_size.",
-    carries=(),
+    "All {size} connections were in use for {busy_timeout_s:g} seconds.", fix="Give the store a larger pool_size."
 )
 LOG_TOO_LONG = STORE_BUSY.variant(
     "The write-ahead log of {database!r} has {size:,} bytes, because another connection has been reading "
@@ -120,38 +102,31 @@ LOG_TOO_LONG = STORE_BUSY.variant(
     fix="End the transaction that reads it, such as an open sqlite3 shell or a backup, or raise "
     "SqliteStore(log_limit_bytes=...).",
     where="database {database!r}",
-    carries=("thread",),
 )
 
 POSTGRES_DAMAGED = STORE_DAMAGED.variant(
-    "Could not {doing}: {reason}{sqlstate}.",
-    fix="Restore the schema from a backup, or name another one with ?schema=.",
-    carries=("value",),
+    "Could not {doing}: {reason}{sqlstate}.", fix="Restore the schema from a backup, or name another one with ?schema=."
 )
 SQLITE_CORRUPT = STORE_DAMAGED.variant(
     "The database {database!r} is damaged, or not as this version of graphrt made it ({name}: {reason}): {kept}.",
     fix="Restore the file from a backup, or give the path of another one.",
-    carries=("thread",),
 )
 SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
     "The database {database!r} is not one of graphrt ({name}: {reason}): {kept}.",
     fix="Give the path of another file; this one was not changed.",
-    carries=("thread",),
 )
 FOREIGN_TABLE = STORE_DAMAGED.variant(
     "Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",
     fix="Name a schema that nothing else uses, with ?schema=.",
-    carries=(),
 )
 LOG_MISFIT = STORE_DAMAGED.variant(
     "The write-ahead log of {database!r} does not match the database, and the most recent commits may be lost: {kept}.",
     known="{frames} pages in the log, {done} of them copied",
     fix="Close all connections to it, open it again, and run store.verify().",
     where="database {database!r}",
-    carries=("thread",),
 )
 ROW_DAMAGED = STORE_DAMAGED.variant(
-    "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}", carries=("thread", "seq")
+    "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}"
 )
 
 STORE_UNSAFE = ErrorCode(

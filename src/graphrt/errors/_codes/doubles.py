@@ -11,15 +11,11 @@ SCRIPT_UNKNOWN_TOOL = ErrorCode(
     "The MockHarness replies with a call of tool {tool_name!r}, which call {number} does not offer.",
     known="offered: {offered}",
     fix="Pass the ToolSpec in tools=[...], or correct the script.",
-    carries=("expected", "got"),
 )
 
 
 SCRIPT_OUTPUT = ErrorCode(
-    "script-output",
-    ScriptError,
-    "The {double} cannot reply to call {number} with {reply}: {problem}.",
-    carries=("expected", "got"),
+    "script-output", ScriptError, "The {double} cannot reply to call {number} with {reply}: {problem}."
 )
 
 SCRIPT_LEFT_OVER = ErrorCode(
@@ -28,7 +24,6 @@ SCRIPT_LEFT_OVER = ErrorCode(
     "The script of the {double} was not used up: {number} left over after {calls} calls.",
     known="{items}{and_more}",
     fix="Remove them from the script, or find out why the calls were not made.",
-    carries=("expected", "got"),
 )
 
 SCRIPT_UNEXPECTED_CALL = ErrorCode(
@@ -38,5 +33,4 @@ SCRIPT_UNEXPECTED_CALL = ErrorCode(
     known="{left} items of the script left{rules}",
     fix="Add the reply to the script, or find out why the call was made.",
     where="call {call}, after {served} items of the script",
-    carries=("got",),
 )

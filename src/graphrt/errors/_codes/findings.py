@@ -224,4 +224,4 @@ BAD_ALLOW = Finding(
     fix="Known: {judgements:names}.",
 )
 
-DEFINITION = ErrorCode("definition", DefinitionError, "{who} has {problems:count problem}.", carries=("problems",))
+DEFINITION = ErrorCode("definition", DefinitionError, "{who} has {problems:count problem}.")

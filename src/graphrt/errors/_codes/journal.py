@@ -52,7 +52,6 @@ OTHER_GRAPH = ErrorCode(
     "Thread {thread!r} cannot go on with this graph: {reason}.",
     fix="Use the runtime of the graph that started the thread.",
     where="thread {thread!r}, status {status}",
-    carries=("nodes",),
 )
 
 GRAPH_CHANGED = ErrorCode(
@@ -61,14 +60,12 @@ GRAPH_CHANGED = ErrorCode(
     "Thread {thread!r} cannot go on with this graph: {reason}.",
     fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
     where="thread {thread!r}, status {status}",
-    carries=("nodes",),
 )
 
 FORGED_SEAL = STORE_DAMAGED.variant(
     "Entry {seq} of the journal was not written with the key {kid}: its MAC does not match.",
     known="its hash matches, so it was changed by somebody who knows the format and does not have the key",
     fix="Restore the database from a backup; graphrt.audit.verify(...) says what is still proved.",
-    carries=(),
 )
 LOG_KEY_NEEDED = ErrorCode(
     "log-key-needed",
@@ -87,13 +84,11 @@ LOG_NOT_KEYED = ErrorCode(
 STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
     "Outcomes of tasks of thread {thread!r} that were staged beside its journal are {problem}.",
     fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
-    carries=("seq",),
 )
 
 TIME_CANNOT_BE_STORED = INVALID_ARGUMENT.variant(
     "The clock returned {at!r}, which cannot be stored as a time.",
     fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
-    carries=("seq",),
 )
 
 MIGRATION_FAILED = ErrorCode(

@@ -22,7 +22,6 @@ MODEL_REQUEST_FORBIDDEN = ErrorCode(
     "A real request{sender}{inside} to model {model!r} is forbidden.",
     fix="Replace the model: Runtime(graph, models={{{name}: ScriptedModel([...])}}), or `with "
     "agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
-    carries=("boundary",),
 )
 
 CALL_UNAUTHORIZED = ErrorCode(
@@ -31,7 +30,6 @@ CALL_UNAUTHORIZED = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Check the api_key of the model, or the provider's environment variable.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 NO_API_KEY = ErrorCode(
@@ -40,12 +38,10 @@ NO_API_KEY = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Give api_key=, or set the provider's environment variable.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 API_KEY_NOT_SET = NO_API_KEY.variant(
     "There is no API key for {provider!r}: {variables} is not set.",
     fix="Set the environment variable {variables}, or give api_key=.",
-    carries=(),
 )
 
 CONTEXT_OVERFLOW = ErrorCode(
@@ -54,7 +50,6 @@ CONTEXT_OVERFLOW = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Shorten the conversation, or choose a model with a longer context.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 RATE_LIMITED = ErrorCode(
@@ -63,7 +58,6 @@ RATE_LIMITED = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Wait and retry, or check the quota of the account.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 TRANSIENT_MODEL = ErrorCode(
@@ -72,7 +66,6 @@ TRANSIENT_MODEL = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Retry; if it persists, check the address and the network, and look at the provider's status page.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 BAD_MODEL_REQUEST = ErrorCode(
@@ -81,7 +74,6 @@ BAD_MODEL_REQUEST = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Check the model's name and the options of the call.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 UNKNOWN_MODEL = ErrorCode(
@@ -90,7 +82,6 @@ UNKNOWN_MODEL = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix='Write the model as "provider/model", such as "openai/gpt-4o-mini", with a name that the provider offers.',
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 REFUSAL = ErrorCode(
@@ -99,7 +90,6 @@ REFUSAL = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Change the request; repeating it will not help.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 BAD_RESPONSE = ErrorCode(
@@ -108,12 +98,10 @@ BAD_RESPONSE = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Check that the address is that of a chat completions endpoint.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 NO_ANSWER_OF_MODEL = BAD_RESPONSE.variant(
     "The provider sent {answer}.",
     fix="Check that the address is that of a chat completions endpoint, and that it can stream.",
-    carries=(),
 )
 
 ANSWER_OUT_OF_BOUNDS = ErrorCode(
@@ -122,7 +110,6 @@ ANSWER_OUT_OF_BOUNDS = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Check that the address is that of a chat completions endpoint.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 
 HARNESS_CANNOT_SEND = ErrorCode(
@@ -131,7 +118,6 @@ HARNESS_CANNOT_SEND = ErrorCode(
     "The model call failed{with_status}: {reason}",
     fix="Check api_base, and the headers in options.",
     where="model {model!r}",
-    carries=("status_code", "retry_after_s", "provider"),
 )
 LIBRARY_FAILED = HARNESS_CANNOT_SEND.variant(
     "The model call failed{with_status}: {reason}",
@@ -146,7 +132,6 @@ REDIRECTED = ErrorCode(
     fix="Set api_base to the final address, if you trust it: redirects are never followed, because the "
     "prompt would be sent to an address that you did not choose.",
     where="model {model!r}",
-    carries=("provider", "target"),
 )
 
 MODEL_TIMEOUT = ErrorCode(
@@ -164,5 +149,4 @@ OPTIONS_CLASH = INVALID_ARGUMENT.variant(
 UNGUARDED_PROVIDER = INVALID_ARGUMENT.variant(
     "{prefix!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
     fix='Write the model as "openai/...": it speaks the same format.',
-    carries=("value",),
 )

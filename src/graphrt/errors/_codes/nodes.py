@@ -26,12 +26,7 @@ CACHE_KEY = ErrorCode(
     boundary=True,
 )
 
-WRONG_TYPE = ErrorCode(
-    "wrong-type",
-    UpdateError,
-    "Node {node!r} returned an update of a wrong type: {problems}.",
-    carries=("field", "path"),
-)
+WRONG_TYPE = ErrorCode("wrong-type", UpdateError, "Node {node!r} returned an update of a wrong type: {problems}.")
 
 MISSING_FIELD_OF_NODE = MISSING_FIELD.variant(
     "The full state that node {node!r} returned lacks {missing:names}.", error=UpdateError
@@ -56,7 +51,6 @@ NODE_FAILED = ErrorCode(
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
     fix="Correct the node. What it raised is this error's __cause__, which a traceback shows above it.",
-    carries=("inner_codes",),
 )
 
 NODE_TIMEOUT = ErrorCode(
@@ -64,7 +58,6 @@ NODE_TIMEOUT = ErrorCode(
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
     fix="Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
-    carries=("inner_codes",),
 )
 
 UNKNOWN_TARGET = ErrorCode(
@@ -73,7 +66,6 @@ UNKNOWN_TARGET = ErrorCode(
     "{who} names a node that does not exist: {target_text}.",
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph.",
-    carries=("node", "target"),
 )
 TARGET_IS_AN_END = UNKNOWN_TARGET.variant(
     "{who} goes to {end}, where no task can run.", known="nodes {known_nodes:names}"
@@ -89,7 +81,6 @@ REDUCER_FAILED = ErrorCode(
     UpdateError,
     "Reducer {reducer!r} of field {field!r} raised {cause}",
     fix="Correct the reducer, or what the node returns, then retry.",
-    carries=("node",),
 )
 REDUCER_RETURNED_NONE = REDUCER_FAILED.variant(
     "Reducer {reducer!r} of field {field!r} returned None, which the field cannot be.",
@@ -102,7 +93,6 @@ CONCURRENT_UPDATE = ErrorCode(
     ConcurrentUpdateError,
     "Two tasks of one superstep wrote field {field!r}, {why}: {writers}.",
     fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
-    carries=("nodes", "node", "values"),
 )
 
 STARVED_JOIN = ErrorCode(
@@ -111,7 +101,6 @@ STARVED_JOIN = ErrorCode(
     "Nothing is due any more, and {waiting}.",
     known="arrived: {arrived:names}; needed: {need}",
     fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
-    carries=("join", "node", "nodes"),
 )
 
 STEP_LIMIT = ErrorCode(
@@ -120,7 +109,6 @@ STEP_LIMIT = ErrorCode(
     "The run made {steps:count superstep}, and more work remains: {due}.",
     known="max_steps={limit}",
     fix="If the loop is meant to run longer, raise Limits(max_steps=...); otherwise correct its way out.",
-    carries=("nodes", "state"),
 )
 
 TASK_LIMIT = ErrorCode(
@@ -129,7 +117,6 @@ TASK_LIMIT = ErrorCode(
     "{number:count task} {number:is|are} due in one superstep: {due}.",
     known="max_tasks={limit}",
     fix="Send fewer tasks at once, or raise Limits(max_tasks=...).",
-    carries=("nodes", "state"),
 )
 
 NODE_FATIGUE = ErrorCode(
@@ -138,7 +125,6 @@ NODE_FATIGUE = ErrorCode(
     "Node {node!r} is due again after {visits:count visit} in this run.",
     known="max_visits={limit}",
     fix="Correct the loop, raise max_visits, or give the node an on_fatigue= route.",
-    carries=("nodes", "state"),
 )
 
 MUTATED_STATE_IN_ROUTER = ErrorCode(
@@ -146,14 +132,12 @@ MUTATED_STATE_IN_ROUTER = ErrorCode(
     RouteError,
     "A router after {nodes_text} assigned to the state it was given: {fields:names}.",
     fix="Let routers read the state only; a node returns what changes.",
-    carries=("field",),
 )
 NODE_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "{who} {did}: {fields:names}.{and_raised}",
     error=UpdateError,
     fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
     "look in the router before it: routers get the same state.",
-    carries=("field", "nodes", "node"),
 )
 
 BAD_ANSWER_TYPE = ErrorCode(
@@ -182,7 +166,6 @@ ROUTER_FAILED = ErrorCode(
     RouteError,
     "Router {router}() after {source} raised {error:told}",
     fix="Correct the router. A retry calls only the router again; the nodes before it do not run again.",
-    carries=("declared_at", "node"),
 )
 
 BAD_ROUTE = ErrorCode(
@@ -191,7 +174,6 @@ BAD_ROUTE = ErrorCode(
     "Router {router}() after {source} returned {quoted}; expected a label, a list of labels or a list of Sends.",
     known="routes {labels:names}",
     fix="Return a label, a list of labels or of Sends.",
-    carries=("declared_at", "node", "value"),
 )
 
 UNKNOWN_ROUTE = ErrorCode(
@@ -200,7 +182,6 @@ UNKNOWN_ROUTE = ErrorCode(
     "Router {router}() after {source} returned {label}, which has no route.",
     known="routes {labels:names}",
     fix="Add a route for it, or a default=.",
-    carries=("declared_at", "node", "value"),
 )
 
 UNDECLARED_GOTO = ErrorCode(
@@ -209,7 +190,6 @@ UNDECLARED_GOTO = ErrorCode(
     "{who} is {target_text}, which its goto= does not declare.",
     known="declared {declared:names}",
     fix="Declare the target in goto=[...] of the node.",
-    carries=("node", "target"),
 )
 
 SEND_WITHOUT_CONTEXT = ErrorCode(
@@ -217,7 +197,6 @@ SEND_WITHOUT_CONTEXT = ErrorCode(
     RouteError,
     "A Send of {emitter} goes to node {target!r}, which takes no context and so cannot see its argument.",
     fix="Define it as {target}(state, ctx) and read ctx.arg, or route to it by its name.",
-    carries=("node",),
 )
 
 NOT_STORABLE = ErrorCode(
@@ -226,7 +205,6 @@ NOT_STORABLE = ErrorCode(
     "{who} {did} that cannot be stored{place}: it {why}",
     known="the thread is as it was at the last commit; nothing of this task was stored",
     fix="{advice}. Then retry: finished tasks do not run again.",
-    carries=("node", "path"),
     boundary=True,
 )
 
@@ -251,7 +229,6 @@ DEADLINE = ErrorCode(
     "The run took longer than {limit:g} s; open: {open_nodes}.",
     known="deadline_s={limit:g}, {steps:count superstep} made",
     fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s.{then_retry}",
-    carries=("nodes", "state"),
 )
 
 BAD_EXPIRY = ErrorCode(

@@ -12,7 +12,6 @@ TASK_TAKEN_OVER = ErrorCode(
     "Another worker has reported on task {task!r} of thread {thread!r} since this one began it.",
     known="its lease ran out here, and the other worker goes on with what was reported before",
     fix="Let the node end: nothing more that it does is recorded. If this happens often, raise lease_s of the runtime.",
-    carries=("thread",),
 )
 UNTRACKED_ON_QUEUE = ErrorCode(
     "untracked-on-queue",
@@ -20,7 +19,6 @@ UNTRACKED_ON_QUEUE = ErrorCode(
     "Node {node!r} writes the untracked field {field!r}, and runs on the queue {queue!r}.",
     known="an untracked field is stored nowhere, so another process cannot report it",
     fix="Let the node write a field that is stored, or run it without queue=.",
-    carries=("node",),
 )
 UNKNOWN_QUEUE = ErrorCode(
     "unknown-queue",

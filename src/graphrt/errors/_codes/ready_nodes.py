@@ -31,19 +31,16 @@ MISSING_PART = ErrorCode(
     "The result of {source} has no {part!r}.",
     known="it is of type {result:type} and has {parts}",
     fix="Correct into=, or let the result have that part.",
-    carries=("field",),
 )
 RESULT_WITHOUT_FIELD = MISSING_PART.variant(
     "{function}() returned a value of type {result:type}, and no field takes it.",
     fix="Name the field, tool(fn, into='result'), or return a mapping of fields.",
-    carries=(),
 )
 
 AGENT_WITHOUT_OUTPUT = AGENT_LIMIT.variant(
     "The agent of node {node!r} was stopped by its limit {limit!r} and has no output.",
     fix="Raise the limit of the agent, or route the error with on_error=.",
     where="",
-    carries=(),
 )
 
 NO_BATCH_ITEMS = ErrorCode(
@@ -67,7 +64,6 @@ BATCH_QUORUM = ErrorCode(
     "Only {succeeded} of {total:count task} of batch {name!r} succeeded, and its quorum is {limit}.",
     known="{failed}",
     fix="Look at error.values, which has each failed item. Route the error with on_error=, or lower the quorum.",
-    carries=("values",),
     boundary=True,
 )
 
@@ -79,7 +75,6 @@ DESIGN_REJECTED = ErrorCode(
     "No valid design was made in {attempts:count attempt}: {reasons}.",
     fix="Look at error.values, which has every reason. Route the error with on_error=, allow more, or say more in the "
     "prompt.",
-    carries=("values",),
     boundary=True,
 )
 DESIGN_NO_LONGER_VALID = DESIGN_REJECTED.variant(

@@ -37,7 +37,6 @@ CASE_OF_CHANGED_GRAPH = GRAPH_CHANGED.variant(
     known="nodes {known_nodes:names}",
     fix="Pass a runtime of the graph as it was when the step ran, or the `at` of another step.",
     where="",
-    carries=(),
 )
 GRAPH_NOT_IMPORTABLE = INVALID_ARGUMENT.variant(
     "The test cannot import graph {graph_name!r}: {problem}.",
@@ -51,7 +50,6 @@ CASE_OF_OTHER_GRAPH = OTHER_GRAPH.variant(
     "The case is of graph {wanted!r}, and this is graph {graph_name!r}.",
     fix="Pass graph {wanted!r}, or write the case again with case_of(), if the graph was renamed.",
     where="thread {thread!r}",
-    carries=(),
 )
 SEVERAL_UPDATES = INVALID_ARGUMENT.variant(
     "Task {task!r} ran a nested graph, which made {number} updates.",

@@ -6,13 +6,12 @@ from graphrt.errors import BadResponseError, InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
-BAD_HARNESS = ErrorCode("bad-harness", InputError, "{taker}, not {given}.", carries=("value",))
+BAD_HARNESS = ErrorCode("bad-harness", InputError, "{taker}, not {given}.")
 
 ARGUMENTS_NOT_JSON = INVALID_ARGUMENT.variant(
     "The arguments of the call of tool {name!r} are not JSON: {error}.",
     known="{arguments!r}",
     fix="Give strings, numbers, booleans, None, lists and mappings.",
-    carries=("value",),
 )
 UNKNOWN_HARNESS_OPTION = INVALID_ARGUMENT.variant(
     "A harness has no option {value!r}.",
@@ -37,7 +36,7 @@ BAD_OUTPUT_TYPE = ErrorCode(
     "No JSON schema can be made of output={value!r}: {reason}",
     fix="Give a pydantic model, a dataclass, a TypedDict or a simple type.",
 )
-NOT_AN_OUTPUT_TYPE = BAD_OUTPUT_TYPE.variant("output= is {given}, which is not a type.", carries=("value",))
+NOT_AN_OUTPUT_TYPE = BAD_OUTPUT_TYPE.variant("output= is {given}, which is not a type.")
 
 BAD_OUTPUT = ErrorCode(
     "bad-output",
@@ -45,5 +44,4 @@ BAD_OUTPUT = ErrorCode(
     "The answer of {of} does not have the form that was asked for: {problem}.",
     known="{told}its answer began with {beginning!r}",
     fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
-    carries=("model", "messages"),
 )

@@ -10,10 +10,9 @@ BAD_SPEC_TEXT = ErrorCode(
     InputError,
     "The manifest cannot be read: {problem}.",
     fix="Give JSON as graph.to_spec() writes it. For a larger manifest that you trust: limits=SpecLimits(...).",
-    carries=("path",),
 )
 NOT_A_SPEC = BAD_SPEC_TEXT.variant(
-    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned.", carries=()
+    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned."
 )
 
 

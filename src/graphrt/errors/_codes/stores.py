@@ -5,23 +5,15 @@ from __future__ import annotations
 from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
-STORE_DAMAGED = ErrorCode(
-    "store-damaged",
-    StoreError,
-    "{problem}.",
-    fix="Restore the database from a backup.",
-    carries=("thread", "seq"),
-)
-ENTRY_DAMAGED = STORE_DAMAGED.variant("{problem}.", fix="Restore the database from a backup{or_fork}", carries=("seq",))
+STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}.", fix="Restore the database from a backup.")
+ENTRY_DAMAGED = STORE_DAMAGED.variant("{problem}.", fix="Restore the database from a backup{or_fork}")
 LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
     "A large value of thread {thread!r} is missing: {name}.",
     fix="Call verify() to see what else is damaged; restore the database from a backup.",
-    carries=(),
 )
 ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
     "An encrypted body was changed, cut or moved, or the bytes of its key are those of another key.",
     fix="Restore it from a backup. If all bodies are refused, check that the key is the right one.",
-    carries=("thread",),
 )
 
 STORE_NEWER = ErrorCode(
@@ -45,12 +37,10 @@ MISSING_KEY = ErrorCode(
     "The key {key} is needed and was not given.",
     known="{ids:names}",
     fix="Give all the keys that were current since the thread was made or copied.",
-    carries=("thread",),
 )
 OPENED_WITHOUT_KEYS = MISSING_KEY.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",
     fix="Open the store as EncryptedStore(store, keys).",
-    carries=(),
 )
 
 UNKNOWN_STORE = ErrorCode(
@@ -149,7 +139,6 @@ NOT_ENCRYPTED = ErrorCode(
     StoreError,
     "A body that should be encrypted is not.",
     fix="Find out what wrote it. A store of plain threads has to be copied into an encrypted one.",
-    carries=("thread",),
 )
 
 BAD_THREAD_ID = ErrorCode(

@@ -6,12 +6,7 @@ from graphrt.errors import InputError
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_FIELDS = ErrorCode(
-    "template-unknown",
-    InputError,
-    "{problem}",
-    fix="Correct the name.",
-    where="template {template!r}",
-    carries=("field",),
+    "template-unknown", InputError, "{problem}", fix="Correct the name.", where="template {template!r}"
 )
 
 
@@ -22,7 +17,6 @@ EMPTY_FIELDS = ErrorCode(
     known="the state is {state_text}",
     fix="Set the fields before, or give a value: render(state, name=...).",
     where="template {template!r}",
-    carries=("field",),
 )
 
 NOT_A_FIELD = ErrorCode(
@@ -39,7 +33,6 @@ NOT_A_STATE_OF_TEMPLATES = ErrorCode(
     "{verb} {shown}, which is not a state.",
     known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
     fix="Give the state, or its class to check().",
-    carries=("value",),
 )
 
 NO_TEXT_FORM = ErrorCode(

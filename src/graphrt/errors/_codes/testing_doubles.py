@@ -22,7 +22,6 @@ SERVER_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     "The FakeChatServer has {left:count answer} left over and got {unexpected:count unexpected request}.{first}",
     known="{got:count request} in all{items}",
     fix="Make the script as long as the calls; retries of a client count as calls.",
-    carries=("expected",),
 )
 SERVER_FUNCTION_FAILED = SCRIPT_USED_UP.variant(
     "{function} of the script of the FakeChatServer failed: {error:told}",
@@ -34,12 +33,10 @@ NOT_A_CHAT_REQUEST = SCRIPT_UNEXPECTED_CALL.variant(
     known="POST to a path that ends in {paths}",
     fix="Give the client server.url as its address, or server.anthropic_url for Anthropic's format.",
     where="",
-    carries=(),
 )
 
 SERVER_NOT_RUNNING = INVALID_ARGUMENT.variant(
-    "The FakeChatServer is not running, so it has no address.",
-    fix="Use it in a with block, or call start() first.",
+    "The FakeChatServer is not running, so it has no address.", fix="Use it in a with block, or call start() first."
 )
 
 STALL_ON_EVENT_LOOP = INVALID_ARGUMENT.variant(
@@ -51,5 +48,4 @@ PLANNED_STORE_FAILURE = STORE_UNAVAILABLE.variant(
     "The test makes call {number} of {operation} fail.",
     known="{kept}",
     fix="This failure is planned: check how the run behaves, and continue it.",
-    carries=(),
 )

@@ -81,7 +81,6 @@ FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
     known="fields {fields:names}",
     fix="Fork a later entry, from the migration on, or fork with the older graph.",
     where="fork of thread {thread!r}",
-    carries=(),
 )
 
 REPLAY_DIVERGED = ErrorCode(
@@ -90,7 +89,6 @@ REPLAY_DIVERGED = ErrorCode(
     "The replay of thread {thread!r} diverges at entry {seq} ({part}).",
     known="expected {expected_text}; got {got_text}",
     fix="A reducer or a router changed, or is not a pure function of its arguments.",
-    carries=("expected", "got"),
 )
 
 UNKNOWN_RUN = ErrorCode(
@@ -105,7 +103,6 @@ THREAD_WITHOUT_STORE = ErrorCode(
     InputError,
     "There is no store to keep threads in, and {what}.",
     fix='Make the runtime with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
-    carries=("thread",),
 )
 
 UNKNOWN_FIELD_OF_STATE = ErrorCode(
@@ -136,7 +133,6 @@ BAD_TOKEN_BUDGET = BAD_INPUT.variant(
 ONLY_IF_NEW_AND_ABANDON = BAD_INPUT.variant(
     "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
     fix="Pass one of the two.",
-    carries=("thread",),
 )
 
 INPUT_NOT_STORABLE = NOT_STORABLE.variant(
@@ -144,7 +140,6 @@ INPUT_NOT_STORABLE = NOT_STORABLE.variant(
     error=InputError,
     known="nothing was stored",
     fix="{advice}.",
-    carries=("path", "thread"),
     boundary=False,
 )
 
@@ -170,7 +165,6 @@ INPUT_OR_ANSWERS = ErrorCode(
     "{problem}",
     fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= "
     "alone to go on with one that failed or was cancelled.",
-    carries=("thread",),
 )
 
 ONLY_IF_NEW_WITHOUT_THREAD = ErrorCode(
@@ -203,30 +197,16 @@ UNKNOWN_INTERRUPT = ErrorCode(
     known="{questions}",
     fix="A mapping is read as interrupt ids to answers: resume({thread!r}, {{{first!r}: ...}}). "
     "If this mapping is itself the answer: resume({thread!r}, answer={{...}}).",
-    carries=("interrupts",),
 )
 NO_OPEN_INTERRUPT = UNKNOWN_INTERRUPT.variant(
     "An answer was given, but no interrupt is open.",
     fix="Continue without an answer: resume({thread!r}) or retry({thread!r}).",
-    carries=(),
 )
 
-NO_ANSWER = ErrorCode(
-    "no-answer",
-    InputError,
-    "No answer was given.",
-    known="{questions}",
-    fix="{how}",
-    carries=("thread", "interrupts"),
-)
+NO_ANSWER = ErrorCode("no-answer", InputError, "No answer was given.", known="{questions}", fix="{how}")
 
 AMBIGUOUS_ANSWER = ErrorCode(
-    "ambiguous-answer",
-    InputError,
-    "One answer was given, but {number} {what}.",
-    known="{questions}",
-    fix="{how}",
-    carries=("thread", "interrupts"),
+    "ambiguous-answer", InputError, "One answer was given, but {number} {what}.", known="{questions}", fix="{how}"
 )
 ANSWERS_AND_ANSWER = AMBIGUOUS_ANSWER.variant(
     "Both answers and answer= were given.", known="{questions}", fix="Pass one of the two."
@@ -241,7 +221,6 @@ ANSWER_HAS_EFFECTS = ErrorCode(
     fix="Continue with the answer: retry({thread!r}). Or decide what the node would have written: "
     "update({thread!r}, values, as_node={asker!r}). Or abandon the superstep: "
     "run(input, thread={thread!r}, abandon=True).",
-    carries=("interrupts", "effects"),
 )
 
 INTERRUPT_EXPIRED = ErrorCode(
@@ -250,7 +229,6 @@ INTERRUPT_EXPIRED = ErrorCode(
     "Interrupt {interrupt} expired {late_s:.0f} s ago.",
     known="asked by {asker!r}: {payload}",
     fix="Use retry({thread!r}): the node asks again. Or drive({thread!r}): it goes on without an answer.",
-    carries=("interrupts",),
 )
 
 INTERRUPT_HAS_ITS_DEFAULT = INTERRUPT_EXPIRED.variant(
@@ -265,7 +243,6 @@ ANSWER_DOES_NOT_FIT = ErrorCode(
     "The answer to interrupt {interrupt} does not fit: {problem}",
     known="asked by {asker!r}: {payload}; wanted {wanted}",
     fix="Give an answer of that type. Nothing was changed.",
-    carries=("thread", "interrupts"),
 )
 
 # Runs that their caller does not drive
@@ -276,7 +253,6 @@ RUN_FAILED_ELSEWHERE = ErrorCode(
     "The run of thread {thread!r} failed with {error}: {message}.",
     known="the thread has {seq} entries",
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, runs what is left.",
-    carries=("node",),
 )
 PARKED = ErrorCode(
     "parked",
@@ -302,7 +278,6 @@ WAITS_FOR_SIGNAL = ErrorCode(
     "Interrupt {interrupt} waits for the signal {payload}, and takes no answer.",
     known="asked by {asker!r} with ctx.receive()",
     fix="Send the signal: signal({thread!r}, {payload}, value).",
-    carries=("interrupts",),
 )
 NOT_DUE = ErrorCode(
     "not-due",
@@ -332,5 +307,4 @@ NOT_IN_THE_LOG = ErrorCode(
     "Node {node!r} asked {asked}, and the log has no answer to it.",
     known="{instead}",
     fix="If the node was changed on purpose, this is the first thing that it does otherwise; else make what it asks depend on its state alone.",
-    carries=("task_id",),
 )

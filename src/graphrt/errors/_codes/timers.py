@@ -48,7 +48,6 @@ QUESTION_EXPIRED = ErrorCode(
     "Nobody answered {interrupt} in time.",
     known="asked by {asker!r}: {payload}",
     fix="Catch QuestionExpiredError in the node, give the question a default=, or retry the thread to ask again.",
-    carries=("interrupt",),
 )
 
 BAD_DEFAULT = ErrorCode(
@@ -71,7 +70,6 @@ SLEEPING = ErrorCode(
     "Thread {thread!r} sleeps until {until}: {left} are left.",
     known="timers {interrupts:names}, which no answer ends",
     fix="A Worker, or drive({thread!r}), goes on with it then. cancel({thread!r}) ends it, update() changes its state.",
-    carries=("thread", "interrupts"),
 )
 TIMER_IS_OVER = SLEEPING.variant(
     "The time of a timer of thread {thread!r} is over since {until}, and no question of the thread takes an answer.",

@@ -6,7 +6,7 @@ from graphrt.errors import InputError, ToolArgumentsError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
-TOOL_ARGUMENTS = ErrorCode("tool-arguments", ToolArgumentsError, "{text}", carries=("values", "tool"))
+TOOL_ARGUMENTS = ErrorCode("tool-arguments", ToolArgumentsError, "{text}")
 
 TOOL_FAILED_BY_VALIDATOR = ErrorCode(
     "tool-failed",
@@ -32,9 +32,7 @@ ADDRESS_WITH_CREDENTIALS = BAD_TOOL.variant(
     fix='Give them as headers={{"Authorization": ...}}.',
 )
 
-TOOL_SCHEMA = ErrorCode(
-    "tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.", carries=("values", "tool")
-)
+TOOL_SCHEMA = ErrorCode("tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.")
 
 FOREIGN_INJECTION = INVALID_ARGUMENT.variant("{text}")
 INJECTED_WITHOUT_SOURCE = INVALID_ARGUMENT.variant(
@@ -71,7 +69,6 @@ TOOL_RESULT_NOT_JSON = ErrorCode(
 RESULT_WITH_SURROGATE = TOOL_RESULT_NOT_JSON.variant(
     "The text that tool {tool!r} returned has a lone surrogate at position {position}.",
     fix="Decode bytes with errors='replace'.",
-    carries=("path",),
 )
 
 MCP_CONNECT_TIMEOUT = ErrorCode(
@@ -79,12 +76,10 @@ MCP_CONNECT_TIMEOUT = ErrorCode(
     ToolError,
     "MCP server {server} did not answer within {timeout_s:g} s.",
     fix="Check that it runs and speaks MCP, or raise connect_timeout_s.",
-    carries=("provider",),
 )
 MCP_UNREACHABLE = MCP_CONNECT_TIMEOUT.variant(
     "MCP server {server} cannot be reached: {reason}{status}.",
     fix="Check that the command or the address is right, and that the server runs.",
-    carries=("provider", "status_code"),
 )
 
 MCP_TIMEOUT = ErrorCode(
@@ -92,7 +87,6 @@ MCP_TIMEOUT = ErrorCode(
     ToolError,
     "MCP server {server} did not answer within {timeout_s:g} s: {request}.",
     fix="Raise timeout_s, or ask for less at once.",
-    carries=("provider",),
 )
 
 MCP_LOST = ErrorCode(
@@ -100,7 +94,6 @@ MCP_LOST = ErrorCode(
     ToolError,
     "MCP server {server} went away during {request}: {reason}. Whether it was done is unknown.",
     fix="The next call connects again; repeat this one only if that does no harm.",
-    carries=("provider",),
 )
 
 MCP_REFUSED = ErrorCode(
@@ -108,13 +101,8 @@ MCP_REFUSED = ErrorCode(
     ToolError,
     "MCP server {server} refused {request}: {reason}{status}.",
     fix="Read what the server says. A tool that it no longer has is gone from tools().",
-    carries=("provider", "status_code"),
 )
 
 MCP_NOT_OPEN = ErrorCode(
-    "mcp-not-open",
-    ToolError,
-    "MCP server {server} is not open.",
-    fix="Use its tools inside of `async with server:`.",
-    carries=("provider",),
+    "mcp-not-open", ToolError, "MCP server {server} is not open.", fix="Use its tools inside of `async with server:`."
 )

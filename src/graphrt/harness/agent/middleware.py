@@ -158,7 +158,6 @@ LAYER_MISUSED: Final = BAD_MIDDLEWARE.variant(
     error=LayerError,
     known="it has to return {wanted}",
     fix="Write `async def {method}(...)`, with a return on every way out of it.",
-    carries=("value",),
 )
 TOOL_RENAMED: Final = ErrorCode(
     "tool-renamed",

@@ -142,7 +142,7 @@ def harness_error(
     what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
     if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
         declared = ANSWER_OUT_OF_BOUNDS.variant(
-            declared.what, error=declared.error, fix=declared.fix, where=declared.where, carries=declared.carries
+            declared.what, error=declared.error, fix=declared.fix, where=declared.where
         )
     return declared(
         with_status="" if status is None else f" with status {status}",

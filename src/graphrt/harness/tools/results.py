@@ -41,7 +41,6 @@ _TOOL_COMMAND: Final = ErrorCode(
     "Tool {tool!r} returned a value of type {kind}. Tools cannot update the state of the graph, route it or ask for it.",
     fix="Return what the model is to read. The node that ran the agent then returns the update or the Command, made of "
     "reply.output or of the tool calls in reply.new_messages; to ask a person first, write @tool(approval=True).",
-    carries=("value",),
 )
 
 
