@@ -298,7 +298,7 @@ def test_an_interrupt_shows_the_result_so_far_and_leaves_no_process(folder: Path
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    while "killed" not in (seen := process.stdout.readline()):
+    while "mutants tried" not in (seen := process.stdout.readline()):
         assert seen, process.communicate()
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)  # as a shell and its group may both send it

@@ -16,10 +16,10 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._codes.route_coverage import VERDICTS_NOT_WRITTEN
 from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate import reports
-from graphrt.testing.mutate.first_run import FirstRun, first_run
+from graphrt.testing.mutate.first_run import first_run
 from graphrt.testing.mutate.operators import OPERATORS
 from graphrt.testing.mutate.pytest_runs import PytestRuns
-from graphrt.testing.mutate.verdicts import ALIVE, Verdict, Verdicts, judge_all
+from graphrt.testing.mutate.verdicts import ALIVE, Verdict, judge_all, score
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="seconds for one mutant (default: from the time of its tests)")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write the verdicts to FILE; - is standard output")
     parser.add_argument("--fail-under", type=_percent, default=0.0, metavar="PERCENT", help="exit with 1 below it")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no line for each mutant")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return parser
 
 
@@ -125,47 +125,38 @@ class _Interrupt:
 
 
 def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folder: Path) -> int:
-    _say(given, "running the tests without a mutant ...")
+    def say(text: str) -> None:
+        _say(given, text)
+
+    say("running the tests without a mutant ...")
     first = first_run(runs, folder / "first", given.targets, given.seed)
     candidates, left_out = first.candidates(given.only, given.skip, given.most)
-    _say(given, _summary(first, len(candidates)))
+    graphs = ", ".join(dict.fromkeys(first.titles.values()))
+    passed = f"{reports.counted(len(first.tests), 'test')} passed in {first.result.seconds:.1f} s"
+    say(f"{passed}; {reports.counted(len(candidates), 'mutant')} of {graphs}")
     if given.list:
         for candidate in candidates:
             sys.stdout.write(f"{reports.listed(candidate)}\n")
         return 0
-    order = {id(candidate): number for number, candidate in enumerate(candidates)}
+    order = {candidate.id: number for number, candidate in enumerate(candidates)}
     search: Search[Verdict] = Search(
         "mutants",
-        size=lambda verdict: (ALIVE.index(verdict.status), order[id(verdict.candidate)]),
-        shown=lambda _, verdict: (
-            reports.case(verdict),
-            reports.replay_line(verdict.candidate, first.seed, given.targets, tests),
-        ),
-        tell=False,
+        size=lambda verdict: (ALIVE.index(verdict.status), order[verdict.candidate.id]),
+        shown=lambda _, verdict: (reports.case(verdict), reports.replay_line(verdict.candidate, first, tests)),
+        tell=not given.quiet and say,
     )
+    search.total = len(candidates)
     if left_out:
         search.left_out[f"{reports.counted(left_out, 'mutant')}, by --most; another --seed draws others"] = None
-    verdicts = Verdicts(first, candidates, left_out, search)
-
-    def tell(verdict: Verdict) -> None:
-        if not given.quiet:
-            _say(given, reports.progress(verdict, len(verdicts.by_id), len(candidates)))
-
-    judge_all(runs, folder, verdicts, jobs=given.jobs, timeout_s=given.timeout, tell=tell)
-    _say(given, f"\n{reports.terminal(verdicts)}")
-    _write_json(given, reports.as_json(verdicts, given.targets, tests))
+    verdicts = judge_all(runs, folder, first, candidates, search, jobs=given.jobs, timeout_s=given.timeout)
+    say(f"\n{search.report(graphs)}\n{reports.score_line(verdicts)}")
+    _write_json(given, reports.as_json(first, search, verdicts, tests))
     if search.interrupted:
         return _INTERRUPTED
-    if verdicts.score < given.fail_under:
-        _say(given, f"ERROR: The mutation score is {verdicts.score:.1f}%, and {given.fail_under:g}% is required.")
+    if score(verdicts) < given.fail_under:
+        say(f"ERROR: The mutation score is {score(verdicts):.1f}%, and {given.fail_under:g}% is required.")
         return 1
     return 0
-
-
-def _summary(first: FirstRun, count: int) -> str:
-    graphs = ", ".join(dict.fromkeys(first.titles.values()))
-    passed = f"{reports.counted(len(first.tests), 'test')} passed in {first.result.seconds:.1f} s"
-    return f"{passed}; {reports.counted(count, 'mutant')} of {graphs}"
 
 
 def _say(given: argparse.Namespace, text: str) -> None:

@@ -70,8 +70,9 @@ def _fixtures(item: Any) -> list[str]:
 class _Teller:
     """Writes the reports. It is registered in the process that pytest was started in, not in workers of xdist."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, job: installing.FirstRun | installing.MutantRun) -> None:
+        self._job = job
+        self._folder = job.folder
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         installing.write(
@@ -91,7 +92,8 @@ class _Teller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        installing.finish(main=True)
+        if isinstance(self._job, installing.FirstRun):
+            self._job.name_graphs()
         root = str(session.config.rootpath)
         installing.write(self._folder, {"finished": int(exitstatus), "root": root})
 
@@ -108,6 +110,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if job is None:
         return
     if not hasattr(session.config, "workerinput"):
-        session.config.pluginmanager.register(_Teller(job.folder), "graphrt-mutate-teller")
-    else:
-        session.config.add_cleanup(installing.finish)
+        session.config.pluginmanager.register(_Teller(job), "graphrt-mutate-teller")
+    elif isinstance(job, installing.FirstRun):
+        session.config.add_cleanup(job.flush)

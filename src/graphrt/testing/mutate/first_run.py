@@ -38,8 +38,7 @@ class Candidate:
     """The graph's name, or the path of a nested graph."""
     mutation: Mutation
     tests: tuple[str, ...]
-    """Tests that took one of its arcs, the nearest first: those that wrote the field most, then those that took the
-    fewest arcs of the graph."""
+    """Tests that took one of its arcs, the nearest first: those that took the fewest arcs of the graph."""
     taken: tuple[Arc, ...]
     """The arcs of the mutation that tests took."""
     refused: tuple[str, ...]
@@ -57,14 +56,13 @@ class FirstRun:
     """What the run without a mutant found."""
 
     result: PytestResult
+    targets: Sequence[str]
     seed: int
     graphs: dict[str, GraphData] = field(default_factory=dict[str, GraphData])
     topologies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     refused: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict[tuple[str, str], tuple[str, ...]])
     hits: dict[str, dict[Arc, set[str]]] = field(default_factory=dict[str, dict[Arc, set[str]]])
     """Key of a graph to its arcs, with the tests that took them at any path."""
-    writes: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict[tuple[str, str], dict[str, int]])
-    """Key of a graph and name of a field, to the tests that wrote it, and how often: 1, or 2 for several times."""
     answers: dict[tuple[str, str, int], set[str]] = field(default_factory=dict[tuple[str, str, int], set[str]])
     """Key of a graph, source and number of a conditional edge, to how its router answered: `sent`, `labelled`."""
     fixtures: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -124,8 +122,7 @@ class FirstRun:
             if not mutation.arcs:
                 arcs = [arc for arc in hits if arc.kind == "node"]
             contexts = {context for arc in arcs for context in hits[arc]}
-            writes = self.writes.get((key, mutation.args.get("field", "")), {})
-            nearest_first = sorted(contexts, key=lambda context: (-writes.get(context, 0), breadth[context], context))
+            nearest_first = sorted(contexts, key=lambda context: (breadth[context], context))
             yield Candidate(
                 graph,
                 self.titles[key],
@@ -158,7 +155,7 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
     job = {"targets": list(targets), "seed": seed, "root": str(Path.cwd()), "mutation": None}
     result = runs.run(folder, job, first=True, timeout_s=None)
     _refuse(result)
-    run = FirstRun(result, seed)
+    run = FirstRun(result, targets, seed)
     data = load(folder / "arcs")
     run.graphs = data.graphs
     keys = _take_told(run, data)
@@ -191,14 +188,9 @@ def _take_told(run: FirstRun, data: CoverageData) -> list[str]:
         elif "fixtures" in line:
             test, *needed = line["fixtures"]
             run.fixtures[test] = frozenset(needed)
-        elif "wrote" in line:
-            key, name, context = line["wrote"]
-            known = run.writes.setdefault((key, name), {})
-            known[context] = max(known.get(context, 0), line["times"])
-        else:
-            for kind in {"sent", "labelled"} & set(line):
-                key, source, branch = line[kind]
-                run.answers.setdefault((key, source, int(branch)), set()).add(kind)
+        elif "answered" in line:
+            kind, key, source, branch = line["answered"]
+            run.answers.setdefault((key, source, branch), set()).add(kind)
     return keys
 
 

@@ -1,7 +1,8 @@
 """What each process of a test run does beside the tests: it notes graphs and arcs, or puts a mutant in their place.
 
-The first does the run without a mutant, the second the run of one. The environment names the job, so that subprocesses of the tests take part. Each process appends lines of JSON to a file
-of its own, which `pytest_runs` reads: a process that is killed loses nothing that it wrote.
+`FirstRun` does the former, and `MutantRun` the latter. The environment names the job, so that subprocesses of the tests
+take part. Each process appends lines of JSON to a file of its own, which `pytest_runs` reads: a process that is killed
+loses nothing that it wrote.
 """
 
 from __future__ import annotations
@@ -9,23 +10,20 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
 
 from graphrt.commands import Send
 from graphrt.errors import DefinitionError, told
-from graphrt.events import Entry, TaskSucceeded
+from graphrt.events import Entry
 from graphrt.graph import CompiledGraph, observe, substitute
 from graphrt.testing.mutate.mutants import mutant
 from graphrt.testing.mutate.operators import Mutation, mutations
 from graphrt.testing.route_coverage import collecting
-from graphrt.testing.route_coverage.collecting import Collector, _context
+from graphrt.testing.route_coverage.collecting import Collector
 from graphrt.testing.route_coverage.data import load
-from graphrt.testing.route_coverage.run_sink import node_path
 from graphrt.testing.route_coverage.targets import named
 from graphrt.testing.route_coverage.units import Unit
 
@@ -48,19 +46,12 @@ def start() -> None:
     if file and not _STARTED:
         job = json.loads(Path(file).read_text(encoding="utf-8"))
         _STARTED.append(MutantRun(job) if job["mutation"] else FirstRun(job))
-        atexit.register(finish)
     collecting.start()  # the observer of `pytest --graphrt-cov`, whose place in the environment this one has
 
 
 def job() -> FirstRun | MutantRun | None:
     """Return what this process takes part in."""
     return _STARTED[0] if _STARTED else None
-
-
-def finish(*, main: bool = False) -> None:
-    """Write what is known only at the end. *main* is True in the process that pytest was started in."""
-    for started in _STARTED:
-        started.finish(main=main)
 
 
 def write(folder: Path, line: Mapping[str, Any]) -> None:
@@ -72,7 +63,7 @@ def write(folder: Path, line: Mapping[str, Any]) -> None:
 
 @final
 class FirstRun:
-    """An observer of the run without a mutant: collects arcs, describes graphs, and tries which mutants compile."""
+    """An observer of the run without a mutant: collects arcs, and describes graphs."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.tests: frozenset[str] | None = None
@@ -84,11 +75,10 @@ class FirstRun:
         self._collector = Collector(self.folder / "arcs")
         self._graphs: dict[str, Graph] = {}
         self._trying = False
-        self._finished = False
-        self._lock = threading.Lock()
-        self._noted: dict[tuple[str, ...], int] = {}
-        """What happened, to how often."""
+        self._answers: set[tuple[str, str, str, int]] = set()
+        """How routers answered, as the file has it."""
         observe(self)
+        atexit.register(self.flush)
 
     def compiled(self, graph: Graph, /) -> None:
         """Describe *graph*, if it is a new one."""
@@ -107,40 +97,31 @@ class FirstRun:
             return
         self._collector.routed(graph, source, branch, value)
         answers: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
-        how = {"sent" if isinstance(answer, Send) else "labelled" for answer in answers}  # pyright: ignore[reportUnknownVariableType]
-        for kind in sorted(how):
-            self._note(kind, _key(self._collector, graph, ()), source, str(branch))
+        for kind in {"sent" if isinstance(answer, Send) else "labelled" for answer in answers}:  # pyright: ignore[reportUnknownVariableType]
+            unit = self._collector.unit_at(graph, ())
+            answered = (kind, unit.key if unit is not None else "", source, branch)
+            if answered not in self._answers:
+                self._answers.add(answered)
+                write(self.folder, {"answered": answered})
 
     def sink(self, graph: Graph, /) -> Callable[[Entry], Any]:
-        """Return a sink that passes entries on to the collector's, and notes which test wrote which field."""
-        take = self._collector.sink(graph)
+        """Return the collector's sink."""
+        return self._collector.sink(graph)
 
-        def noted(entry: Entry) -> None:
-            take(entry)
-            if isinstance(entry.event, TaskSucceeded):
-                key = _key(self._collector, graph, node_path(entry.path))
-                for name in (name for update in entry.event.updates for name in update):
-                    self._note("wrote", key, name, _context())
-
-        return noted
-
-    def _note(self, kind: str, *what: str) -> None:
-        """Write the first and the second time that something happened."""
-        with self._lock:
-            times = self._noted[kind, *what] = self._noted.get((kind, *what), 0) + 1
-        if times <= 2:
-            write(self.folder, {kind: what, "times": times})
-
-    def finish(self, *, main: bool) -> None:
-        """Say which graphs the targets name, and which of their mutants in this process `compile()` refuses."""
+    def flush(self) -> None:
+        """Write what is not written yet."""
         self._collector.flush()
-        if self._finished:
-            return
-        self._finished = True
+
+    def name_graphs(self) -> None:
+        """Say which graphs the targets name, and which of their mutants `compile()` refuses, at the end of the tests.
+
+        Only the process that pytest was started in does this, where modules are found as the tests find them.
+        """
+        self.flush()
         data = load(self.folder / "arcs")
 
         def module(name: str) -> Any:
-            found = import_module(name) if main else sys.modules.get(name)
+            found = import_module(name)
             data.merge(load(self.folder / "arcs"))  # the import may have compiled graphs
             return found
 
@@ -150,33 +131,25 @@ class FirstRun:
                 graphs, problem = named(data, target, self._root, load=module)
             except Exception as error:  # noqa: BLE001 - packages on the way to a module may raise anything
                 graphs, problem = [], f"{target!r} cannot be looked up: {told(error)}"
-            chosen.update(graph.key for graph in graphs)
-            if main:
-                write(self.folder, {"target": target, "keys": [graph.key for graph in graphs], "problem": problem})
-        for key in self._with_nested(chosen & self._graphs.keys()):
-            self._try(key, self._graphs[key])
-
-    def _with_nested(self, keys: set[str]) -> Iterator[str]:
-        for key in sorted(keys):
-            yield key
-            yield from self._with_nested({Unit(child).key for child in self._graphs[key].nested.values()})
-
-    def _try(self, key: str, graph: Graph) -> None:
+            keys = [graph.key for graph in graphs]
+            chosen.update(keys)
+            write(self.folder, {"target": target, "keys": keys, "problem": problem})
         self._trying = True
-        try:
+        self._try({key: self._graphs[key] for key in sorted(chosen & self._graphs.keys())})
+
+    def _try(self, graphs: dict[str, Graph]) -> None:
+        """Compile the mutants of *graphs* and of their nested graphs, and write which are refused."""
+        for key, graph in graphs.items():
             for mutation in mutations(graph.topology(), seed=self._seed):
                 try:
                     mutant(graph, mutation)
                 except DefinitionError as error:
-                    codes = sorted({problem.code for problem in error.problems})
-                    write(self.folder, {"refused": [key, mutation.id, codes]})
-        finally:
-            self._trying = False
+                    write(self.folder, _refusal(key, mutation, error))
+            self._try({nested: child for child in graph.nested.values() if (nested := Unit(child).key) not in graphs})
 
 
-def _key(collector: Collector, graph: Graph, path: tuple[str, ...]) -> str:
-    unit = collector.unit_at(graph, path)
-    return unit.key if unit is not None else ""
+def _refusal(key: str, mutation: Mutation, error: DefinitionError) -> dict[str, Any]:
+    return {"refused": [key, mutation.id, sorted({problem.code for problem in error.problems})]}
 
 
 @final
@@ -201,9 +174,7 @@ class MutantRun:
         try:
             made = mutant(graph, self._mutation, self._act)
         except DefinitionError as error:
-            write(
-                self.folder, {"refused": [self._key, self._mutation.id, sorted({one.code for one in error.problems})]}
-            )
+            write(self.folder, _refusal(self._key, self._mutation, error))
             raise
         except (LookupError, ValueError):
             return None  # a graph of the same function with other policies, which this mutation says nothing about
@@ -216,6 +187,3 @@ class MutantRun:
         if os.getpid() not in self._acted:
             self._acted.add(os.getpid())
             write(self.folder, {"acted": True})
-
-    def finish(self, *, main: bool) -> None:
-        """Do nothing: everything is written at once."""

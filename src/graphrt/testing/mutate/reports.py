@@ -1,31 +1,22 @@
-"""Reports of verdicts: a line for each mutant as it is tested, the survivors as findings at the end, and JSON."""
+"""Reports of verdicts: what the findings of the search say of a mutant, the score, and JSON."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graphrt.testing.mutate.first_run import Candidate
-from graphrt.testing.mutate.verdicts import ALIVE, KILLED, Verdict, Verdicts
+from graphrt.testing.exploring.search import Search
+from graphrt.testing.mutate.first_run import Candidate, FirstRun
+from graphrt.testing.mutate.verdicts import ALIVE, KILLED, Verdict, score
 
 
 def counted(count: int, what: str) -> str:
     """Return "1 mutant", or "2 mutants"."""
     return f"{count} {what}{'s' * (count != 1)}"
-
-
-def progress(verdict: Verdict, number: int, count: int) -> str:
-    """Return the line of one mutant."""
-    by = ""
-    if verdict.status == "killed":
-        by = f" by {verdict.test}"
-    elif verdict.note:
-        by = f": {verdict.note}"
-    width = len(str(count))
-    return f"[{number:>{width}}/{count}] {verdict.status:<9} {verdict.candidate.id}{by}"
 
 
 def listed(candidate: Candidate) -> str:
@@ -36,11 +27,11 @@ def listed(candidate: Candidate) -> str:
     return f"{candidate.id}: {candidate.mutation.words} ({tests})"
 
 
-def replay_line(candidate: Candidate, seed: int, targets: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return the command that tests one mutant again."""
-    drawn = [f"--seed={seed}"] if seed else []
-    words = ["python", "-m", "graphrt.testing.mutate", *targets, *drawn, f"--only={candidate.id}", "--", *arguments]
-    return shlex.join(words)
+def replay_line(candidate: Candidate, first: FirstRun, arguments: Sequence[str]) -> str:
+    """Return the command that tests one mutant again; *arguments* are those of pytest."""
+    drawn = [f"--seed={first.seed}"] if first.seed else []
+    words = ["python", "-m", "graphrt.testing.mutate", *first.targets, *drawn, f"--only={candidate.id}", "--"]
+    return shlex.join([*words, *arguments])
 
 
 def place(candidate: Candidate) -> str:
@@ -54,12 +45,16 @@ def place(candidate: Candidate) -> str:
     return f"{candidate.title}, declared at {shown}:{graph.line}{added}"
 
 
-def terminal(verdicts: Verdicts) -> str:
-    """Return the survivors and the score."""
-    graphs = ", ".join(dict.fromkeys(verdicts.first.titles.values()))
-    counts = [f"{len(verdicts.of(status))} {status}" for status in (*KILLED, *ALIVE) if verdicts.of(status)]
-    score = f"mutation score: {verdicts.score:.1f}% of {counted(len(verdicts.found), 'mutant')}"
-    return f"{verdicts.search.report(graphs)}\n{score} ({', '.join(counts) or 'none'})"
+def score_line(verdicts: Sequence[Verdict]) -> str:
+    """Return the score, and what became of how many mutants."""
+    counts = [f"{count} {status}" for status, count in _counts(verdicts).items() if count]
+    line = f"mutation score: {score(verdicts):.1f}% of {counted(len(verdicts), 'mutant')}"
+    return f"{line} ({', '.join(counts) or 'none'})"
+
+
+def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    counts = Counter(verdict.status for verdict in verdicts)
+    return {status: counts[status] for status in (*KILLED, *ALIVE)}
 
 
 def case(verdict: Verdict) -> str:
@@ -73,26 +68,24 @@ def case(verdict: Verdict) -> str:
     return "\n".join([*lines, verdict.note] if verdict.note else lines)
 
 
-def as_json(verdicts: Verdicts, targets: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return everything as JSON text."""
+def as_json(first: FirstRun, search: Search[Verdict], verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
+    """Return everything as JSON text; *arguments* are those of pytest."""
     data: dict[str, Any] = {
         "format": 1,
-        "targets": list(targets),
+        "targets": list(first.targets),
         "pytest": list(arguments),
-        "seed": verdicts.first.seed,
-        "score": round(verdicts.score, 2),
-        "interrupted": verdicts.search.interrupted,
-        "mutants": len(verdicts.candidates),
-        "left_out": verdicts.left_out,
-        "counts": {status: len(verdicts.of(status)) for status in (*KILLED, *ALIVE)},
-        "verdicts": [_verdict_json(verdicts, verdict, targets, arguments) for verdict in verdicts.found],
+        "seed": first.seed,
+        "score": round(score(verdicts), 2),
+        "interrupted": search.interrupted,
+        "mutants": search.total,
+        "left_out": list(search.left_out),
+        "counts": _counts(verdicts),
+        "verdicts": [_verdict_json(first, verdict, arguments) for verdict in verdicts],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
-def _verdict_json(
-    verdicts: Verdicts, verdict: Verdict, targets: Sequence[str], arguments: Sequence[str]
-) -> dict[str, Any]:
+def _verdict_json(first: FirstRun, verdict: Verdict, arguments: Sequence[str]) -> dict[str, Any]:
     candidate = verdict.candidate
     return {
         "id": candidate.id,
@@ -108,5 +101,5 @@ def _verdict_json(
         "tests": list(candidate.tests),
         "passed": verdict.passed,
         "seconds": round(verdict.seconds, 3),
-        "replay": replay_line(candidate, verdicts.first.seed, targets, arguments),
+        "replay": replay_line(candidate, first, arguments),
     }

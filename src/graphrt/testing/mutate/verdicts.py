@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
@@ -42,79 +42,56 @@ class Verdict:
         return self.status in KILLED
 
 
-@final
-@dataclass
-class Verdicts:
-    """The verdicts of one call, in the order of the candidates."""
-
-    first: FirstRun
-    candidates: Sequence[Candidate]
-    left_out: int
-    """How many mutants `--most` left out."""
-    search: Search[Verdict]
-    """Has the mutants that nothing noticed."""
-    by_id: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
-    """Verdicts by the number of their candidate."""
-
-    def add(self, number: int, verdict: Verdict) -> None:
-        """Add the verdict on the candidate *number*; a mutant that nothing noticed is a finding."""
-        self.by_id[number] = verdict
-        if not verdict.dead:
-            self.search.keep([(verdict.status, str(number), verdict.candidate.mutation.words)], verdict)
-        self.search.count()
-
-    @property
-    def found(self) -> list[Verdict]:
-        """The verdicts there are, in order."""
-        return [self.by_id[number] for number in sorted(self.by_id)]
-
-    def of(self, *statuses: str) -> list[Verdict]:
-        """Return the verdicts with these statuses."""
-        return [verdict for verdict in self.found if verdict.status in statuses]
-
-    @property
-    def score(self) -> float:
-        """How many of 100 mutants something noticed; 100 without mutants."""
-        found = self.found
-        return 100.0 * sum(verdict.dead for verdict in found) / len(found) if found else 100.0
+def score(verdicts: Sequence[Verdict]) -> float:
+    """Return how many of 100 mutants something noticed; 100 without mutants."""
+    return 100.0 * sum(verdict.dead for verdict in verdicts) / len(verdicts) if verdicts else 100.0
 
 
 def judge_all(
     runs: PytestRuns,
     folder: Path,
-    verdicts: Verdicts,
+    first: FirstRun,
+    candidates: Sequence[Candidate],
+    search: Search[Verdict],
     *,
     jobs: int,
     timeout_s: float | None,
-    tell: Callable[[Verdict], None],
-) -> None:
-    """Test the candidates of *verdicts* and add what came of each.
+) -> list[Verdict]:
+    """Test mutants, and add those that nothing notices to the search.
 
-    A KeyboardInterrupt kills the runs of pytest and ends the search; the verdicts so far stay.
+    A KeyboardInterrupt kills the runs of pytest and ends the search.
 
     Args:
         runs: Runs pytest.
         folder: Folder for the files of the runs.
-        verdicts: Has the candidates; its verdicts are added in the order in which they are known.
+        first: The run without a mutant.
+        candidates: The mutants.
+        search: Gets the findings.
         jobs: How many mutants are tested at a time.
         timeout_s: Seconds for one mutant; None for a limit from the time that its tests took without a mutant.
-        tell: Called with each verdict.
+
+    Returns:
+        The verdicts that are known, in the order of the mutants.
     """
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="graphrt-mutate")
     waiting: dict[Future[Verdict], int] = {}
-    with verdicts.search.going_on():
+    known: dict[int, Verdict] = {}
+    with search.going_on():
         try:
-            for number, candidate in enumerate(verdicts.candidates):
-                args = (runs, folder / str(number), verdicts.first, candidate, timeout_s)
+            for number, candidate in enumerate(candidates):
+                args = (runs, folder / str(number), first, candidate, timeout_s)
                 waiting[pool.submit(_verdict_on, *args)] = number
             for future in as_completed(waiting):
-                verdicts.add(waiting[future], future.result())
-                tell(future.result())
+                verdict = known[waiting[future]] = future.result()
+                if not verdict.dead:
+                    search.keep([(verdict.status, verdict.candidate.id, verdict.candidate.mutation.words)], verdict)
+                search.count()
         except KeyboardInterrupt:
             runs.stop()
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+    return [known[number] for number in sorted(known)]
 
 
 def limit_s(first: FirstRun, tests: Sequence[str]) -> float:
