@@ -1,17 +1,18 @@
 """`ctx.harness`: a harness bound to one task, whose calls are recorded, counted and shown on the run's stream.
 
-A *harness* is what a node calls to use models: an object with `async run(prompt, **options)`. Two kinds are bound. An
-`Agent` knows graphs: it is driven with the task's services, and records each of its model and tool calls. Any other
-harness is plain: its whole reply is recorded as one call. Recording and counting themselves belong to `task_services`.
+Two kinds are bound. An `Agent` knows graphs: it is driven with the task's services, and records each of its model and
+tool calls. Any other harness is plain: its whole reply is recorded as one call. Recording and counting themselves
+belong to `task_services`.
 
 Terms of this file:
 
 - `prompt` is a text or a list of messages; `options` are the keyword arguments of `run`, such as `output` or `tools`.
-- A *ledger* counts what model calls use of a budget, and admits or refuses calls.
 - A reply is *known* if it was recorded by an earlier execution of the task, before a pause or a crash.
 - `HERE` is a context variable by which agents find the services of the task, or the agent that calls them.
 - `INSTEAD` is set while a run is executed again from its log: a function that gives the logged reply.
 - `WATCHER` is the sink that sees model calls, for telemetry; None without one.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ The task whose budget it is records a grant (`BudgetGranted`), by the key of the
 with what is left of it, and no question is asked or counted twice. The ledgers of agents and of `ctx.bind(budget=)`
 begin anew with each execution: they get their grants when the same call is made again.
 
-Terms of this file:
+Data that this file reads:
 
-- A *ledger* counts what model calls use of one budget. Its name (`of`) is `run`, `node 'name'`, or that of an agent.
-- `RunState` is the engine of one graph. A node that is itself a graph has a nested engine, `task.extra.child`.
-- `task.extra` is the part of a task that only some tasks have; `task.more()` creates it. Its `models` is what is
-  recorded of the task's model calls, and its `interrupts` are the questions that the task asked.
+- `of` is the name of a ledger: `run`, `node 'name'`, or that of an agent.
+- `task.extra.models` is what is recorded of the task's model calls, and `task.extra.interrupts` are the questions that
+  the task asked.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

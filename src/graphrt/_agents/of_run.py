@@ -1,9 +1,6 @@
 """The agents and budgets of one run, as the runtime hands them to its drivers: all is loaded and made at first need.
 
-A run without a model call imports neither agents nor budgets.
-
-A *ledger* counts what model calls use of one budget. Ledgers form a tree (run, field `token_budget`, node, agent), and
-a call must fit its innermost ledger and all ledgers above that one.
+A run without a model call imports neither agents nor budgets. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Store what is recorded of a task's model calls while the task runs, beside the journal.
 
-Outcomes of an open superstep are *staged* in the store, each under a key; the commit of the superstep turns them into
-journal entries and removes them (decision 0020). What is staged under an existing key replaces the older value. Each
-kind of value has a key of its own.
+The events are staged (decision 0020). What is staged under an existing key replaces the older value. Each kind of value
+has a key of its own.
 
 A call is identified inside its task by the number of failed attempts before it and by a digest of the request.
-`task.more().model_calls()` is the record in memory; each function stores one event that is made of it.
+`task.more().model_calls()` is the record in memory; each function stores one event that is made of it. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

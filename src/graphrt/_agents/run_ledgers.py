@@ -4,15 +4,13 @@ Ledgers form a tree: run, field, node. A model call must fit its node's ledger a
 top of the tree is the ledger of the task whose body the graph is. A new ledger counts what was spent before a resume.
 Reserving and settling belong to `harness.budget`.
 
-Terms of this file:
+Data that this file reads:
 
-- `RunState` is the engine of one graph: `tasks` are those of its open superstep, `usage` is that of its committed ones.
-  A nested graph has an engine of its own, `task.extra.child` of the task whose node is that graph. Its `path` consists
-  of the ids of the enclosing tasks, each followed by `/`; it is empty for the graph of the run.
-- `task.extra` is the part of a task that only some tasks have; its `models` is what is recorded of its model calls.
-- A *grant* is what a person allowed a budget beyond its limit, as the answer to a question of an exceeded budget.
-- A task that is `DONE` has ended, and its update waits for the commit. One that is `HANDLED` has failed, and the
-  `on_error` node of its node takes over.
+- `RunState.tasks` are the tasks of the open superstep, and `usage` is that of the committed ones. `path` consists of
+  the ids of the enclosing tasks, each followed by `/`; it is empty for the graph of the run.
+- `task.extra.models` is what is recorded of the task's model calls.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ same request gets the recorded reply. After a failed attempt it does not, since 
 fail. The values and their events are in `_engine.model_calls`, and `recorded_calls` stores them.
 
 A *harness run* is one call of an agent or another harness in the node; several may be in flight at once. An *execution*
-is one call of the node: each attempt, resume and retry is one. A *ledger* counts what calls use of a budget. The key of
-a call, effect or question identifies it within the task, at every execution. `_scope` has the services of the run, and
-`task.extra` the part of a task that only some tasks have; `task.more()` creates it.
+is one call of the node: each attempt, resume and retry is one. The key of a call, effect or question identifies it
+within the task, at every execution. `_scope` has the services of the run. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

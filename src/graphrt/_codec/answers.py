@@ -7,9 +7,9 @@
     {"literal": [value, ...]}                   text, integers, booleans, null; {"enum": [tag, name]}
     {"class": tag}                              a class that the codec knows
 
-A node that asks a question may require a type of the answer. An answer may come after a restart, so its type is stored
-with the question. Stored data selects from these lists and from the tags of `Tables`, which has the classes that the
-codec knows, each under a tag; it never names code to import. `Codec.describe` and `Codec.adapter` are the callers.
+An answer may come after a restart, so its type is stored with the question. Stored data selects from these lists and
+from the tags of `Tables`, which has the classes that the codec knows, each under a tag; it never names code to import.
+`Codec.describe` and `Codec.adapter` are the callers.
 
 In both directions *depth* counts the types around the current one, so that no input can exhaust Python's stack.
 """

@@ -7,10 +7,12 @@
 - The *tables* have an encoder for each class and a decoder for each tag that this codec knows. They are made from
   annotations and from the registry, which has the classes that the program passed to `register_type`.
 - A *refusal* is a `NotStorable`. It has the reason, and the path of the part that cannot be stored.
-- A *blob* is a large value that a store keeps under the SHA-256 of its bytes. The data has the hash in its place.
-- A `Secret` is a value that is never written. The data has the name of its field in its place.
+- In the place of a blob, the data has its hash.
+- In the place of a `Secret`, the data has the name of its field.
 - A *Writer* is the walk from a value to JSON data, a *Reader* the walk back. *depth* counts the containers around a
   value, so a walk of a whole value begins with 0.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

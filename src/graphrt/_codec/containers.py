@@ -1,15 +1,15 @@
 """Encoders and decoders of built-in containers (tuple, set, deque, ...), markers of an update, `Send` and `Erased`.
 
-Each value is written as `{"$t": tag, "v": ...}`; `only(node)` gives the part under "v" when it is read, and refuses a
-node with any third key. `writer.enter` begins a container with the fewest bytes that it can take, brackets apart: about
-20 for the tag (TAGGED_BYTES; 24 for a long one), 1 for each item and 4 for each pair. It refuses what is too deep or
-too large. `writer.at(step, part, depth)` encodes one part, and adds *step* to the path in a refusal of it. Any error of
-a decoder means that the data is damaged. `registry` puts the two tables at the end of the file into every codec.
+`only(node)` gives the part under "v" of a tagged object, and refuses a node with any third key. `writer.enter` begins a
+container with the fewest bytes that it can take, brackets apart: about 20 for the tag (TAGGED_BYTES; 24 for a long
+one), 1 for each item and 4 for each pair. It refuses what is too deep or too large. `writer.at(step, part, depth)`
+encodes one part, and adds *step* to the path in a refusal of it. Any error of a decoder means that the data is damaged.
+`registry` puts the two tables at the end of the file into every codec.
 
 *depth* counts the containers around a value. The methods of a Writer, and `reader.value`, get the depth of the parts,
 so their callers add 1. `reader.items` and `reader.pairs` get the depth of the container, and add 1 themselves.
 
-Types that a user defines are in `entries` and `models`.
+Types that a user defines are in `entries` and `models`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

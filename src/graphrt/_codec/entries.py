@@ -4,12 +4,14 @@ Covers dataclasses, named tuples, enums, and classes registered with `encode=` a
 `models`. Instances are rebuilt without `__init__` and validators of their class: a stored value was valid when it was
 written, and comes back as it was (decision 0024).
 
-A value is written as `{"$t": tag, "v": ...}`. Each kind of class has a function that makes its encoder and decoder:
+Each kind of class has a function that makes its encoder and decoder:
 
-- `encode(writer, value, depth)` returns that object; *depth* counts the containers around *value*. `writer.enter`
+- `encode(writer, value, depth)` returns a tagged object; *depth* counts the containers around *value*. `writer.enter`
   refuses what is too deep or too large, by the fewest bytes that the value can take.
-- `decode(reader, node, depth)` gets that object as *node*, and returns the value. `only(node)` is the part under "v".
-  Any error that it raises means that the data is damaged.
+- `decode(reader, node, depth)` gets a tagged object as *node*, and returns the value. `only(node)` is the part under
+  "v". Any error that it raises means that the data is damaged.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Encoders and decoders of built-in types without inner values: times, numbers, bytes, paths, network addresses.
 
-Each value is written as `{"$t": tag, "v": ...}`, some with more keys. An encoder gets the Writer of the walk, the value
-and *depth*, the number of containers around it. It calls `writer.enter`, which counts the bytes that the value takes at
-least (TAGGED_LEAF_BYTES for a tag with a short text) and refuses what is too large. Texts and integers under "v" go
-through the Writer with the *depth* of the value itself, as they do not nest. A decoder gets the object as *node*;
-`only(node)` is the part under "v", and refuses an object with a third key. Any error of a decoder means that the data
-is damaged. `registry` puts the two tables at the end of the file into every codec.
+An encoder gets the Writer of the walk, the value and *depth*, the number of containers around it. It calls
+`writer.enter`, which counts the bytes that the value takes at least (TAGGED_LEAF_BYTES for a tag with a short text) and
+refuses what is too large. Texts and integers under "v" go through the Writer with the *depth* of the value itself, as
+they do not nest. A decoder gets the object as *node*; `only(node)` is the part under "v", and refuses an object with a
+third key. Any error of a decoder means that the data is damaged. `registry` puts the two tables at the end of the file
+into every codec.
 
-Types that a user defines are in `entries` and `models`.
+Types that a user defines are in `entries` and `models`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

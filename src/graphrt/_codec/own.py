@@ -1,9 +1,8 @@
 """graphrt's own message classes, which can be stored in any field without being declared or registered (decision 0035).
 
-A tag is the name under which stored data has instances of a class; an entry is a class with its tag, encoder and
-decoder. The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags
-have a prefix that no class name can have. If the state declares one of these classes, or the program registers it, its
-tag is its own name, as for any other class.
+The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags have a
+prefix that no class name can have. If the state declares one of these classes, or the program registers it, its tag is
+its own name, as for any other class. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Exceptions for values that cannot be stored and for damaged data, and the size limits of the stored form.
 
-The stored form of a value is JSON. A value that JSON has no type for is an object `{"$t": tag, "v": ...}`, where the
-tag names its type. Which values are refused is decided in the modules that know their types.
+Which values are refused is decided in the modules that know their types.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The process-wide registry of classes that the program made storable with `graphrt.stores.register_type`.
 
 Its only mutable state is a dict that `register` replaces, so codecs notice a change by identity. `tables` combines the
-registry with the classes of one graph. For each class there is an `Entry`: its tag, which is the name under which
-stored data has its instances, and its encoder and decoder.
+registry with the classes of one graph. For each class there is an `Entry`: its tag, encoder and decoder. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

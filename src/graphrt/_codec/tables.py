@@ -3,9 +3,8 @@
 Built from the annotations of a graph and from the registry, which has the classes that the program registered by hand.
 Closed from then on: stored data selects among the tags and nothing else, so it never chooses code (decision 0024).
 
-A value of a class that is not one of JSON's own types is stored as `{"$t": tag, "v": ...}`; the tag names the class. An
-`Entry` is a class with its tag, encoder and decoder; `own` is true if the user gave the last two. `only(node)` is the
-part under "v" of the object *node*.
+An `Entry` is a class with its tag, encoder and decoder; `own` is true if the user gave the last two. `only(node)` is
+the part under "v" of the object *node*. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

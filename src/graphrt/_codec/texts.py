@@ -1,11 +1,11 @@
 """The texts in a value, in its encoded form: each may be replaced, and the value is rebuilt with what replaced it.
 
 `Codec.rewrite` encodes a value to JSON data, calls this walk, and decodes the result. So one walk reaches whatever can
-be stored: containers, models, dataclasses, registered classes. Redaction, the only
-user, replaces personal data with it; its `TextRules` say what replaces a text.
+be stored: containers, models, dataclasses, registered classes. Redaction, the only user, replaces personal data with
+it; its `TextRules` say what replaces a text.
 
-In the JSON data, a value that JSON has no type for is a *tagged* object, `{"$t": tag, "v": ...}`. The tag names its
-type. A *leaf* is a value without inner values. The *names* of a leaf are the fields and keys that lead to it.
+A *leaf* is a value without inner values. The *names* of a leaf are the fields and keys that lead to it. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The walk from a value to JSON data and the walk back, with the encoders of JSON's own types.
 
-A value that is not of one of JSON's own types is written as a *tagged object*, `{"$t": tag, "v": ...}`, where the tag
-names its type. A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object
-by its tag. The functions for all other types come from `tables`. Containers of plain data are passed on without a copy;
-only those that hold something else are rebuilt. *depth* counts the containers around a value; the methods of a Writer
-get the depth of the parts.
+A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object by its tag. The
+functions for all other types come from `tables`. Containers of plain data are passed on without a copy; only those that
+hold something else are rebuilt. *depth* counts the containers around a value; the methods of a Writer get the depth of
+the parts.
 
 A plain dict with other keys than text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What drivers and contexts are handed of agents and budgets, as protocols: `_agents` implements them.
 
 The runtime hands one `Agents` in with the services of the run. A context (`ctx`, the second argument of a node) asks it
-at first need, so that a node without models pays nothing. A *task* is one activation of a node; an *attempt* is one
-execution of it. A *harness* is an object with an async `run`, through which nodes use models; an `Agent` is one. A
-*ledger* counts what the model calls of a budget have used.
+at first need, so that a node without models pays nothing. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,13 +5,8 @@ own, in `async_parallel_tasks`. Sync nodes run on worker threads of the runtime'
 loop, unless they are declared `inline` (rule R19). Everything that is started has ended, or was abandoned past the
 grace time, before the drive returns.
 
-A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sent their answers. A yielded Task is
-answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
-`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`. A *halt*
-(`Control.halt`) is the request to end the run now.
-
-`Task.plain` says how to call a node: CALL_SYNC and CALL_ASYNC, directly by its function (a node without Context,
-timeout and cache); CALL_WITH_CONTEXT, by `invoke`.
+An effect that raises is answered by `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes
+a `Failed`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

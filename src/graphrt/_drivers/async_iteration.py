@@ -4,9 +4,8 @@
 be finished later by its event loop, which may be closed by then. A `Pulled` can be ended where it is dropped, by
 `leave`.
 
-A *flow* is the run as a generator of effects (`_flows.effects`). The asyncio driver performs most of them. Here those
-are picked out that show something: a `Step`, a `Publish` of a stream's item, and the entries that a `Record` wrote. A
-Task is answered with its reply: what its node returned, or a value such as `Failed`.
+The asyncio driver performs most effects. Here those are picked out that show something: a `Step`, a `Publish` of a
+stream's item, and the entries that a `Record` wrote. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ A task passes through `_timers` (backoff), `_waiting` or `_for_workers` (queued)
 and reports back by `call_soon_threadsafe`; a RuntimeError of that means that the loop is closed, and the run over.
 
 A *key* is (task, execution number); the number grows with each attempt, so that a late end can be told from a current
-one. A *reply* is what the node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C, which
-`collect` raises. `Ended` is the tuple (task, execution number, reply). To *abandon* a sync node is to drop its outcome,
-since Python cannot stop a thread. No rule of the graph is decided here.
+one. `Escaped` carries an exception like Ctrl-C, which `collect` raises. `Ended` is the tuple (task, execution number,
+reply). No rule of the graph is decided here. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

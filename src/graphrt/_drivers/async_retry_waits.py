@@ -1,7 +1,7 @@
 """Waits between two attempts of a task (backoff), on an event loop; under `arun` only.
 
 `retry_waits` is the counterpart for threads, without asyncio. The user may replace real time by `Runtime(sleep=)`, for
-instance in tests. A *halt* is the request to end the run now (`Control.halt`), for instance after a cancellation.
+instance in tests. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

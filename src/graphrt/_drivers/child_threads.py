@@ -1,7 +1,7 @@
 """Protocols through which drivers start and read child threads (R24). The store's side is in `_runs.child_threads`.
 
-A *thread* is one durable line of state with an id, not an operating-system thread. A node starts a child thread by
-`ctx.start`, which any worker process then runs, and waits for its end by `ctx.wait`; both are in `context`.
+A node starts a child thread by `ctx.start`, which any worker process then runs, and waits for its end by `ctx.wait`;
+both are in `context`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ have no tenant (`bare_id`), so that they do not depend on the store that a proce
 of the store (`beside`).
 
 When a run is executed again from its log (`services.recorded`), no child is made or looked at. The private methods are
-for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`. Words:
-docs/glossary.md.
+for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Run one node and translate its outcome into a reply for the engine, in a sync and an async version.
 
-A *reply* is what the node returned, or a value of `_engine.task`: `Failed` (it raised), `Asked` (it paused with a
-question), `TimedOut`, or `STOPPED` (it was cancelled). What a reply means for the run is decided by `Engine.report`.
-Called by drivers only, once for each attempt of a task (one activation of a node). Retries and timeouts of sync nodes
-do not belong here.
+What a reply means for the run is decided by `Engine.report`. Called by drivers only, once for each attempt of a task.
+Retries and timeouts of sync nodes do not belong here.
 
-A *halt* is the request to end the run now (`Control.halt`). The private loop thread runs async code under a sync run.
-A *watcher* is told when attempts begin and end, for telemetry; `live` is a stream mode that shows the same to users.
+The private loop thread runs async code under a sync run. A *watcher* is told when attempts begin and end, for
+telemetry; `live` is a stream mode that shows the same to users. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

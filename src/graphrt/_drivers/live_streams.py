@@ -4,8 +4,8 @@ The run is driven on a worker thread or in an asyncio task of its own, and its i
 This is the one exception to "a superstep with one task runs in the caller" (decision 0011). Streams of other modes are
 driven by their reader: see `SyncDriver.iterate` and `async_iteration`.
 
-An item is a pair (mode, item). A *driver* performs the effects of the run's flow. Nodes put items of these three modes
-into the stream themselves, by the function that `services.read` was given; the driver puts those of all other modes.
+An item is a pair (mode, item). Nodes put items of these three modes into the stream themselves, by the function that
+`services.read` was given; the driver puts those of all other modes. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

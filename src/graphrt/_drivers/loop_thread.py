@@ -2,7 +2,7 @@
 
 Started at first use. Only this class knows the loop: callers hand in functions that make coroutines, and wait for a
 `concurrent.futures.Future`. A coroutine that is cancelled before it starts is thus never made. Running under a loop of
-the user's belongs to `aio`. A *halt* is the request to end a run (`Control.halt`).
+the user's belongs to `aio`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

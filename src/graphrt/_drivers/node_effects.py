@@ -1,11 +1,10 @@
 """`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
 What is known of an effect stands on the task (`task.more()`), by its key (`name#n` for the n-th call of a name): its
-result in `effects`, the number of its starts in `intents` (kind "once" only). Both are stored as *staged* events:
-beside the journal, until the superstep of the task commits. A node that paused, failed or crashed runs again from its
-start, and its effects then return the recorded results. `own` copies a value: node and record share nothing (R15).
-`services.recorded` is set when a run is executed again from its log: the log then has the results, and nothing is
-called.
+result in `effects`, the number of its starts in `intents` (kind "once" only). Both are stored as staged events. A node
+that paused, failed or crashed runs again from its start, and its effects then return the recorded results. `own` copies
+a value: node and record share nothing (R15). `services.recorded` is set when a run is executed again from its log: the
+log then has the results, and nothing is called.
 
 The process may die, or the function raise, between the effect and the record of its result. The kind says what follows:
 
@@ -16,7 +15,7 @@ The process may die, or the function raise, between the effect and the record of
 | "once" | its start | its result, at once |
 
 "pure" and "idempotent" effects run again. A "once" effect is not repeated silently: a person is asked for its outcome.
-Tools of agents are effects too (`_agents`), with keys that begin with `tool/`.
+Tools of agents are effects too (`_agents`), with keys that begin with `tool/`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

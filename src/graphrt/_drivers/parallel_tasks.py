@@ -2,15 +2,14 @@
 
 The caller takes the first task and drains the queue. Helpers, which are jobs of the runtime's thread pool, drain it
 too; each asks for the next one if tasks are left. So short tasks rarely wait for a thread switch, and those that block
-overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms (decisions 0011 and 0087).
-Async tasks run on the private loop. A task passes through a `Rest` timer (backoff), `queue` or `timed`, a thread or the
-loop, and `ended`. To *abandon* a node that runs too long is to drop its outcome, since Python cannot stop a thread. The
-caller cannot abandon what it runs itself, so helpers alone run nodes with a timeout (`timed`). If outcomes are stored
-as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks: then the caller is free to store.
+overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms (decisions 0011 and 0087). Async
+tasks run on the private loop. A task passes through a `Rest` timer (backoff), `queue` or `timed`, a thread or the loop,
+and `ended`. The caller cannot abandon what it runs itself, so helpers alone run nodes with a timeout (`timed`). If
+outcomes are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all tasks: then the caller is
+free to store.
 
-The driver calls `start`, `collect`, `stop`, `alone` and `close`, for the effects of the run loop. A *reply* is what a
-node returned, or a value such as `Failed`; `Escaped` carries an exception like Ctrl-C to the caller. The *execution* is
-a number that grows with each attempt of a task. A *halt* (`Control.halt`) is the request to end the run now.
+The driver calls `start`, `collect`, `stop`, `alone` and `close`, for the effects of the run loop. `Escaped` carries an
+exception like Ctrl-C to the caller. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

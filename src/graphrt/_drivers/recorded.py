@@ -1,11 +1,11 @@
 """What a run that is executed again asks instead of the world: the answers that the log of the first execution has.
 
-`reexecute` makes the runs of a thread a second time from its audit log, and compares the entries. Nodes run again, but
-effects, models and tools are not called: their results come from the log, through this protocol. What the log says,
-and what happens if it has no answer, is decided in `_runs.recordings`.
+When a thread is executed again, nodes run, but effects, models and tools are not called: their results come from the
+log, through this protocol. What the log says, and what happens if it has no answer, is decided in `_runs.recordings`.
 
 In all methods *task* is the task of the second execution, whose id is the same as in the first. *key* is the key of an
-effect on its task: `name#n` for the n-th call of `ctx.effect(name, ...)`, `tool/...` for a tool of an agent.
+effect on its task: `name#n` for the n-th call of `ctx.effect(name, ...)`, `tool/...` for a tool of an agent. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Waits between two attempts of a task (backoff), in threads: in real time, or by the runtime's `sleep=`.
 
 `Runtime(sleep=)` is a function of seconds, sync or async, that replaces real waits, for instance in tests (decision
-0040). A *halt* is the request to end the run now (`Control.halt`), for instance after a cancellation.
+0040).
 
 A halt of the run ends a wait, except for one that is inside a sync `sleep=`. Waiting for anything but time, such as a
-task, a store or a lock, does not belong here.
+task, a store or a lock, does not belong here. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

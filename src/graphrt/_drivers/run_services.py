@@ -2,12 +2,8 @@
 
 Filled in by `_runs.active_run`, used by drivers and contexts. No rule of the graph is decided here.
 
-Events are *written* to the journal as entries, and *shown* to *sinks*: functions of the user that get each entry.
-Events of an open superstep are *staged*: the store keeps them beside the journal until the superstep commits. What a
-stream shows of an open superstep, such as tokens of a model, is *live*: it is shown and never stored.
-
-A *fast-path* superstep has one plain task, and is written without event objects. A *reader* is the stream of this run's
-caller, a *follower* one in another process.
+Events are *written* to the journal as entries, and *shown* to *sinks*: functions of the user that get each entry. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

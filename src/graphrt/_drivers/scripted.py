@@ -1,10 +1,8 @@
 """The scripted driver: performs the effects of a flow without worker threads, waiting or an event loop.
 
 For tests and simulation. The caller chooses the order in which tasks of a superstep end, and replies may come from a
-table instead of the nodes. The journal must be the one that the other drivers write (the law of parity).
-
-A *task* is one activation of a node; its *reply* is what the node returned, or a value such as `Failed`. An *effect* is
-a request that the flow (the run as a generator) yields; its docstring in `_flows.effects` says how to answer it.
+table instead of the nodes. The journal must be the one that the other drivers write (the law of parity). For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. Async nodes run on the
 private loop thread of the run while the caller waits, also if the caller is inside a running loop (rule R19).
 
-A *flow* is the run as a generator (`_flows.run`): it yields effects, and is sent their answers. A yielded Task is
-answered with its *reply*: what its node returned, or a value such as `Failed`. An effect that raises is answered by
-`flow.throw`. What a node raises is not: it is the outcome of its task, and becomes a `Failed`. Warnings find the
-running task by the names `effect`, `task` and `services` in the frames of drivers (`_ambient.running`).
+An effect that raises is answered by `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes
+a `Failed`. Warnings find the running task by the names `effect`, `task` and `services` in the frames of drivers
+(`_ambient.running`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 An unfinished thread (paused, failed, cancelled, or left by a process that died) takes no new input by itself. With
 `run(..., abandon=True)` it does: `_runs.open_run.begin` calls this for what was left, before it notes the new run. The
-journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened.
-
-`Task.extra` has what only some tasks have, such as usage, effects and a nested graph; it is None for the others.
+journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The texts become the "Fix" line of the error that ends a run: `failures` asks for those about a task that failed for
 good, `committing` for those about a superstep that could not be folded or routed. Whether an exception is retried is
-decided in `outcome`. `Task.extra` has what only some tasks have, and is None for the others; `Task.more()` returns it,
-and makes it first if there is none.
+decided in `outcome`.
 """
 
 from __future__ import annotations

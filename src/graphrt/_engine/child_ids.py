@@ -1,6 +1,6 @@
 """Ids of child threads (R24): made of the ids of their parent and of the task that starts them, and known by that.
 
-A child thread is one that a node of another thread, its parent, started by `ctx.start`. Its id is
+The id of a child thread is
 
     <id of the parent>.<label>-<digest>        order-7.mail-0123456789abcdef
 
@@ -9,7 +9,7 @@ child that it started, and the id alone says whose child a thread is. A copy or 
 is not the parent of the children of its source.
 
 In a store that tenants share, ids begin with the tenant and `~`. Parent and child have the same tenant, which is left
-out of the ids here.
+out of the ids here. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

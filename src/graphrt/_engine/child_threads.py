@@ -5,10 +5,8 @@ are cancelled together with the thread and have not ended as far as it knows. Th
 `ThreadStarted` adds a child, and the recorded outcome of a child removes it. `ctx.wait` records that outcome as the
 result of an effect, under a key that `outcome_key` makes, so that every later execution sees the same one.
 
-`Task.more()` returns what only some tasks have, `Task.extra`, and makes it first if the task has none yet.
-
 Ids are without the tenant, which parent and children share. So they are the same for a process that uses the tenant's
-store and for one that uses the store of all tenants.
+store and for one that uses the store of all tenants. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

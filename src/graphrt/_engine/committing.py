@@ -2,10 +2,7 @@
 
 A commit happens whole or not at all. A node with `interrupt_after` splits it in two (decision 0058): the fold is
 committed first, and routers and joins follow once a person has answered. In between, the superstep is *held*
-(`Engine.held`): its tasks are done and folded, and only their successors are open.
-
-A *view* is the state as nodes and routers get it: an instance of the user's state class made of the engine's values,
-whose lists it shares (R15).
+(`Engine.held`): its tasks are done and folded, and only their successors are open. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

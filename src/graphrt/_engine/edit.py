@@ -4,8 +4,7 @@ An *edit* is a call of `Runtime.update(thread, values, as_node=, goto=)`. It bec
 here, both when it is made and when the journal is folded. A superstep may be open then: its unfinished tasks run again
 on the edited state.
 
-A task has finished if its status is DONE, or HANDLED: it failed, and its `on_error` node takes over. `Task.extra` has
-what only some tasks have, such as questions; `Task.more()` makes it if there is none.
+A task has finished if its status is DONE or HANDLED. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Build the events of what the engine did, only where a journal, a sink or a stream listens.
 
-The events of a superstep are in task order and never in completion order. So the journal does not depend on which
-task was faster (R2, R13), and a run without listeners builds no event objects.
+The events of a superstep are in task order and never in completion order. So the journal does not depend on which task
+was faster (R2, R13), and a run without listeners builds no event objects.
 
-To *log* an event is to append it to `RunState.log`. The run loop takes it from there and has it written. *Staged*
-events are stored beside the journal while their superstep is open, and become entries with its commit (decision 0020).
-The engine of a nested graph is on the task that runs it (`Extra.child`). It has a log of its own, and its `settled`
-lists the events that it staged: they all become entries with the outcome of that task in the parent graph (R17).
+To *log* an event is to append it to `RunState.log`. The run loop takes it from there and has it written. The engine of
+a nested graph has a log of its own, and its `settled` lists the events that it staged: they all become entries with the
+outcome of that task in the parent graph (R17). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

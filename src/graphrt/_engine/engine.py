@@ -1,11 +1,11 @@
 """The engine: the one mutable object of a run, with the verbs that decide what changes.
 
-The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a
-pause the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, one `report` for each
-task, and `commit`; `fast_path` does the same for supersteps of one plain task.
+The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a pause
+the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, one `report` for each task, and
+`commit`; `fast_path` does the same for supersteps of one plain task.
 
-A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run. A
-*view* is the state as a node or router gets it: an instance of the user's state class made of the engine's values.
+A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Values that were erased from the journal: how they fold (decision 0129).
 
-`Runtime.erase` replaces single values in stored entries by `ERASED`, the one instance of `Erased`. A later fold of the
-thread meets it as an operand of a reducer. Reducers of users are never called with it. A reducer that adds items keeps
-one `Erased` for what was erased; any other makes the field `Erased` until it is written as a whole.
+`ERASED` is the one instance of `Erased`. A later fold of the thread meets it as an operand of a reducer. Reducers of
+users are never called with it. A reducer that adds items keeps one `Erased` for what was erased; any other makes the
+field `Erased` until it is written as a whole. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The places where an engine still holds erased values: fields, open tasks and due tasks (decision 0129).
 
-`Runtime.erase` replaces single values in stored entries by `ERASED`. A thread that still needs one of them can be read,
-but not driven, because nodes are not called with `Erased` unless the type of the field allows it. `run`, `resume` and
-`retry` refuse such a thread, and `erase` refuses to make one, with the names that these functions return.
+A thread that still needs an erased value can be read, but not driven, because nodes are not called with `Erased` unless
+the type of the field allows it. `run`, `resume` and `retry` refuse such a thread, and `erase` refuses to make one, with
+the names that these functions return. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

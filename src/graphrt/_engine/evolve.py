@@ -4,9 +4,8 @@ Nothing is decided here and no router is called, because the entries contain wha
 again, as they were when the entries were written. Values are changed in place: the engine belongs to the fold alone.
 
 An event comes with a path: that of the nested graph in which it happened, or "" for the graph at the top. It comes from
-the journal, or was *staged*: stored beside the journal because its superstep is still open. A superstep is *held* if it
-was folded and its routers wait for the answers to `interrupt_after` questions. With `past=True`, a reducer that had
-returned None when the entries were written is not an error now.
+the journal, or was staged because its superstep is still open. With `past=True`, a reducer that had returned None when
+the entries were written is not an error now. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Apply events of questions and answers to the engine: the part of `evolve` for pauses. Nothing is decided here.
 
-An event comes from the journal, or was *staged*: stored beside the journal while its superstep is open. Staged events
-of a task contain all its questions, also those that the journal has. So a question may be applied twice, and the fields
-`logged` and `fate_told` of a question keep which of its events the journal has, so that none is written twice.
+Events come from the journal, or were staged. Staged events of a task contain all its questions, also those that the
+journal has. So a question may be applied twice, and the fields `logged` and `fate_told` of a question keep which of its
+events the journal has, so that none is written twice. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

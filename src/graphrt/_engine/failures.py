@@ -4,8 +4,7 @@ Whether a failure is retried or handled is decided in `outcome`. What a node or 
 as the cause of a NodeError. What graphrt itself says about the task, such as an UpdateError or a LimitError, reaches
 the caller as it is (decision 0055): such a failure is marked `raise_as_is`.
 
-Of an error, `said` returns the text, and `told` its class and text. `Task.more()` returns what only some tasks have,
-such as the failure, and makes it first if there is none.
+Of an error, `said` returns the text, and `told` its class and text.
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ was. The open task and its reply go to the general path, which meets the same th
 path has no error texts and no rules of its own, and reducers, which are pure, may be called twice (decision 0004).
 
 The Task of a plain node, which takes no Context, is reused from superstep to superstep, and a run without observers
-builds no events. The run loop (`_flows.run`) calls these functions. The task that runs, or is ready to run, is `Engine.call`; `Engine.tasks` stays empty meanwhile.
+builds no events. The run loop (`_flows.run`) calls these functions. The task that runs, or is ready to run, is
+`Engine.call`; `Engine.tasks` stays empty meanwhile.
 
-A *view* is the state as a node or router gets it: an instance of the user's state class made of `Engine.values`, whose
-lists it shares. So while a view exists, it counts as an owner of these lists. A list grows in place only if the dict of
-values is its only owner (R15).
+A view shares the lists of `Engine.values`. So while a view exists, it counts as an owner of these lists. A list grows
+in place only if the dict of values is its only owner (R15).
 
 Counters: `superstep` numbers the supersteps of the thread, `steps` and `visits` count for the limits of the run.
-`CALL_WITH_CONTEXT`, 0, is the value of `Task.plain` for a node that takes a Context; plain nodes have others.
+`CALL_WITH_CONTEXT`, 0, is the value of `Task.plain` for a node that takes a Context; plain nodes have others. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ if its reducer aggregates (R6). Ephemeral fields are reset before the fold, and 
 untracked field (R16).
 
 The result lists what to write. Items to append are kept apart from other new values, because `apply_folded` may extend
-the existing list in place. An *undo record* holds what the fields that one task wrote were before it; steps need it.
+the existing list in place. Steps need the undo records.
 
 The `kind` of a field says how it folds: LAST takes the last value, APPEND adds items to a list, any other kind calls
-the reducer. `ABSENT` is a TypedDict key without a value. A *marker* in an update is DELETE, or a `Replacement`, which
-`Overwrite` makes: it sets the field without its reducer. `ERASED` stands for a value that was erased from the journal.
+the reducer. `ABSENT` is a TypedDict key without a value. `ERASED` stands for a value that was erased from the journal.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

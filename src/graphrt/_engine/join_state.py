@@ -1,8 +1,8 @@
 """The open generation of one join (rule R5): which sources arrived, and whether it fired.
 
-A join is a node that waits for other nodes, its *sources*. A source *arrives* when it has finished and its edges apply.
-The join *fires*, that is, its node becomes due, once `need` distinct sources have arrived: all, one, or a given number.
-Arrivals are counted in *generations*, so that a join in a loop can fire again. Only the open one is kept.
+A source of a join *arrives* when it has finished and its edges apply. The join *fires*, that is, its node becomes due,
+once `need` distinct sources have arrived: all, one, or a given number. Arrivals are counted in *generations*, so that a
+join in a loop can fire again. Only the open one is kept. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

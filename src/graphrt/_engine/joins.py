@@ -5,7 +5,8 @@ arrived or when a counted source arrives again. Only the open generation is kept
 
 When nothing is due any more, a join whose generation has begun and not fired is *starved*: what it waits for cannot
 happen. A join is *emptied* if a router returned an empty list instead of starting a source (a map over nothing,
-decision 0060). What happens then is its `starved` option: "error", "run" (fire all the same) or "ignore".
+decision 0060). What happens then is its `starved` option: "error", "run" (fire all the same) or "ignore". For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

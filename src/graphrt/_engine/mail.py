@@ -1,11 +1,11 @@
 """How mail from other processes changes a thread (R22): signals are received and taken, and open questions answered.
 
-A process that does not own a thread may post letters to it; the store keeps them until the owner of the thread takes
-them. That happens at a pause of a run (`_flows.mail`), or while no run drives the thread (`_runs.taking_mail`). The
-functions here change the engine and log events. The caller stores the events and deletes the letters in one commit.
+The owner of a thread takes its letters at a pause of a run (`_flows.mail`), or while no run drives the thread
+(`_runs.taking_mail`). The functions here change the engine and log events. The caller stores the events and deletes the
+letters in one commit.
 
-A *signal* is a named value that waits in the thread until a node takes it by `ctx.receive(name)`, which asks a question
-of the kind SIGNAL. A request to cancel and a new input are not handled here: they end a run or begin another one.
+`ctx.receive(name)` asks a question of the kind SIGNAL, which a signal of this name answers. A request to cancel and a
+new input are not handled here: they end a run or begin another one. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

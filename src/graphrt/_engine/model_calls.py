@@ -1,12 +1,11 @@
 """What is recorded of the model calls of one task: replies, usage, reservations and grants, as typed values.
 
 A task that runs again after a pause or a crash gets the recorded replies and calls no model for them (decision 0033).
-Before a call, an upper bound of what it may use is *reserved* in the budgets that it must fit. A *grant* is what a
-person allowed a budget beyond its limit, as the answer to a question (decision 0030).
 
 Each value corresponds to one event of `events.model_calls`: `apply` folds an event into it, and `about` and `general`
 make the events again. What the calls have used is computed from these values and kept nowhere else. `_agents` makes the
-calls, stores each event while the task runs, and decides which budget a call must fit.
+calls, stores each event while the task runs, and decides which budget a call must fit. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

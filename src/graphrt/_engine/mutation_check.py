@@ -1,12 +1,12 @@
 """Find nodes and routers that changed the state in place, and restore what can be restored (rule R15, decision 0052).
 
-A task reads the state through a *view*: an instance of the user's state class made of the committed values, whose lists
-and dicts it shares. A node must not change them, because other tasks and older states have them too.
+A view shares its lists and dicts with other tasks and with older states, so a node must not change them.
 
 Two kinds of change are always found, when the node returns: an assignment to its view, which its task has for itself,
 and a container whose length differs. With `check_state`, the stored form of every value is compared as well, once all
 tasks have returned. That finds every change of a value that can be stored, without calling `==` of the user's classes.
-`Plan.checking` is the codec for that, and `RunState.guard` has the stored forms by field.
+`Plan.checking` is the codec for that, and `RunState.guard` has the stored forms by field. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ open changes nothing (the law *duplicate*).
 
 Two flags accompany an error. `raise_as_is`: it is graphrt's own statement about the task and reaches the caller itself,
 not as the cause of a NodeError. `final`: neither the retry policy nor an `on_error` node gets to see it, for instance
-because a redaction rule failed (AuditError). `Task.more()` returns the Extra of a task, what only some tasks have, and
-makes it first if there is none.
+because a redaction rule failed (AuditError). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

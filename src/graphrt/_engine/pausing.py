@@ -1,11 +1,9 @@
 """Pausing and resuming tasks (rules R1, R10): interrupts before and after a node, answers, and withdrawn questions.
 
 Which answer belongs to which question is decided in `questions`. A nested graph shares its question objects with the
-task that runs it, so that both see an answer. Its engine, *parked* while it waits, is `Extra.child` of that task.
+task that runs it, so that both see an answer. Its engine is *parked* on that task (`Extra.child`) while it waits.
 
-A question of the kind TASK means that a task was *left*: a worker of its node's queue runs it, and closes the question.
-`interrupt_after` pauses after the fold: the superstep is *held*, and its questions are in `RunState.after` and not on
-tasks. `Task.more()` returns the Extra of a task, `Task.extra`, and makes it first if there is none.
+The questions of a held superstep are in `RunState.after` and not on tasks. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

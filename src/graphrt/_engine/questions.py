@@ -7,10 +7,9 @@ matches, the node asks anew. No answer makes a thread fail.
 
 Data: `Extra.interrupts` lists the questions of a task in the order in which they were first asked. A question that is
 asked anew, because its payload or answer type changed, is another question with the next version. The older ones stay,
-closed or with a discarded answer, so that their ids are never used again. A *fate* is what became of an answer: it was
-used, or discarded for a reason. *Static* questions are asked by a node's policy, such as `interrupt_before`, and not by
-its code. `current` is true of a question that is neither closed nor has a discarded answer. `Task.extra` is the Extra
-of a task, None if it has none; `Task.more()` makes it then.
+closed or with a discarded answer, so that their ids are never used again. *Static* questions are asked by a node's
+policy, such as `interrupt_before`, and not by its code. `current` is true of a question that is neither closed nor has
+a discarded answer. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The process that drives the thread does not run such a task. It *leaves* it: the task waits with a question of the kind
 `task`, whose payload is the name of the queue. Workers find the task by that question, run it, and report its outcome
 by mail, which closes the question (decision 0159). Each time the task is left, the question has the next version, so
-that a report about an earlier time is never taken for one about this time. `Task.more()` returns what only some tasks
-have, such as questions, and makes it first if there is nothing yet.
+that a report about an earlier time is never taken for one about this time. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

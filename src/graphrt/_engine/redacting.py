@@ -1,8 +1,8 @@
 """Where values enter a thread, they are redacted: once, before they are folded, hashed and stored (decision 0126).
 
-To redact is to replace texts in a value by rules, such as an e-mail address by `<email>`. The run goes on with what
-replaced them, so that a replay sees the same values. The engine knows a `Redactor`, and not its rules. Without one,
-values pass unchanged. Untracked fields are never written, and are left alone.
+The run goes on with the redacted values, so that a replay sees the same ones. The engine knows a `Redactor`, and not
+its rules. Without one, values pass unchanged. Untracked fields are never written, and are left alone. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the engine knows of redaction: a protocol of functions on values and errors (decision 0126).
 
-To redact is to replace texts in a value, by rules, when the value enters a thread. The rules, and the class that
-implements the protocol, are in `graphrt.audit`, on a higher floor.
+The rules, and the class that implements the protocol, are in `graphrt.audit`, on a higher floor. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

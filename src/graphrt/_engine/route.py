@@ -1,11 +1,11 @@
 """Routing from finished tasks to the next ones (rules R3, R4): edges, routers and Commands, in task order.
 
-Routers are called here, on a *view*: an instance of the user's state class made of the folded values. Arrivals at joins
-are only collected, and `joins` counts them. The engine is not changed: it commits the result, a `Routed`, as a whole.
+Routers are called here, on a view of the folded values. Arrivals at joins are only collected, and `joins` counts them.
+The engine is not changed: it commits the result, a `Routed`, as a whole.
 
 R3: edges and routers see the folded state; a Command's goto replaces all outgoing edges of its node. R4: plain
 activations of one node merge into one task, and Sends never merge. R16: no error may quote the value of an untracked
-field. In the tables of a graph, END is None where a node is expected.
+field. In the tables of a graph, END is None where a node is expected. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -9,13 +9,8 @@ engine needs the engine. Each nested graph that runs or waits has one of its own
 - observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
 - the fast path: `fast`, `call`, `asked`, `eventless`, `told`.
 
-Only this class, the engine, `evolve` and `fast_path` write them (tests/house/test_owner_of_state.py).
-
-Words used here: a *view*, or snapshot, is the state as a node or router gets it: an instance of the user's state class
-made of `values`, whose lists it shares (R15). To *stage* is to store what a task did beside the journal, before its
-superstep commits. *General path* and *fast path* are the two ways through a superstep; the fast path takes those of one
-plain task. An *edit* is a call of `Runtime.update`. To *fold* a journal is to apply its entries again when a thread is
-loaded.
+Only this class, the engine, `evolve` and `fast_path` write them (tests/house/test_owner_of_state.py). For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The engine between two supersteps as plain data, for stored snapshots and forks. `evolve.restore` reads it back.
 
-A *stored snapshot* is a cache: a thread is loaded from it and the entries after it, and not from its first entry. A
-fork begins with such data of its source.
+A fork begins with such data of its source. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

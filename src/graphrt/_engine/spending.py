@@ -1,10 +1,10 @@
 """Usage of model calls: totals of a run, grants beyond its budget, and the field `token_budget` (decision 0030).
 
-A grant is what a person allowed a budget beyond its limit. Here usage is counted after the calls; drivers and the
-harness hold calls to budgets before they are made.
+Usage is counted here after the calls; drivers and the harness hold calls to budgets before they are made.
 
 An int field of the state with the name `token_budget` is a budget, too: its value is the tokens left. An ended task
-that called models gets an update that lowers it, which folds with the task's own updates.
+that called models gets an update that lowers it, which folds with the task's own updates. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Steps: what each finished task did to the state, computed on access (decision 0010).
 
 `Runtime.steps` and streams yield them. A Step stores no state. Steps form a chain that leads to the newest state, and
-each has an *undo record*: the previous values of the fields that its task wrote. `before` and `after` start from the
-newest values and undo the later steps one by one. The links point forward only, so a step without references is garbage
-at once. A stream of steps costs what each one changed, however large the state is.
+each has an undo record. `before` and `after` start from the newest values and undo the later steps one by one. The
+links point forward only, so a step without references is garbage at once. A stream of steps costs what each one
+changed, however large the state is.
 
-In an undo record, ABSENT means that the field had no value, and a `Prefix` that it had the first items of its new list.
+In an undo record, ABSENT means that the field had no value, and a `Prefix` that it had the first items of its new list. For the
+terms, see docs/glossary.md.
 
 Source: persistent arrays by rerooting, as in Baker, "Shallow binding makes functional arrays fast", 1991.
 """

@@ -3,8 +3,8 @@
 Encoding is the check. Updates keep their bytes for the journal (`Stamped`), so that a value is encoded once. How values
 become bytes is defined in `_codec`; where the bytes go, in `_journal`.
 
-`engine.codec` is None in a run without a store, which accepts everything. *Untracked* fields are never stored and appear in no event or error (R16); all other fields are *tracked*. With
-`engine.redactor`, texts in values are replaced by rules before anything else.
+`engine.codec` is None in a run without a store, which accepts everything. With `engine.redactor`, texts in values are
+replaced by rules before anything else. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

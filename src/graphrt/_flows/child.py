@@ -4,12 +4,11 @@ The child has no thread of its own. It starts with its parent's values of the sh
 final values, become the updates of the task. Its engine stays on the task (`Extra.child`), so that a resume or a retry
 continues it from its last commit.
 
-Words: an *engine* is the mutable state of one run of a graph (`RunState` is its base class); here *parent* is the
-engine of the enclosing graph. A *plan* is a compiled graph as tables. *Shared* fields have the same name in both
-graphs; the options `input=` and `output=` of the node map other names, or are functions. A field *aggregates* if it has
-a reducer; any other field takes the last value. `parent.where(task)` is the place that an error names. A failure with
-`raise_as_is` reaches the caller of the run itself, and not as the cause of a NodeError. `quoted` shows a value in an
-error, and only its type if the graph that it comes from has *unquoted* fields (untracked or redacted: shown nowhere).
+*Parent* is the engine of the enclosing graph. *Shared* fields have the same name in both graphs; the options `input=`
+and `output=` of the node map other names, or are functions. `parent.where(task)` is the place that an error names. A
+failure with `raise_as_is` reaches the caller of the run itself, and not as the cause of a NodeError. `quoted` shows a
+value in an error, and only its type if the graph that it comes from has *unquoted* fields (untracked or redacted: shown
+nowhere). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

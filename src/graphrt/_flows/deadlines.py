@@ -1,9 +1,8 @@
 """Time limits of an attempt: its own timeout, and the deadline of its run. Clock readings come from the driver.
 
-An attempt is one execution of a task, and drivers cut it off after `task.timeout_s`. That is the node's timeout, or the
-time left until the run's deadline if this is shorter. A node that exceeds its own timeout has failed, and may be
-retried. The deadline fails the run, and the node did nothing wrong: its task is due again. Each
-drive of the thread counts the deadline anew.
+Drivers cut an attempt off after `task.timeout_s`: the node's timeout, or the time left until the run's deadline if this
+is shorter. A node that exceeds its own timeout has failed, and may be retried. The deadline fails the run, and the node
+did nothing wrong: its task is due again. Each drive of the thread counts the deadline anew.
 """
 
 from __future__ import annotations

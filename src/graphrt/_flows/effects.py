@@ -2,11 +2,7 @@
 
 A flow is a generator. It yields an effect, and the driver performs it and sends the answer that the effect's docstring
 names. Two other values may be yielded: a `Task`, which the driver runs and answers with the reply, and a `Step`, which
-it hands to the reader of a step generator.
-
-A *task* is one activation of a node in one superstep. Its *execution* number grows with each attempt, resume and retry,
-so that a late reply can be told from a current one. A *reply* is what the node returned, or a value such as `Failed`.
-*Staged* events (decision 0020) are kept by the store beside the journal until the open superstep commits.
+it hands to the reader of a step generator. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

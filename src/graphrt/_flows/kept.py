@@ -1,12 +1,13 @@
 """What a fork kept for tasks that are still to open: effects, questions and answers of the same tasks in its source.
 
 `fork(keep_effects=True)` makes a new thread from an earlier entry of another one. The superstep that follows there runs
-again in the fork. Its tasks get what they had recorded in the source, so that no model is called and no person is
-asked twice. These events are staged: kept by the store beside the journal until the superstep commits. Their key is the
-task's id with `#kept`. Keys of effects end with a number, so none of them is the same.
+again in the fork. Its tasks get what they had recorded in the source, so that no model is called and no person is asked
+twice. These events are staged. Their key is the task's id with `#kept`. Keys of effects end with a number, so none of
+them is the same.
 
 Tasks at the top take them when the thread is restored (`restore`). A nested graph may not have begun by then: its
-engine has them in `kept` until a superstep with these tasks opens, which is what `take_kept` is for.
+engine has them in `kept` until a superstep with these tasks opens, which is what `take_kept` is for. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

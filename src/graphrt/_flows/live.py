@@ -1,12 +1,9 @@
 """Items of the stream modes `live` and `messages`.
 
-`live` shows what tasks do while their superstep is open, in nested graphs and at the top (rule R17). Its items are not journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which
-drivers run a node, publishes that a task starts. All other items follow from the engine's state after a report or a
-commit, and are made here.
-
-The functions that return a `Flow` are generators, which the run loop calls by `yield from`. A *report* tells the engine
-the reply of an attempt; the status of the task then says what follows: `DUE` for another attempt or for the next drive,
-`DONE`, `HANDLED` (failed, and an `on_error` node takes over), `PAUSED` (it asked a question) or `FAILED`.
+`live` shows what tasks do while their superstep is open, in nested graphs and at the top (rule R17). Its items are not
+journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which drivers run a
+node, publishes that a task starts. All other items follow from the engine's state after a report or a commit, and are
+made here. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mail that is taken by a run at a pause (R22): signals and answers that arrived let its tasks go on at once.
 
-Mail is what other processes put into a thread that they do not own. A watcher of the store hands signals and answers to
-the run as `Letter`s in `Control.letters`; it handles other letters itself, or leaves them to the next drive. `standing`
-is here because taking mail stages tasks too; the run loop shares it.
+A watcher of the store hands signals and answers to the run as `Letter`s in `Control.letters`; it handles other letters
+itself, or leaves them to the next drive. `standing` is here because taking mail stages tasks too; the run loop shares
+it. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

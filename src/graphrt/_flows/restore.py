@@ -1,20 +1,16 @@
 """Restore an open superstep from what is staged for it: outcomes of tasks, and nested graphs (rules R9, R17).
 
-*Staged* events are kept by the store beside the journal, from the end of a task to the commit of its superstep
-(decision 0020). When a thread is loaded, its journal is folded first: each event is applied to the engine in order. The
-staged events then belong to the superstep that is due or open, after a pause, a failure, or the death of the process.
+When a thread is loaded, its journal is folded first: each event is applied to the engine in order. The staged events
+(decision 0020) then belong to the superstep that is due or open, after a pause, a failure, or the death of the process.
 
 A nested graph has no journal of its own. Each of its commits is staged as a numbered *batch*, and its open superstep
 like one at the top. The commit of its parent's superstep writes them to the journal; until then they wait in
 `Engine.settled`. If its task fails for good, they are written with the failure, and are staged all the same.
 
 `Engine.path` is empty at the top, and `2.0:sub/` for a graph that the task `2.0:sub` runs. Task ids begin with it.
-A *question* is what a task asked a person or a clock. Its *fate* is that its answer was used, or why it was discarded.
 
 `evolve_all` applies events to an engine. `journalled=False` says that they were staged: their questions and fates count
-as not journalled, and are still to be logged. Of a task, `extra` has what only some tasks have: it is None until
-something needs it, and `more()` makes it. A task is DUE, PAUSED (waits for answers), DONE, or HANDLED (failed, and its
-`on_error` node takes over).
+as not journalled, and are still to be logged. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,25 +1,19 @@
 """The run loop, written once: begin, run, commit, until nothing is due, a person must answer, or the run fails.
 
 Every function that returns a `Flow` is a generator. It yields effects (`Record`, `Start`, ...), a driver performs them,
-and each answer is the value of the `yield`. A yielded Task is run by the driver and answered with its *reply*: what the
-node returned, or a value such as `Failed` or `STOPPED`. What follows from a reply is decided by the engine, the mutable
-state of one run. Entries are recorded before anything shows what they say: durable first, then true. Other code sets
-the switches of `Control`: `halt` to end the run now, `ends` to begin no further superstep, `live` for a stream that
-shows attempts.
+and each answer is the value of the `yield`. What follows from a reply is decided by the engine. Entries are recorded
+before anything shows what they say: durable first, then true. Other code sets the switches of `Control`: `halt` to end
+the run now, `ends` to begin no further superstep, `live` for a stream that shows attempts.
 
-Words of this file:
+What it uses of the engine:
 
-- A *superstep* runs all due tasks on one snapshot of the state. Its commit folds their updates and routes onwards.
-  A superstep with a failure or a question stays *open*. One that is *held* (`engine.held`) is folded already, and
-  routes once a person has answered the question of `interrupt_after`.
-- The *fast path* (decision 0004) runs supersteps of one plain task by a shorter way, and leaves all others to the
-  general path. Its `begin` and `advance` return the task to call next, or None to leave.
+- `begin` and `advance` of the fast path (decision 0004) return the task to call next, or None to leave it.
 - `engine.log` has the events that are not written yet, as (path of the graph, event). It is None if no stream, sink or
   journal reads events. `emit_events` appends to it.
-- *Staged* events (decision 0020) tell the outcomes of an open superstep. A store keeps them beside the journal until
-  the commit, so that a crash loses no finished task. `engine.dirty` has the tasks with changes that are not staged, and
-  `standing` returns their events.
+- `engine.dirty` has the tasks with changes that are not staged, and `standing` returns their events.
 - `deadline_s` is the time at which the run must end, in seconds of the driver's monotonic clock; None without one.
+
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run one task of an open superstep, with its retries; for the run loop, and for workers that run single tasks.
 
-The functions are flows: generators that yield effects, which a driver performs and answers. Outcomes are *staged*
-before their superstep commits: the store keeps them beside the journal, so that a crash loses no finished task (R9).
+Outcomes are staged before their superstep commits, so that a crash loses no finished task (R9). For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,11 +5,8 @@ driving and running a node would be messages that are delivered at least once an
 calling `drive` too often, unless it raised, and reporting an outcome twice change nothing. The laws in `tests/laws`
 drive random graphs this way and compare the journals. Nothing else calls `drive`.
 
-A superstep runs all due tasks on one snapshot of the state, and commits their updates together. The caller of `drive`
-runs the tasks that it returns, reports their outcomes to the engine, and calls it again.
-
-A *join* is a node that waits until several others have arrived, over supersteps. It is *starved* if some have arrived
-and nothing can arrive any more, since nothing is due or open. Its option `starved="run"` lets it run then all the same.
+The caller of `drive` runs the tasks that it returns, reports their outcomes to the engine, and calls it again. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

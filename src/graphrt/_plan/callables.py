@@ -2,9 +2,6 @@
 
 Plain functions and methods are read off their code object, which is faster; `inspect.signature` reads any other
 callable. Nothing here calls a function.
-
-A node is a function of the state, `fn(state)`, or of the state and a `Context`, `fn(state, ctx)`. A router is a sync
-function of the state alone, which chooses the next nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`ChosenGraph`: a nested graph that is chosen when its task starts, by the argument of the Send that starts it.
 
-A task is one activation of a node; a Send starts one with an argument. The argument is in the journal, the log of what
-a run did, so the same graph is chosen again when the journal is folded or a run is resumed. The engine calls `choose`
-and makes the task's own node of the graph (`_engine.chosen_nodes`).
+The argument is in the journal, so the same graph is chosen again when the journal is folded or a run is resumed. The
+engine calls `choose` and makes the task's own node of the graph (`_engine.chosen_nodes`). For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

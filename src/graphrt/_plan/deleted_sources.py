@@ -5,13 +5,8 @@ may find the field empty. A node from which the deleting one can be reached read
 from it knows that the field is gone; neither is reported.
 
 Only the fields count that nodes declare to read and delete (`node_fields`), so a graph without such declarations costs
-nothing here.
-
-A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
-places in the plan (`at`); START is -1 and so the last place of every list. `Paths` has the possible successors of every
-node: `sure` by static edges, `choices` by conditional edges, which have their `targets` and the number that the router
-`names`, and all of them reversed in `before()`. A join is a node that waits for several sources; a node `arrives` at
-the joins that it is a source of, which it has by index.
+nothing here. The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

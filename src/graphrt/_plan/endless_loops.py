@@ -2,14 +2,8 @@
 
 A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle. A goto
 and on_error name nodes that follow in the place of a node's edges. on_fatigue names one that runs instead of a node
-that was active too often. A join is a node that waits until `need` of its sources have arrived; a node `arrives` at the
-joins that it is a source of, which it has by index.
-
-A judgement is a finding of `compile()` about paths; `reachability` collects all of them. Nodes are numbers, their
-places in the plan (`at`), and OUT stands for END. `Paths` has the possible successors of every node: `sure` by static
-edges, `choices` by conditional edges, `instead` by gotos and on_error, `tired` by on_fatigue, and `after` by all of
-these and by joins. `open` are the nodes that may return a Command to any node, and `stops` those that may end their
-branch.
+that was active too often. The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -5,11 +5,8 @@ engine: at the end of a superstep, the updates that nodes returned become the ne
 
 A field is declared as `Annotated[type, mark, ...]`, or by `reduced(...)` as its default. A *mark* is a reducer or a
 marker. A *reducer* is a function `(current, incoming) -> new` that folds an update into the field; its *identity* is
-the value from which it starts. The *markers* are `ephemeral`, `untracked` and `redacted`.
-
-Rules by number: several tasks of one superstep may write a field only if its reducer aggregates (R6); updates are
-checked when the node returns (R7); nodes must not change values in place, and lists are extended in place only if
-nothing else holds them (R15); ephemeral fields are reset, and untracked fields are never stored (R16).
+the value from which it starts. The *markers* are `ephemeral`, `untracked` and `redacted`. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

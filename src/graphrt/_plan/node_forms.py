@@ -1,10 +1,10 @@
 """How a ready-made node was made: the class of its form in a manifest, and the arguments that its factory was given.
 
-A manifest is a graph as plain data. A node that a factory made is written there as its form, an object with a field for
-each argument of the factory, from which the node can be made again.
+A node that a factory made is written in a manifest as its *form*, an object with a field for each argument of the
+factory, from which the node can be made again.
 
 A function or compiled graph has this as the attribute `__graphrt_form__`. `declare_form` sets it. What a form is, and
-how arguments become data, belongs to `specs`.
+how arguments become data, belongs to `specs`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The possible successors of every node, as lists of indexes that all judgements of `compile()` share.
 
-A judgement is a finding about paths, for instance a node that no path reaches. A node's index is its place in the plan.
-START has the index -1, so that it is the last place of every list; END is OUT. A *branch* of a run is a line of nodes
-that follow each other; a node that nothing follows ends it.
+A node's index is its place in the plan. START has the index -1, so that it is the last place of every list; END is OUT.
+A *branch* of a run is a line of nodes that follow each other; a node that nothing follows ends it.
 
 What follows a node: the targets of its static edges; those of its conditional edges (`BranchPlan`), whose routers
 return labels of targets; and the joins that it is a source of, which are nodes that wait for several sources. A
@@ -11,7 +10,7 @@ The target of `on_fatigue` runs instead of the node itself, once the node was ac
 `Send`s, each of which starts a node with an argument.
 
 Functions are inspected, never called. Without a return annotation, the code of a node or router is searched for the
-names `Command` and `Send`.
+names `Command` and `Send`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

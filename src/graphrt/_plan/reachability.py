@@ -3,12 +3,8 @@
 A judgement considers every choice that routers could make, not what they really do. It may be wrong about a particular
 router, so `compile(allow=...)` accepts it by its code. The other judgements have modules of their own.
 
-Nodes are numbers, their places in the plan (`at`). START is -1 and so the last place of a list; OUT is END. `Paths` has
-the possible successors of every node: `after` has all of them, `open` the nodes that may return a Command to any node,
-`stops` those that may end their branch, `tired` the targets of on_fatigue, which run instead of a node that was active
-too often, and `choices` the conditional edges. `sends` is True if a router may start other nodes than its routes.
-
-Nothing recurses: a chain of 100,000 nodes would exceed Python's stack.
+Nothing recurses: a chain of 100,000 nodes would exceed Python's stack. The numbers of nodes and the attributes of
+`Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

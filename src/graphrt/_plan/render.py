@@ -1,10 +1,7 @@
 """A plan as data and as pictures: topology, fingerprint, Mermaid and DOT.
 
 The same graph gives the same output in any process. Layout is left to the tools that draw the text; nothing here uses
-the network.
-
-The *topology* is the graph as plain data. It is stored with each thread, so that a changed graph can be compared with
-the one that the thread started with. The *fingerprint* is a digest of the topology, without what may change.
+the network. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

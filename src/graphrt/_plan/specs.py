@@ -1,11 +1,7 @@
 """A graph as the builder declared it: nodes, edges, joins and branches, and the source line of each.
 
 Frozen data that may still be wrong. `validate` finds the errors; `tables` turns a valid spec into the plan that the
-engine runs.
-
-A *branch* is a conditional edge: its router, a function of the state, returns a label, and its routes map each label to
-a node. The *fingerprint* is a digest of the graph that is stored with each thread; under a graph with another one, the
-thread goes on only if the two are compatible.
+engine runs. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

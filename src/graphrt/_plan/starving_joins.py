@@ -1,12 +1,6 @@
 """The judgement `starving-join`: some choice of routes runs one source of a join but not another, so it never fires.
 
-A join is a node that waits until `need` of its sources have *arrived*: have run and followed their edges. It then
-*fires*: it runs once. A judgement is a finding of `compile()` about paths; `reachability` collects all. Nodes are
-numbers, their places in the plan (`at`); START is -1 and so the last place of a list, and OUT is END. A node `arrives`
-at the joins that it is a source of, which it has by index. The successors of a node are in `Paths`: `sure` by static
-edges, `choices` by conditional edges, `instead` by gotos and on_error, which replace its edges, `tired` by on_fatigue,
-`after` by all of these and by joins. `stops` are the nodes that may end without following their edges, and `open` those
-that may return a Command to any node.
+A source *arrives* when it has run and followed its edges. A join *fires* when `need` of its sources have arrived.
 
 A *scenario* is a set of sources of one join that do not arrive: so many that the join cannot fire. A scenario is
 possible if an execution can reach an end without any of these sources. The join starves in it if such an execution runs
@@ -19,6 +13,7 @@ more than one. Two passes over the graph compute, for every node, the scenarios 
 2. an execution that can still end reaches the node (`found`, forward from START).
 
 Assumed in favour of the graph: undeclared Commands take no shortcut, joins in between fire, on_fatigue is not reached.
+The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

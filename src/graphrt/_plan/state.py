@@ -3,10 +3,9 @@
 The kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Everywhere else the
 state is a dict of values by field name; a *view* of it is an instance of the user's class.
 
-Of the fields, *ephemeral* ones are reset after each superstep and *untracked* ones are never stored (R16). The texts of
-*redacted* ones are replaced before they are written. No message quotes a value of the last two. The *identity* of a
-reducer, the function that folds updates into a field, is the value from which it starts. *localns* has the local names
-around the graph's builder, to which annotations may refer; *where* is the place that an error names.
+No message quotes a value of an untracked or redacted field. The *identity* of a reducer, the function that folds
+updates into a field, is the value from which it starts. *localns* has the local names around the graph's builder, to
+which annotations may refer; *where* is the place that an error names. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

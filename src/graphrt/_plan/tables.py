@@ -1,11 +1,7 @@
 """The plan of a graph as frozen tables: nodes by index, with resolved edges, routes by label, and joins.
 
-Built once from a valid spec. The engine, the drivers and the renderers read it, and worker threads may share it.
-
-A *task* is one activation of a node in a *superstep*, in which all due tasks run on the same state. A *branch* is a
-conditional edge: its *router* returns a label, and its routes map labels to nodes. A *join* is a node that waits for
-several sources. The *fast path* is the engine's short way through supersteps of one task; anything unusual takes the
-general path, with the same results. A *nested graph* is a compiled graph as a node; its plan is `child`.
+Built once from a valid spec. The engine, the drivers and the renderers read it, and worker threads may share it. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The schema of updates: the forms in which a node may return one, and its check at the node's boundary (R7).
 
-An update is a partial change of the state: some fields and their incoming values. By rule R7, unknown keys and wrong
-types are refused when the node returns, with an error that names the node. Folding an update into the state is the
-engine's work and does not live here.
+Unknown keys and wrong types are refused when the node returns, with an error that names the node. Folding an update
+into the state is the engine's work and does not live here.
 
-Instead of a value, an update may have a *marker*: DELETE resets a field, UNSET leaves it alone, and `Overwrite(value)`,
-which makes a `Replacement`, sets it without its reducer. *localns* has the local names around the graph's builder, to
-which annotations may refer. *where* is the place that an error names.
+*localns* has the local names around the graph's builder, to which annotations may refer. *where* is the place that an
+error names. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 Judgements about paths through the graph live in `reachability`, `starving_joins`, `endless_loops`, `write_conflicts`
 and `deleted_sources`; they run on graphs without errors only.
 
-A declaration is what one call of the builder made: a node, a static edge, a join (a node that waits for several
-sources) or a branch (a conditional edge, whose router returns a label that its routes map to a node). Each knows
-`where`, the `file:line` of the call. A *ref* is what the user passed for a node: its name, START, END, or a mistake.
-*what* is the declaration as text, for messages.
+Each declaration knows `where`, the `file:line` of the call. A *ref* is what the user passed for a node: its name,
+START, END, or a mistake. *what* is the declaration as text, for messages. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 Adds to pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update are refused even by
 types that accept anything. `state` and `updates` decide which hint a value is checked against.
 
-The *markers of an update* are what a node may return for a field instead of a value: DELETE, UNSET, and what
-`Overwrite(value)` makes, a `Replacement`. They are taken out before a value is checked, so inside a value they are
-mistakes. Not to be confused with the markers and reducers in an Annotated (`graphrt.reducers`), which say how a field
-is kept and folded, and which pydantic ignores. *localns* has the local names around the graph's builder, to which
-annotations may refer.
+The markers of an update are taken out before a value is checked, so inside a value they are mistakes. Not to be
+confused with the markers and reducers in an Annotated (`graphrt.reducers`), which say how a field is kept and folded,
+and which pydantic ignores. *localns* has the local names around the graph's builder, to which annotations may refer.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 """The judgement `write-conflict`: nodes that can share a superstep and declare to write the same last-value field (R6).
 
-A *last-value field* has no reducer that aggregates: a second write in the same superstep is an error of the run (R6).
-
 The search starts at every fan-out, a node with several successors, and goes forward superstep by superstep. Each branch
 of the fan-out has a label (an int) that its descendants inherit. Nodes of one superstep with different labels run side
 by side. Nodes with one label are alternatives of a router and do not. Where branches meet in one node, it gets a new
 label.
 
-`reachability` collects the findings. Nodes are numbers, their places in the plan (`at`); START is -1 and so the last
-place of a list, and OUT is END. `Paths` has the successors of every node: `sure` by static edges, `choices` by
-conditional edges, `instead` by gotos and on_error, `after` by all of these, by joins and by on_fatigue. A join is a
-node that waits for several sources; it *fires* when enough of them have *arrived*, that is, have run.
-
-In favour of the graph, targets of on_fatigue are not followed, and several targets of gotos count as alternatives.
+In favour of the graph, targets of on_fatigue are not followed, and several targets of gotos count as alternatives. The
+numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

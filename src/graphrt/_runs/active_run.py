@@ -1,14 +1,12 @@
 """`ActiveRun`: one open run with its engine, services, journal and claim, and how it is closed.
 
-`open_run` and `reopen_run` open runs, and a driver performs their `flow`. A run holds the claim on its thread (the
-right to write it), its place among the active runs of the runtime, and perhaps worker threads. `ended`, `broke` and
-`close` give them back: one of them must follow every opening. A `Fold` is a thread that was read by applying its
-journal to an engine: the engine, and what else the journal says.
+`open_run` and `reopen_run` open runs, and a driver performs their `flow`. A run holds the claim on its thread, its
+place among the active runs of the runtime, and perhaps worker threads. `ended`, `broke` and `close` give them back: one
+of them must follow every opening.
 
-Other processes reach a run through its store. A *letter* is stored mail to its thread (R22): a request to cancel, an
-input, an answer, a signal. Its *place* is its number, by which a commit deletes it. `Mail` is the letter decoded: its
-kind (`what`) and what it says, by name (`told`). A *follower* reads the thread's entries as they come, and between them
-*live items*, such as tokens, which no journal has. The *fast path* builds event objects only for a reader.
+Other processes reach a run through its store, by letters (R22). A `Mail` is a letter decoded: its kind (`what`) and
+what it says, by name (`told`). The fast path builds event objects only for a reader. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

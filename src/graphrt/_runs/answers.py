@@ -1,8 +1,8 @@
 """Checks of the answers to interrupts: which question is meant, whether the type fits, whether it is in time.
 
-An interrupt is a question of a task, for which the thread pauses (rule R10). A question has a kind. Those of the kinds
-in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer, and a signal, the end of a child thread or
-the worker of a queue answers the others. A question with `expires_at` answers itself at that moment (rule R23).
+A question has a kind. Those of the kinds in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer,
+and a signal, the end of a child thread or the worker of a queue answers the others. A question with `expires_at`
+answers itself at that moment (rule R23).
 
 An answer is a `Given`: its value, and what gave it (empty for a person). UNSET stands for an argument that the caller
 did not pass, since None may be an answer.
@@ -10,7 +10,7 @@ did not pass, since None may be an answer.
 `replaceable` gives the (task, question) pairs of a failed thread whose answer another one may replace. TIMER, THREAD
 and TASK are kinds: `ctx.sleep`, the wait for a child thread, and a task that waits for a worker of its queue.
 
-Nothing is changed here. A refused answer leaves the thread as it is.
+Nothing is changed here. A refused answer leaves the thread as it is. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -8,15 +8,11 @@ A stream calls `next` for each item and gets `END` after the last. It calls `clo
 it is dropped by the garbage collector, which cannot await. With one wanted mode, an item is returned as it is; with
 several, as a pair (mode, item). The mode `result` gives the run's `RunResult` as the last item.
 
-A run that was opened holds a claim on its thread until `ended`, `broke` or `close` of `ActiveRun` is called: `ended`
-for a run that did not fail, `broke` after an error, and `close` for one without a result. Each of them may write to the
-store, so they are called by `call_store`, on a worker thread if the store may block.
-
 `Pulled` and `LiveItems` drive the run, and return `OVER` and `LIVE_OVER` after the last item. `Pulled.status` is then
 how the run ended; `LiveItems` has closed the run by then, and has its result.
 
 Neither reader is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed
-by then (decision 0050).
+by then (decision 0050). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

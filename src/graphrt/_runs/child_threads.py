@@ -1,12 +1,11 @@
 """The child threads of a run, as its store has them: made once, looked at, and cancelled with their parent (R24).
 
-A node starts a child thread with `ctx.start(graph, input)` and waits for its end with `ctx.wait(child)`. The id of the
-child is derived from the task, so a node that runs again finds the child that it has made. This module makes and reads
-the thread of the child; any worker drives it. A *letter* is mail to a thread, which the store keeps. Journals and
-letters name threads without the tenant (`bare_id`), which a store that tenants share puts before an id.
+The id of a child is derived from the task, so a node that runs again finds the child that it has made. This module
+makes and reads the thread of the child; any worker drives it. Journals and letters name threads without the tenant
+(`bare_id`), which a store that tenants share puts before an id.
 
-What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its
-parent or children when it ends is in `_journal.family_letters`.
+What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its parent
+or children when it ends is in `_journal.family_letters`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

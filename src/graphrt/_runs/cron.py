@@ -1,7 +1,6 @@
 """Times that a cron expression names, in a time zone. The only module that imports cronsim, at its first use.
 
-Used by schedules, which start a thread at each of these times (`schedules`). Times are seconds since the epoch.
-cronsim is an extra, `graphrt[schedule]`.
+Times are seconds since the epoch. cronsim is an extra, `graphrt[schedule]`.
 
 cronsim follows Debian's cron: a job at a fixed time runs once on the night when clocks go back, and right after the gap
 when they go forward; one with a star for minute or hour runs by elapsed time (decision 0156).

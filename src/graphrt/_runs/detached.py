@@ -1,15 +1,14 @@
 """Runs that are not driven by their caller (rule R20): begun and left to others, waited for, and handed over.
 
 A run is *detached* by storing its first commit with the thread released: the thread has the status "running" and no
-owner, as after the death of its process. It is *due* then: the next process that claims it drives it, so a worker needs
-no other mechanism than the one that recovers threads.
+owner, as after the death of its process. So it is due, and a worker needs no other mechanism than the one that recovers
+threads.
 
-A thread is *settled* if it has no owner and a status other than "running" and "new". It is *over* if in addition
-nothing makes it go on by itself: mail, a timer, the end of a child thread, or the worker of a queue. `Pauses` gives the
-lengths of the waits between two looks at a thread; they grow while nothing happens. A claim is the right to write a
-thread. One that this process could not release is released by `release_now`; else the thread would look driven.
+`Pauses` gives the lengths of the waits between two looks at a thread; they grow while nothing happens. A claim that
+this process could not release is released by `release_now`; else the thread would look driven.
 
-Everything here reads or writes the store only, so that it works the same whichever process drives the thread.
+Everything here reads or writes the store only, so that it works the same whichever process drives the thread. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Driving an opened run to its end, sync or async, and closing it whatever happens.
 
-A run is a flow: a generator of effects (start a task, write entries), which a driver performs. Each function here makes
-a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or `ActiveRun.broke` with its error.
-Both close the run. So `ended` stands after the `try` block: what it raises is not a reason to close the run again.
+Each function here makes a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or
+`ActiveRun.broke` with its error. Both close the run. So `ended` stands after the `try` block: what it raises is not a
+reason to close the run again.
 
 The context variables of a run (`RunServices.held`) tell code that has no reference to the run which models and which
 sleep to use. They are set only if there are any (`RunServices.holds`), by models= or sleep= of the runtime or of a run

@@ -1,10 +1,9 @@
 """Driving a thread that is due, as workers do (rules R21, R23), and parking one whose runs die again and again.
 
-A thread is due if it has the status "running" and no owner, if it has mail that it can take, or if it is paused and one
-of its questions answers itself by now (a timer, or a question that expires). To park a thread is to end it as failed,
-so that no worker drives it until a person calls `retry`.
+To *park* a thread is to end it as failed, so that no worker drives it until a person calls `retry`.
 
 `elapsed` gives the answers that the time gives to open questions now. A thread *sleeps* if an open question is a TIMER.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """`entries`: the journal of a thread, entry by entry, without folding it. The thread's own graph is not needed.
 
-A store keeps the entries of one commit as a *record*. If the journal is hash-chained, the record has a seal, a header
-that links it to the record before. The hash of a header is its *leaf*.
-
 Everything that needs no earlier values is checked: no entry is missing, and each record is what was sealed and follows
-the one before it. A prune removes the oldest entries; `head.first` is the number of the oldest one that is left.
+the one before it. The hash of the header of a record is its *leaf*. A prune removes the oldest entries; `head.first` is
+the number of the oldest one that is left. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What two entries of two executions have in common, and their difference in words. For `reexecution`.
 
 `reexecution` makes the runs of a thread again, and compares each journal entry of the second execution with the entry
-of the thread's log at the same place. An entry is an event with its position; it belongs to the top graph, or to a
-nested graph, whose task its `path` names.
+of the thread's log at the same place. The `path` of an entry names the task of a nested graph, and is empty for the top
+graph. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

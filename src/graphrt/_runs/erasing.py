@@ -1,10 +1,10 @@
 """`erase`: replace chosen values in stored threads, so that their hash chains still verify (decision 0128).
 
 The unit is a *line*: the encoded form of one write of a field, one answer, effect, message or model reply. Its *place*
-says which of these it is. A large value is a *blob*, stored under the hash of its bytes; its line only refers to it.
-This module chooses the lines, finds threads that still need a value, and orders the steps. Which bytes a thread is
-rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction. `WORLD` has the codes of
-errors of a store that cannot be reached or written now. `PLAIN` is a codec that reads any body as plain JSON data.
+says which of these it is. This module chooses the lines, finds threads that still need a value, and orders the steps.
+Which bytes a thread is rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
+`WORLD` has the codes of errors of a store that cannot be reached or written now. `PLAIN` is a codec that reads any body
+as plain JSON data. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`ErasureReport`: what `Runtime.erase` erased, and what may still hold the values.
 
-To erase a value is to replace it by `Erased()` in stored entries; the entries stay. A record holds the entries of one
-commit. A line is the stored form of one value in a record. A blob is a large value that is stored outside the records.
+A *line* is the stored form of one value in a record. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Finding threads: labelling one, listing many, the open questions of all, and writing the index anew from journals.
 
-Labels are a thread's title, tags and priority. Its labels and open questions are indexed in the store, beside the
-journal that they follow from, in the transaction that changes them (decision 0150). A store need not have that index:
-`finder` and `postable` raise an InputError if the methods for it are missing. The *head* of a thread is its summary in
-the store: id, last entry, status, labels and owner.
+The labels and open questions of a thread are indexed in the store, beside the journal that they follow from, in the
+transaction that changes them (decision 0150). A store need not have that index: `finder` and `postable` raise an
+InputError if the methods for it are missing.
 
-A claim is the right to write a thread. `take` claims one, and `give_back` releases the claim, if a commit has not done
-so. `at=0.0` is the creation time of a new thread, of which `create=False` makes none.
+`take` claims one, and `give_back` releases the claim, if a commit has not done so. `at=0.0` is the creation time of a
+new thread, of which `create=False` makes none. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,14 +3,10 @@
 A fork begins with one entry, `ThreadForked`, that holds everything its source had reached. So it needs nothing of the
 source, which may be pruned, changed or deleted afterwards (decision 0027).
 
-A `Fold` is a thread folded from its journal up to an entry: its engine, and what else the entries say. A superstep that
-has begun and is not committed is *open*. What its tasks have done so far is *staged*: stored beside the journal under a
-key, which begins with the task's id, until the superstep commits. An *edit* is an update of a state from outside a run.
-
 A `Journal` writes entries and keeps what they need. The *meta* is data of the whole thread: for a hash-chained journal,
 `chained` is the id that the chain began with, tenant included (`shared_id`). *names* are numbers for nodes and fields.
 *tail* is the size of what was written since the last snapshot. `cause` is the last start, resume or commit, which the
-entries after it name. `fingerprint` is a digest of the graph. A seed makes the salts of hashes the same each time.
+entries after it name. A seed makes the salts of hashes the same each time. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """`history`: one `Snapshot` for each commit, pause, failure and cancellation of a thread.
 
 A `Snapshot` is what the caller gets: the state after one entry. A *stored* snapshot is a cache in the store, from which
-entries can be folded without those before it. A record holds the entries of one commit. To fold is to apply entries to
-the state; `Fold` is a thread folded up to an entry. CHANGES are the classes of events that change the state. `begun`
-returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a
-stored snapshot. `check_end` raises if reading did not end with a given entry.
+entries can be folded without those before it. CHANGES are the classes of events that change the state. `begun` returns
+a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a stored
+snapshot. `check_end` raises if reading did not end with a given entry.
 
 The whole history is read forward from the first entry. With a limit it is read backward, one stretch of records at a
 time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does not depend on
@@ -12,7 +11,7 @@ the length of the thread.
 
 A run that completes right after its last commit *shares* one snapshot with it: `RunCompleted` changes nothing of the
 state, so only the snapshot of the completion is listed. If a stretch boundary lies between the two, `_Stretch.shares`
-and `_Stretch.changed` say so.
+and `_Stretch.changed` say so. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

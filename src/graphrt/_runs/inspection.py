@@ -2,8 +2,7 @@
 
 Nothing is written and no node runs. Replay calls routers and reducers, which are pure (R13).
 
-To fold a thread is to apply its entries to an engine, one after another; a `Fold` is the result, up to an entry. A
-record holds the entries of one commit. Each of its events comes with a path, which is empty for the graph at the top.
+Each event of an entry comes with a path, which is empty for the graph at the top. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What the tasks of a superstep had recorded: results of effects, replies of models and tools, answers of people.
 
 `fork(keep_effects=True)` gives it to the same tasks of the fork, which then make no model call again and ask no
-question twice. It is *staged* in the fork: stored beside the journal, under a key, until the superstep commits. The key
-is the task's id with `KEPT` (`#kept`) at its end.
+question twice. It is staged in the fork, under a key that is the task's id with `KEPT` (`#kept`) at its end.
 
 A task's id is `path/superstep.number:node`. The path is empty for a task of the top graph, and names the enclosing task
 for one of a nested graph. `Logged` is a pair of such a path and an event. Events of effects and model calls have a
 `key`, which names the call inside its task. Events of model calls also have `failed_attempts`, the number of the task's
-failed attempts before the call: an attempt finds only the replies with its own number.
+failed attempts before the call: an attempt finds only the replies with its own number. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

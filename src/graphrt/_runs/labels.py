@@ -1,9 +1,9 @@
 """Labels of threads: checks of titles, tags and priorities, and the event that gives a thread new ones (decision 0150).
 
-Labels are what a thread is found by besides its id. A thread gets labels in the run that begins it (`open_run`), and
-others by `finding.label`. Both write one `ThreadLabelled`, from which the store's columns follow. It has all labels as
-they are afterwards, so that the last one says everything. The priority orders the threads that are due: the highest is
-driven first, and 0 is the default.
+A thread gets labels in the run that begins it (`open_run`), and others by `finding.label`. Both write one
+`ThreadLabelled`, from which the store's columns follow. It has all labels as they are afterwards, so that the last one
+says everything. The priority orders the threads that are due: the highest is driven first, and 0 is the default. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

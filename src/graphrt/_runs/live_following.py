@@ -1,13 +1,12 @@
 """`follow(live=True)`: the entries of a thread, and between them what its driver shows live, from any process.
 
-Live items are what a run shows while its superstep is open: tokens, values of `ctx.emit`, tasks that begin and end.
-They are not entries. The *driver*, which is the process that drives the thread, hands them to the store only while a
-follower notes its *interest* there, in batches (decision 0160). A batch has a *place*, which grows with each batch of
-the thread. An item has its number within its run, and `seq`, the number of the last entry before it.
+The process that drives the thread hands live items to the store only while a follower notes its *interest* there, in
+batches (decision 0160). A batch has a *place*, which grows with each batch of the thread. An item has its number within
+its run, and `seq`, the number of the last entry before it.
 
 A follower looks at the thread again and again, after pauses that grow while nothing happens (`Pauses`). Each look reads
 the new batches, holds their items back, and gives entries and items in order: an item after the entry that it names,
-and before the next one. A thread is *over* if no run drives it and nothing makes it go on by itself.
+and before the next one. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """`LiveItem`, what a follower gets between the entries of a thread, and its form on the way between processes.
 
-A follower reads the entries of a thread that another process may drive, as they come (`Runtime.follow`). The driver
-collects live items, such as tokens, and hands them to the store in batches (`live_relay`); `live_following` reads them.
+The driver collects live items and hands them to the store in batches (`live_relay`); `live_following` reads them.
 
 A batch is a line with the id of the run, and then a line for each item: its number in the run, the number of the last
 entry before it, its mode, and the item. Values are encoded as those of the journal are: a value that cannot be stored
 cannot be relayed either. Objects of graphrt's own classes in the table `_classes`, such as `TextDelta`, are written as
-the name of the class and its fields.
+the name of the class and its fields. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

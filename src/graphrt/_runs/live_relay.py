@@ -1,11 +1,11 @@
 """The driver's side of live items: collected while a reader follows the run, and handed to the store in batches.
 
-Live items are what a run shows while its superstep is open, such as tokens and values of `ctx.emit`. They are not
-journalled. A reader in another process gets them through the store, as batches of lines, one line for each item
-(decision 0160). `ActiveRun` makes a `LiveRelay` when the first reader follows its run.
+A reader in another process gets the items through the store, as batches of lines, one line for each item (decision
+0160). `ActiveRun` makes a `LiveRelay` when the first reader follows its run.
 
 Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped, and so is what comes faster
-than a batch may grow. Each item has a number in its run, so a reader sees from a gap how many it missed.
+than a batch may grow. Each item has a number in its run, so a reader sees from a gap how many it missed. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,11 +3,8 @@
 Runs, edits and read-only verbs all load a thread here, so there is one way to continue it (decision 0018). Nothing is
 written.
 
-To fold is to apply entries to an engine, one after another. A `Fold` is the engine after some entry, with what else
-they say. A stored *snapshot* is a cache of it: folding begins at the newest one. The *meta* is what a store keeps about
-a thread as a whole, such as the graph that it was driven with. A superstep that has begun and is not committed is
-*open*; what its tasks did is *staged*, that is stored beside the journal under a key with the task's id. A record (the
-entries of one commit) *vouches* for what is staged, or for a snapshot, by a digest of it.
+Folding begins at the newest stored snapshot. A record *vouches* for what is staged, or for a snapshot, by a digest of
+it. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

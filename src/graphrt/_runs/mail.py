@@ -1,12 +1,11 @@
 """Mail to a thread that another process may drive: what is posted, and how it is checked before.
 
-Only the process that holds the claim on a thread may write it. Other processes post letters, which the store keeps
-until a commit of the thread takes them (rule R22). A letter has an id, and the store keeps one letter of each id, so a
-call whose outcome is not known may be repeated. A letter also has a kind, such as "signal", and says a mapping of names
-to values, which depends on the kind.
+A letter (rule R22) has an id, and the store keeps one letter of each id, so a call whose outcome is not known may be
+repeated. A letter also has a kind, such as "signal", and says a mapping of names to values, which depends on the kind.
 
 The sender does not have the claim. So whatever can be checked without it is checked here, and the rest when the letter
-is taken (`taking_mail`). `postable(store)` raises an InputError if the store keeps no mail.
+is taken (`taking_mail`). `postable(store)` raises an InputError if the store keeps no mail. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

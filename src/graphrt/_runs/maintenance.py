@@ -1,7 +1,7 @@
 """Maintenance verbs of `Runtime`: sweep and verify a whole store; copy, delete, export and import a thread.
 
-To sweep is to delete old threads. Some functions here are called by one verb each, and only add what a runtime knows
-(its store, clock and graph) to a function of the stores.
+Some functions here are called by one verb each, and only add what a runtime knows (its store, clock and graph) to a
+function of the stores. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Opening a run on an input: on a new or finished thread, or without a thread. Nothing is driven here.
 
 Whether a verb (`run`, `resume`, `retry`) fits the status of a thread is decided here, for `reopen_run` too. The order
-is fixed: the thread is claimed (only the holder of the claim may write it), then loaded, then everything is checked. If
-a step fails, the claim is released and nothing was written. A loaded thread is a `Fold`: its engine, with what else its
-entries say. `note` adds an event to the engine's log, which the run's first commit writes. The state class of a graph
-is a model, a dataclass or a TypedDict (`plan.state.kind`). `own` copies a value, so that no container is shared (R15).
+is fixed: the thread is claimed, then loaded, then everything is checked. If a step fails, the claim is released and
+nothing was written. `note` adds an event to the engine's log, which the run's first commit writes. `own` copies a
+value, so that no container is shared (R15). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

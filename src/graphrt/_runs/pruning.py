@@ -1,18 +1,15 @@
 """Pruning: removes old entries of a thread, and large values that nothing refers to any more.
 
-A stored snapshot is the state after one entry, from which later entries can be folded. It replaces the removed entries,
-and is the only copy of their result afterwards. So nothing is removed before the snapshot was read back from the store,
-in the way that a resume reads it, and gave the same state. A thread that was loaded and folded is a `Fold`.
+A stored snapshot replaces the removed entries, and is the only copy of their result afterwards. So nothing is removed
+before the snapshot was read back from the store, in the way that a resume reads it, and gave the same state.
 
-A record holds the entries of one commit. The entries of a *chained* thread are sealed by a hash chain, and a record may
-*vouch* for a snapshot by a digest of its bytes (decision 0044). A large value is stored once, as a blob, and named
-where it is used.
+In a chained thread, a record may *vouch* for a snapshot by a digest of its bytes (decision 0044).
 
-`begun` returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a
-snapshot. The path of an event is empty for the graph at the top, and names a nested graph otherwise.
+`begun` returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it
+at a snapshot. The path of an event is empty for the graph at the top, and names a nested graph otherwise.
 
 The order of the steps makes an interrupted prune harmless: write the snapshot, read it back, journal `HistoryPruned`,
-remove. Pruning again completes it.
+remove. Pruning again completes it. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Places that are held by claims: who runs a task, and how many tasks of a queue run or begin (decision 0159).
 
-Tasks of a node with a queue are run by workers, in any process (R27). `remote_tasks` runs one of them, and calls the
-functions here first.
+`remote_tasks`, which runs a task of a queue for a worker, calls the functions here first.
 
-A *place* is the id of a thread that never gets entries. A worker holds it by a *claim*, the right to write a thread.
-The store knows who has the claim, frees it when its owner dies, and deletes the thread when it is released. So a limit
-of *n* over all processes needs no table of its own: there are *n* places, and a task holds one of them.
+A *place* is the id of a thread that never gets entries. A worker holds it by a claim. The store knows who has the
+claim, frees it when its owner dies, and deletes the thread when it is released. So a limit of *n* over all processes
+needs no table of its own: there are *n* places, and a task holds one of them.
 
-A claim has a *lease*, the time for which it is valid without a renewal. A *rate* is a limit of how many tasks may begin
-in a period. Its places are claimed for the length of the period, and neither renewed nor released.
+A *rate* is a limit of how many tasks may begin in a period. Its places are claimed for the length of the period, and
+neither renewed nor released. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Tasks of queues, when the runs of a thread are executed again.
 
-A node may name a queue. Its tasks are then left waiting, each with an open question. Workers of the queue run them by
-`run_task` and report their end to the thread by mail. The next `RunResumed` takes the reports, and for each task an
-`InterruptWithdrawn` with the reason ENDED follows it, which closes the question. KEY begins the key of such a question.
+The workers of a queue report the ends of its tasks by mail. The next `RunResumed` takes the reports, and for each task
+an `InterruptWithdrawn` with the reason ENDED follows it, which closes the question. KEY begins the key of such a
+question.
 
 `reexecution` makes the runs of a thread again on a thread in memory, which has no workers. So it runs these tasks
-itself, before it resumes the thread.
+itself, before it resumes the thread. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 `reexecute` makes the runs of a thread again and compares the entries with its *log*, the list of the entries of the
 first execution. A *place* is an index in this list. The nodes run again; models, tools and effects do not.
-`task.more()` has what only some tasks have: the effects, questions and model calls of the second execution so far.
 
 An answer is found by its task and key, as after a crash. The log has no answer of a call that failed: a model that gave
 no reply, an effect that raised. The failure that the log has of the attempt is then raised again. An attempt that got
 recorded answers and failed after them fails at the last of them, since the log does not say where it failed. A node
-that raises by itself does so before.
+that raises by itself does so before. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What the store lists of a thread after values of it were erased: labels and open questions repeat values.
 
-Labels (title and tags) and open questions are in the journal. A store also keeps them beside it, in an index by which
-threads and questions are found (R25). `erase` rewrites the journal, and this module the index, in the same commit.
+Labels and open questions are in the journal. A store also keeps them beside it, in an index by which threads and
+questions are found (R25). `erase` rewrites the journal, and this module the index, in the same commit. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """`run_task`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
 
-A node may name a queue. Its tasks are then left *waiting*, each with an open question of the kind `task`. If a task is
-left again, its question gets the next *version*. Workers of the queue, in other processes, call `run_task`.
-
 The thread is read and never claimed. What the task does is reported by letters, which the driver of the thread takes. A
-letter holds the events that the driver would otherwise stage, which is to store them beside the journal until the
-superstep commits. Letters about one waiting are numbered from 1, and the store keeps one letter of each number: a
-worker that finds its number taken has lost the task to another one, and stops.
+letter holds the events that the driver would otherwise stage. Letters about one waiting are numbered from 1, and the
+store keeps one letter of each number: a worker that finds its number taken has lost the task to another one, and stops.
 
-A claim on an id that is made of thread and task says which worker runs the task now. It only spares work: that two
-workers which run the same task change nothing twice follows from the numbers of their letters. `held` and `admitted`
-make claims while a block runs: on one such id, and on a place among those that the limits of a queue allow.
+The claim of a worker on a task only spares work. That two workers of one task change nothing twice follows from the
+numbers of their letters. `held` and `admitted` make claims while a block runs: on the task, and on a place among those
+that the limits of a queue allow. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Status, ids, types and storability of the answers are checked before anything is changed.
 
-An open interrupt is a question that waits for an answer: of a person, or of the time (R23). `resume` answers questions.
-`retry` runs again what failed or was left undone, and asks expired and stale questions anew. The order is fixed: the
-thread is claimed, loaded and checked; then the first events of the run are noted in the engine, and stored with its
-first commit. If a step before that fails, the claim is released and nothing was written. `ActiveRun.close` undoes the
-rest: it takes the run out of `config.active`, by which `cancel` and `hand_over` find it.
+`resume` answers questions. `retry` runs again what failed or was left undone, and asks expired and stale questions
+anew. The order is fixed: the thread is claimed, loaded and checked; then the first events of the run are noted in the
+engine, and stored with its first commit. If a step before that fails, the claim is released and nothing was written.
+`ActiveRun.close` undoes the rest: it takes the run out of `config.active`, by which `cancel` and `hand_over` find it.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

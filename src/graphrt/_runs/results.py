@@ -1,10 +1,9 @@
 """Return values of the verbs of `Runtime`: `RunResult`, `Snapshot`, `InterruptInfo`, `ThreadInfo`, `Divergence`.
 
-They are made from an `Engine`, which has the state of a run, from a `Fold` (a loaded thread: its engine, with what else
-its entries say), and from the `Head` of a thread, which is its summary in the store. `own` copies a value, so that what
-a caller changes is not the state itself. An engine's view is an instance of the state class with the committed values.
+They are made from an `Engine`, a `Fold` or the `Head` of a thread. `own` copies a value, so that what a caller changes
+is not the state itself.
 
-Values only: nothing here changes a run or a thread.
+Values only: nothing here changes a run or a thread. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ Records have names, numbers and ids. They never have values of the state, prompt
 of which may be confidential; the journal has them. The life of runs is at INFO, each step at DEBUG, and nothing is
 above INFO, because what fails is raised as well.
 
-An entry is an event with its position in the journal. The table at the end has, for each class of event that is logged,
-the level and a function that returns the text of its record and the fields that only such records have (`Told`).
+The table at the end has, for each class of event that is logged, the level and a function that returns the text of its
+record and the fields that only such records have (`Told`).
 
-`logging` is not imported here: in a process that never imported it, nothing can be listening.
+`logging` is not imported here: in a process that never imported it, nothing can be listening. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

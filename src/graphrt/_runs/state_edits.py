@@ -3,14 +3,10 @@
 An edit is a journal entry like any other; old entries never change. The thread is claimed, loaded and folded; `note`
 adds an event to the engine's log, and the journal writes the log in one commit.
 
-A superstep that has begun is *open* until it commits. What its tasks did is *staged*: stored beside the journal, under
-the ids of the tasks. An edit of a thread with an open superstep changes the state that its unfinished tasks see. With
-`as_node=` it also ends the tasks of that node, as if the node had returned the values. A superstep is *held* if it is
-committed and only waits for answers to `interrupt_after` before its routers are called.
+An edit of a thread with an open superstep changes the state that its unfinished tasks see. With `as_node=` it also ends
+the tasks of that node, as if the node had returned the values.
 
-`take` claims a thread, which is the right to write it. `give_back` releases the claim, if a commit has not done so. A
-`ThreadCommits` of the kind "sync" stores each commit at once. A task that is HANDLED has failed, and its `on_error` node
-takes over.
+A `ThreadCommits` of the kind "sync" stores each commit at once. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

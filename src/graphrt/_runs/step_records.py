@@ -1,14 +1,11 @@
 """`steps_of`: the steps of a thread, out of its journal, as the dictionaries that `Step.to_dict` makes.
 
-A step is what one finished task did to the state. `Runtime.steps` yields steps while a run goes on; this module makes
-the same ones for a thread that is stored, as dictionaries.
+`Runtime.steps` yields steps while a run goes on; this module makes the same ones for a thread that is stored, as
+dictionaries.
 
 The journal is folded once from its oldest entry: its events are applied to an engine, whose recorder makes the steps.
 Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
-times the size of its state, and one state of memory.
-
-Of the statuses of a task, DONE means that its update is staged, HANDLED that it failed and its `on_error` node takes
-over, and FAILED that it failed for good.
+times the size of its state, and one state of memory. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

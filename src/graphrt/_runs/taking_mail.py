@@ -1,13 +1,12 @@
 """Taking the mail of a thread that no process drives (rule R22): it is cancelled, answered, or begins its next run.
 
-Other processes post letters to a thread, which the store keeps. A letter has a *place*, which gives the order and names
-it to the commit that deletes it, and a kind (`what`): "cancel", "signal", "answers", "input" (a new run), "ended" (the
-end of a child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name. `drop` notes
-that a letter changes nothing. `take_letters` lets signals, answers and ends of children act, and returns their places.
+A letter has a place and a kind (`what`): "cancel", "signal", "answers", "input" (a new run), "ended" (the end of a
+child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name. `drop` notes that a letter
+changes nothing. `take_letters` lets signals, answers and ends of children act, and returns their places.
 
 Each step claims the thread, writes what the mail did and deletes it in one commit, and releases the thread again. If it
 can go on then, it has the status "running", as a thread that was started and left. The caller, `Runtime.drive`, drives
-it next. Mail that comes while a run goes on is taken by that run (`_flows.mail`).
+it next. Mail that comes while a run goes on is taken by that run (`_flows.mail`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

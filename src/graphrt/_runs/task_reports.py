@@ -1,11 +1,10 @@
 """What workers of queues report of the tasks of a thread, taken by its driver (decision 0159).
 
-Tasks of a node with a queue are left to the workers of that queue (R27): the run pauses with a question of the kind
-TASK for each. A worker runs the task and posts letters to the thread, which hold what the driver would have *staged*,
-that is stored beside the journal until the superstep commits. A letter's *place* is its number in the store.
+A worker of a queue runs a task and posts letters to the thread, which hold what the driver would have staged.
 
 The driver that continues the thread (`reopen_run`) calls both functions here: one before it folds the thread, to
-restore the open superstep with the letters, the other as the first commit of its run.
+restore the open superstep with the letters, the other as the first commit of its run. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

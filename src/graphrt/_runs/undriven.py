@@ -1,7 +1,6 @@
 """The warning that a thread which is waited for has no driver: in the log, once for each call of `Runtime.wait`.
 
-A thread is due if a process should drive it now: it has the status "running" without an owner, one of its questions
-answers itself by now (`answers_itself`), or it has mail that makes it go on (`moves`).
+`answers_itself` decides for the questions of a thread, and `moves` for its mail. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

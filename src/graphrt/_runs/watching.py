@@ -1,11 +1,9 @@
 """Looking at a thread that any process may drive: when it is settled, how often to look, and its entries as they come.
 
-A process sees what another one does with a thread by looking at the store again and again (R20). A thread is *driven*
-while a run owns it, *due* if any worker may go on with it, and *settled* if its run has ended and released it. It is
-*over* if it is settled and will not go on by itself.
+A process sees what another one does with a thread by looking at the store again and again (R20).
 
 A thread that paused has open questions, each of a kind: TIMER (`ctx.sleep`) is answered by the clock, THREAD by the end
-of a child thread, TASK by a worker of a queue, and most others by a person.
+of a child thread, TASK by a worker of a queue, and most others by a person. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 This is the only place that lists the amounts. Each has a `Unit`, at the same place of `UNITS`, from which follow its
 limit in a `Budget`, the upper bound of a call, what calls used of it, and its texts. A new amount comes last in both.
 
-A budget bounds model calls. Before a call, `harness.budget` reserves its upper bound; after it, the reservation is
-replaced by what the provider reported as used (`Usage`). A grant is what a person adds to a limit that is short.
+Before a model call, `harness.budget` reserves its upper bound; after it, the reservation is replaced by what the
+provider reported as used (`Usage`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`Budget`, the limits on model calls, and its warning. Each unit of `amounts` has a field here, and so has time.
 
 The fields are written out, since type checkers and users read them. `harness.budget` enforces the limits: it reserves
-an upper bound before each call, and refuses a call that does not fit. A grant is what a person adds to a limit that is
-short, in answer to the question that `on_exceeded="interrupt"` asks.
+an upper bound before each call, and refuses a call that does not fit. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

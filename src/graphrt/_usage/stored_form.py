@@ -1,7 +1,5 @@
 """Usage and amounts as lists of numbers, in which journals store them, and back.
 
-`Usage` is what model calls used, as their provider reports it; `Amounts` are what budgets count.
-
 Stored for good: a number keeps its place. `Usage` and `Amounts` grow at their end, and so do the lists. Numbers that
 came later are left out while they are 0, so that entries without them have the same bytes as before, and older
 journals, whose lists are shorter, are read as they were.

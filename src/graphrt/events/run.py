@@ -1,6 +1,6 @@
 """Events of a run: its beginning and end, tasks, interrupts, effects and commits.
 
-A superstep runs all due tasks on one snapshot of the state, and then folds their updates into it in task order.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 It runs nothing and judges nothing: `compile()` has the plan checked as a whole, so that all problems are reported at
 once. Declarations therefore keep the place of the call, as `file:line` (*where*), for error messages.
 
-A *declaration* is the data of one call: a `NodeSpec`, `EdgeSpec`, `JoinSpec` or `BranchSpec`, which may still be wrong.
-A *manifest* is a graph as plain data; `from_spec` makes the same declarations from it, through the private methods.
-`S` is the state, and `U` is the update that a node returns.
+`S` is the state, and `U` is the update that a node returns. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

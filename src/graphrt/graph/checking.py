@@ -1,8 +1,6 @@
 """The checks of `compile()`: from the declarations of a graph to its plan, or to one error with all problems.
 
-A *problem* is one finding. Errors can never be accepted. A *judgement* is a finding that may be intended, such as a
-node that no edge reaches, and is accepted by its code. The *plan* is what the engine runs: the declarations with all
-edges resolved to nodes.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

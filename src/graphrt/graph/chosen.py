@@ -1,7 +1,7 @@
 """`chosen_graph`: a node whose nested graph is chosen when its task starts.
 
-A *task* is one activation of a node, and a *Send* is a request of a node or router to start one with a given argument.
-For instance, a planner sends a design, and the node runs the graph that the design describes.
+For instance, a planner sends a design, and the node runs the graph that the design describes. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `run` and its other verbs make the same calls as those of `Runtime`, each with a configuration of its own, for one run.
 
 The attribute `__graphrt_plan__` has the *plan*: the checked declarations, with edges resolved to nodes. Other modules
-recognise a graph by it. A *judgement* is a finding of `compile()` that may be intended, so the caller can accept it.
+recognise a graph by it. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

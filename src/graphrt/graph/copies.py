@@ -1,9 +1,8 @@
 """Plans of copies of a compiled graph: with other functions, or without queues.
 
-A *plan* is what the engine runs; it is made of the declarations in `plan.spec`. A copy declares some nodes anew, and a
-new plan is made of them. The checks of `compile()` are not repeated, since the edges stay. A value with the attribute
-`__graphrt_plan__` is a compiled graph, which is nested if it is the function of a node. A *queue* is a name under which
-workers in other processes run a node.
+A copy declares some nodes anew, and its plan is made of all declarations again. The checks of `compile()` are not
+repeated, since the edges stay. A value with the attribute `__graphrt_plan__` is a compiled graph, which is nested if it
+is the function of a node. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a manifest to a builder: the entries of a manifest become the declarations that the builder's methods make.
 
-A *manifest* is a graph as plain data. Reading it belongs to `specs`, which looks up its names, and returns a
-`ReadGraph`: the state class, and one call for each declaration. Paths in the manifest stand in place of source lines,
-so that `compile()` says where in the manifest a problem is.
+Reading a manifest belongs to `specs`, which looks up its names, and returns a `ReadGraph`: the state class, and one
+call for each declaration. Paths in the manifest stand in place of source lines, so that `compile()` says where in the
+manifest a problem is. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An agent or another harness as a node: where its prompt comes from, and which fields its reply goes to.
 
-A *harness* is the interface to models and tools; an *agent* is a ready-made one. `add_node` makes an async function of
-it, which sends a prompt and writes its *reply* to fields. Two policy arguments say how: `input=` gives the prompt, and
-`output=` the fields. By default, both are the *conversation*: a field of messages that the reducer `messages` extends.
-Ready-made nodes that do more (templates, structured output, fallbacks) belong to `graphrt.nodes`.
+`add_node` makes an async function of an agent or harness, which sends a prompt and writes its *reply* to fields. Two
+policy arguments say how: `input=` gives the prompt, and `output=` the fields. By default, both are the *conversation*:
+a field of messages that the reducer `messages` extends. Ready-made nodes that do more (templates, structured output,
+fallbacks) belong to `graphrt.nodes`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ declared, since topologies do not tell everything.
 
 A *topology* is a graph as plain data, from `graph.topology()`. Its edges are a flat list of mappings with `from`, `to`
 and `kind`: `static`, `conditional` (one for each label of a router), `join` (one for each source), or the name of a
-policy that leads to a node. `START` and `END` are texts there. A *declaration* is the data of one call of the builder
-(`NodeSpec`, `EdgeSpec`, `JoinSpec`, `BranchSpec`). Each declaration takes its edges out of the edited list, and becomes
-what they say. A static edge that no declaration takes is new; any other edge that is left is refused.
+policy that leads to a node. `START` and `END` are texts there. Each declaration takes its edges out of the edited list,
+and becomes what they say. A static edge that no declaration takes is new; any other edge that is left is refused. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
