@@ -135,14 +135,14 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "message": text,
         "usage": usage,
     },
-    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9), "answers": st.none() | numbers},
-    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": st.none() | numbers},
+    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9), "answers": numbers},
+    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": numbers},
     events.ModelReplied: {
         **CALL,
         "reply": st.dictionaries(st.text("ab", max_size=3), values, max_size=3),
         "usage": usage,
         "model": st.none() | text,
-        "answers": st.none() | numbers,
+        "answers": numbers,
     },
     events.UsageRecorded: {
         **CALL,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import GraphBuilder, Runtime
+from graphrt import Context, GraphBuilder, Runtime
 from graphrt._engine import emit_events
 from graphrt.stores import MemoryStore
 
@@ -31,6 +31,7 @@ def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest
 
     def effects(engine: Any, task: Any) -> None:
         task.more().intents = Growing(a=1, b=1)
+        task.more().effect_answers |= {"a": 0, "b": 0}
         before = len(engine.log or ())
         real(engine, task)
         found.extend(type(event).__name__ for _, event in (engine.log or [])[before:])
@@ -43,3 +44,32 @@ def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest
     Runtime(g.compile(), store=MemoryStore()).run({}, thread="t")
 
     assert found.count("EffectStarted") == 2
+
+
+def test_an_effect_is_written_whole_at_any_moment() -> None:
+    task: Any = None
+    written: list[list[Any]] = []
+
+    class Written(dict[str, Any]):
+        """Another thread writes what the node has recorded as soon as there is one more entry."""
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            super().__setitem__(key, value)
+            log, task.engine.log = task.engine.log, []
+            emit_events.effects(task.engine, task)
+            written.append([(type(event).__name__, event.answers) for _, event in task.engine.log])
+            task.engine.log = log
+
+    def node(state: State, ctx: Context) -> dict[str, int]:
+        nonlocal task
+        task = ctx._task
+        task.more().intents, task.more().effects = Written(), Written()
+        return {"n": ctx.effect("key", lambda: 1, kind="once")}
+
+    g = GraphBuilder(State, name="one")
+    g.add_node("node", node)
+    g.set_entry("node")
+
+    Runtime(g.compile(), store=MemoryStore()).run({}, thread="t")
+
+    assert written == [[("EffectStarted", 0)], [("EffectStarted", 0), ("EffectRecorded", 0)]]

@@ -20,6 +20,7 @@ from graphrt._journal.batch_format import encode
 from graphrt._journal.body import Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
+from graphrt._journal.staging import encode_staged
 from graphrt._journal.thread_meta import PRELOADED_NAMES, preload, read_meta, renewed
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore, open_store
@@ -117,7 +118,7 @@ def test_names_of_the_meta_stand_before_those_of_the_bodies() -> None:
 @given(st.lists(logged(), min_size=1, max_size=3))
 def test_staged_body_names_what_it_needs_itself(batch: Any) -> None:
     body = Body(CODEC, Names())
-    payload = encode(body, Batch(0.0, "", 0, batch))
+    payload = encode_staged(body, {}, "k", batch)
     reader = Reader(MemoryStore(), "t", CODEC, ("some", "others"))
     reader._blobs = body.blobs
 

@@ -188,11 +188,12 @@ def _unknown(task: Task, key: str) -> NodeError:
 def _intend(task: Task, key: str) -> None:
     """Count a start of a "once" effect, with the number of answers that the task had been given by then.
 
-    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
+    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10). It
+    is set first: if the node was given up, another thread may write what it has recorded at any moment.
     """
     extra = task.more()
-    extra.intents[key] = extra.intents.get(key, 0) + 1
     extra.effect_answers[key] = extra.answers
+    extra.intents[key] = extra.intents.get(key, 0) + 1
 
 
 def _take(task: Task, key: str, result: Any) -> Any:
@@ -204,9 +205,10 @@ def _take(task: Task, key: str, result: Any) -> Any:
     """
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
-    extra.effects[key] = own(result)
-    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10).
+    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10). Set first, as
+    # in `_intend`.
     extra.effect_answers[key] = extra.answers
+    extra.effects[key] = own(result)
     return result
 
 
