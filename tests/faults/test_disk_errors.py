@@ -117,7 +117,4 @@ def test_a_run_whose_disk_fails_goes_on_after_it(mode, error, lasting, folder, e
     monkeypatch.undo()
     watched.unregister()
 
-    if (mode, error, lasting) == ("wal", "full", False):  # a checkpoint makes room, and the commit is repeated
-        assert seen["survived"] > 2
-    else:
-        assert seen["told"] > 2
+    assert seen["told"] > 2

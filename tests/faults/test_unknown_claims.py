@@ -31,6 +31,7 @@ def claimed_in_vain(path, monkeypatch):
     plan = Plan(EIO, after=True)
     plan.install(monkeypatch)
     store = SqliteStore(path)
+    store.head("t")  # opens the file
     commits = 0
     real = plan.run
 
