@@ -179,7 +179,7 @@ def test_node_that_differs_in_two_plain_runs_is_named_and_nothing_else_is_tried(
 
     found = explored(chain(quiet, draws))
     assert [one.kind for one in found.findings] == ["not-deterministic"]
-    assert found.findings[0].text.startswith("n1 ")
+    assert found.findings[0].text.startswith("Two runs in the same order differ: node 'n1' ")
     assert found.left_out
 
 

@@ -38,18 +38,6 @@ def differences(
     yield from _states(wanted, found)
 
 
-def first_difference(one: Outcome, other: Outcome) -> tuple[str, str] | None:
-    """Return the node whose task first did something else, and what; None if the outcomes are equal."""
-    for left, right in zip(_tasks(one).items(), _tasks(other).items(), strict=False):
-        if left != right:
-            return left[0][1], f"{_short(left[1])} in one run, {_short(right[1])} in another"
-    if (one.status, one.error) != (other.status, other.error):
-        return "the run", f"ended {_ended(one)} once, and {_ended(other)} another time"
-    if differs(fields_of(one.state), fields_of(other.state)):
-        return "a reducer", f"made {_short(one.state)} in one run, {_short(other.state)} in another"
-    return None
-
-
 def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
     before, after = Counter(map(repr, wanted.once)), Counter(map(repr, found.once))
     if more := after - before:

@@ -6,7 +6,7 @@ Nothing is judged here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -67,6 +67,16 @@ class Scheduled:
         return {**fields, "status": self.result.status, "interrupts": asked, "visited": self.result.visited}
 
     @property
+    def notes(self) -> dict[str, None]:
+        """What nodes did that cannot be ordered or repeated, and what they keep outside the state, as texts."""
+        return dict.fromkeys(
+            [
+                *(f"node {node!r} {what}" for node, what in self.noted),
+                *(_kept_outside(name, nodes) for name, nodes in self.shared),
+            ]
+        )
+
+    @property
     def swaps(self) -> int:
         """How far the order is from the order of the tasks."""
         return sum(self.path)
@@ -80,6 +90,11 @@ class Scheduled:
     def depths(self) -> range:
         """The number of each choice."""
         return range(len(self.path))
+
+
+def _kept_outside(name: str, nodes: Sequence[str]) -> str:
+    who = f"nodes {', '.join(map(repr, nodes))} share" if len(nodes) > 1 else f"node {nodes[0]!r} keeps"
+    return f"{who} {name!r} outside the state, and it changed: no journal has it"
 
 
 def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from graphrt.runtime import InterruptInfo
 from graphrt.stores.protocol import Store
 from graphrt.testing.exploring._disturbances import Disturbance, disturbances
 from graphrt.testing.exploring._lives import Case, Outcome, Plan
+from graphrt.testing.exploring._order_bugs import compared
 from graphrt.testing.exploring._orders import first as first_order
-from graphrt.testing.exploring._outcomes import differences, first_difference
-from graphrt.testing.exploring._scheduled_run import scheduled
+from graphrt.testing.exploring._outcomes import differences
+from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
 from graphrt.testing.exploring._user_functions import Answers, FunctionError
 from graphrt.testing.exploring._values import fields_of
 from graphrt.testing.exploring.report import Exploration
@@ -172,24 +173,28 @@ class _Cases:
         self.search: Search[_Tried] = Search(what, size=lambda _: 0, shown=self._shown, tell=tell)
 
     def watch(self) -> None:
-        """Note what nodes do that cannot be repeated; stop if they do what the event loop cannot."""
-        options = self._plan.options
-        run = scheduled(
-            self._plan.graph,
-            self._plan.input,
-            first_order,
-            lambda: {**(options() if options is not None else {}), "store": "memory:"},
-            self._plan.answers,
-            watched=True,
-        )
-        self.search.noted.update(dict.fromkeys(f"node {node!r} {what}" for node, what in run.noted))
+        """Note what nodes do that cannot be repeated; stop if the event loop cannot do it, or a second run differs."""
+        run = self._scheduled(watched=True)
+        self.search.noted.update(run.notes)
         if isinstance(run.error, FunctionError):
             raise run.error
         if run.refused:
             raise StopSearch("everything: a node does what the explorer does not run, see what is noted")
+        bugs = compared(run, self._scheduled(watched=False), same_order=True)
+        if self.search.keep(bugs, _Tried(None, "two undisturbed runs")):
+            self.search.tried = 2
+            raise StopSearch("everything else, since two undisturbed runs differ")
+
+    def _scheduled(self, *, watched: bool) -> Scheduled:
+        plan = self._plan
+
+        def options() -> dict[str, Any]:
+            return {**(plan.options() if plan.options is not None else {}), "store": "memory:"}
+
+        return scheduled(plan.graph, plan.input, first_order, options, plan.answers, watched=watched)
 
     def wants(self, wanted: Outcome) -> None:
-        """Take *wanted* as the end to which all cases must come, if a second undisturbed run comes to it too."""
+        """Take *wanted* as the end to which all cases must come."""
         self._wanted = wanted
         self._plan.learn(wanted.entries)
         self._plan.ended = fields_of(wanted.state)
@@ -199,13 +204,6 @@ class _Cases:
             raise StopSearch("everything else, since the undisturbed run has no end")
         if wanted.error:
             self.search.left_out[f"{wanted.error}: the undisturbed run failed, and was compared as it is"] = None
-        with Case(self._plan, Disturbance()) as second:
-            unlike = first_difference(wanted, second.run())
-        if unlike is not None:
-            self.search.tried = 2
-            text = f"{unlike[0]} did something else in two undisturbed runs: {unlike[1]}"
-            self.search.keep([("not-deterministic", "", text)], _Tried(None, "two undisturbed runs"))
-            raise StopSearch("everything else, since two undisturbed runs differ")
 
     def chosen(self, names: list[Any], at: Any) -> list[Any]:
         """Return the cases to try: *at* alone, or the first of *names* up to the bound."""

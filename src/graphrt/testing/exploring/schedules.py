@@ -100,8 +100,7 @@ class _Orders:
         if getattr(self.first.error, "code", None) == "interrupt-needs-thread" and not self._store:
             self._store, self.search.tried = {"store": "memory:"}, 0
             self.first = self._try(_orders.first, watched=True)
-        self.search.noted.update(dict.fromkeys(f"node {node!r} {what}" for node, what in self.first.noted))
-        self.search.noted.update(dict.fromkeys(_kept_outside(name, nodes) for name, nodes in self.first.shared))
+        self.search.noted.update(self.first.notes)
         error = self.first.error
         if self._cannot_go_on(self.first):
             raise StopSearch
@@ -167,11 +166,6 @@ class _Orders:
         run = scheduled(self._graph, self._input, pick, options, self._answers, watched=watched)
         self.search.count()
         return run
-
-
-def _kept_outside(name: str, nodes: Sequence[str]) -> str:
-    who = f"nodes {', '.join(map(repr, nodes))} share" if len(nodes) > 1 else f"node {nodes[0]!r} keeps"
-    return f"{who} {name!r} outside the state, and it changed: no journal has it"
 
 
 def _shown(_bug: Key, run: Scheduled) -> tuple[str, str]:
