@@ -20,6 +20,7 @@ from graphrt import Budget, MockHarness, Runtime
 from graphrt.errors import GraphrtError, InputError, NodeError
 from graphrt.stores import SqliteStore
 from graphrt.testing import case_of, replay_case
+from graphrt.testing.written_tests import literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -282,3 +283,7 @@ def test_arguments_of_a_wrong_type(simple, tmp_path):
         case_of(simple.graph, "order-17", to=tmp_path)
     with pytest.raises(InputError, match="The graph for replay_case"):
         replay_case(simple, "")  # type: ignore[arg-type]
+
+
+def test_sets_are_written_in_one_order_in_every_process() -> None:
+    assert literal({"tags": set("hgfedcba")}) == "{'tags': {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}}"

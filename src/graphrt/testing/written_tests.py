@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from pprint import pformat
+from pprint import PrettyPrinter
 from typing import Any, Final, final
 
 _SCALARS: Final = (type(None), bool, int, str, bytes)
@@ -49,9 +49,20 @@ def plain(value: Any) -> Any:
     return to_jsonable_python(value, fallback=lambda other: f"<{type(other).__qualname__}>")
 
 
+@final
+class _Printer(PrettyPrinter):
+    """Sorts sets on one line too, whose order differs between processes."""
+
+    def format(self, object: Any, context: dict[int, int], maxlevels: int, level: int) -> tuple[str, bool, bool]:
+        if object.__class__ is not set or not object:
+            return super().format(object, context, maxlevels, level)
+        items = sorted(super(_Printer, self).format(item, context, maxlevels, level + 1)[0] for item in object)
+        return f"{{{', '.join(items)}}}", True, False
+
+
 def literal(value: Any, indent: int = 0) -> str:
     """Return the source text of `plain(value)`, with *indent* spaces before all lines but the first."""
-    text = pformat(plain(value), width=max(_WIDTH - indent, 60), sort_dicts=False)
+    text = _Printer(width=max(_WIDTH - indent, 60), sort_dicts=False).pformat(plain(value))
     return text.replace("\n", "\n" + " " * indent)
 
 
