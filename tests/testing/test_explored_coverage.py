@@ -41,7 +41,7 @@ def test_explored():
 TOLD = """
 from flows import graph
 from graphrt.testing.route_coverage.arcs import Arc
-from graphrt.testing.route_coverage.explored import paused, tell_explored
+from graphrt.testing.route_coverage.collecting import paused, tell_explored
 
 def test_told():
     with paused():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
@@ -46,6 +47,34 @@ def flush() -> None:
         collector.flush()
 
 
+@contextmanager
+def paused() -> Generator[None]:
+    """Count nothing in this process while the block runs, because an explorer runs the graphs and not a test."""
+    collectors = [collector for collector in _STARTED if not collector.paused]
+    for collector in collectors:
+        collector.paused = True
+    try:
+        yield
+    finally:
+        for collector in collectors:
+            collector.paused = False
+
+
+def tell_explored(graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete: bool) -> None:
+    """Write what an explorer took of *graph*, if routes are collected.
+
+    It is kept apart from what tests took: an explorer takes a route without saying what must come of it, so a route
+    that it took is not tested.
+
+    Args:
+        graph: The graph that was explored.
+        taken: Path of each nested graph, with "" for *graph* itself, to the arcs that some path took there.
+        complete: Whether every path was followed, so that other arcs cannot be taken.
+    """
+    for collector in _STARTED:
+        collector.explored(graph, taken, complete=complete)
+
+
 @final
 class Collector:
     """An observer of graphs that appends what it sees to a file. It may be called from several threads."""
@@ -64,7 +93,7 @@ class Collector:
         self._asked: list[tuple[Unit, str, list[Arc]]] = []
         """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
         self.paused: bool = False
-        """Whether nothing counts for now, because an explorer runs the graphs and not a test."""
+        """Whether nothing counts for now."""
 
     # -- what an observer of graphs is called with ---------------------------------------------------------------
 
@@ -131,6 +160,13 @@ class Collector:
             graph = nested
         with self._lock:
             return self._unit(graph)
+
+    def explored(self, graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete: bool) -> None:
+        """Write what an explorer took; see `tell_explored`."""
+        with self._lock:
+            key = self._unit(graph).key
+            for path, arcs in taken.items():
+                self._write({"explored": [key, path, list(arcs), complete]})
 
     # -- the file ------------------------------------------------------------------------------------------------
 

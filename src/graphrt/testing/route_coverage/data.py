@@ -158,11 +158,9 @@ def _relocated(data: CoverageData, root: Path | None) -> CoverageData:
         moved.graphs[graph.key] = graph
     for (key, where), arcs in data.hits.items():
         # Two processes may name one file by different paths.
-        mine = moved.hits.setdefault((keys.get(key, key), where), {})
-        for arc, contexts in arcs.items():
-            mine.setdefault(arc, set()).update(contexts)
+        moved.merge(CoverageData(hits={(keys.get(key, key), where): arcs}))
     for (key, where), explored in data.explored.items():
-        moved.explored.setdefault((keys.get(key, key), where), Explored()).merge(explored)
+        moved.merge(CoverageData(explored={(keys.get(key, key), where): explored}))
     return moved
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, KINDS, Arc
-from graphrt.testing.route_coverage.data import CoverageData, Explored, GraphData
+from graphrt.testing.route_coverage.data import CoverageData, GraphData
 from graphrt.testing.route_coverage.targets import importable, is_test, named, no_graph, without_graphs
 
 _HINT: Final = " Tests to run are named before --graphrt-cov, which takes the next word as its target."
@@ -127,13 +127,10 @@ def _locations(
 
 def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ...], graph: GraphData) -> GraphSummary:
     hits: dict[Arc, set[str]] = {}
-    above = top
-    for at in range(len(path) + 1):
-        # What a run of the graph above took at the rest of the path.
-        for arc, contexts in data.hits.get((above.key, "/".join(path[at:])), {}).items():
+    places = list(_places(data, top, path))
+    for place in places:
+        for arc, contexts in data.hits.get(place, {}).items():
             hits.setdefault(arc, set()).update(contexts)
-        if at < len(path):
-            above = data.graphs[above.nested[path[at]]]
     wanted = dict.fromkeys(graph.arcs)
     for arc in sorted(hits, key=_order):
         if arc.kind in _SEEN_ONLY:
@@ -142,8 +139,8 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
                 wanted[Arc("resume", arc.source)] = None
     in_order = sorted(wanted, key=_order)
     missing = tuple(arc for arc in in_order if arc not in hits)
-    explored = _explored(data, top, path)
-    possible = frozenset(missing) & explored.taken if explored else frozenset[Arc]()
+    explored = [data.explored[place] for place in places if place in data.explored]
+    possible = frozenset(missing).intersection(arc for one in explored for arc in one.taken)
     searched = (arc for arc in missing if arc.kind in EXPLORED_KINDS and arc not in possible)
     return GraphSummary(
         "/".join((title, *path)),
@@ -152,22 +149,16 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
         {arc: tuple(sorted(hits[arc])) for arc in in_order if arc in hits},
         missing,
         possible,
-        frozenset(searched) if explored and explored.complete else frozenset(),
+        frozenset(searched) if explored and all(one.complete for one in explored) else frozenset(),
     )
 
 
-def _explored(data: CoverageData, top: GraphData, path: tuple[str, ...]) -> Explored | None:
-    """Return what explorers took at *path* below *top*, in explorations of any graph on the way there."""
-    found: Explored | None = None
-    above = top
-    for at in range(len(path) + 1):
-        one = data.explored.get((above.key, "/".join(path[at:])))
-        if one is not None:
-            found = found or Explored()
-            found.merge(one)
-        if at < len(path):
-            above = data.graphs[above.nested[path[at]]]
-    return found
+def _places(data: CoverageData, top: GraphData, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield where the data has what was taken at *path* below *top*: of each graph on the way, the rest of the path."""
+    for at, name in enumerate(path):
+        yield top.key, "/".join(path[at:])
+        top = data.graphs[top.nested[name]]
+    yield top.key, ""
 
 
 def _order(arc: Arc) -> int:

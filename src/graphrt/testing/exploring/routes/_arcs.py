@@ -14,9 +14,8 @@ from graphrt.graph import CompiledGraph, observe
 from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._judging import slip
 from graphrt.testing.route_coverage.arcs import EXPLORED_KINDS, Arc, branches, shown
-from graphrt.testing.route_coverage.collecting import Collector
+from graphrt.testing.route_coverage.collecting import Collector, paused, tell_explored
 from graphrt.testing.route_coverage.data import load
-from graphrt.testing.route_coverage.explored import paused, tell_explored
 from graphrt.testing.route_coverage.units import Unit
 
 Graph = CompiledGraph[Any, Any]
