@@ -130,7 +130,7 @@ GENERAL = [
     ),
     Bug(
         "sole ownership not asked for",
-        "_engine.apply_folded:applied",
+        "_engine.fold:applied",
         "getrefcount(values[name]) == SOLE",
         "True",
         "ownership",

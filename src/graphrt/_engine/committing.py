@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from graphrt._engine import emit_events, failures, joins, mutation_check, pausing
 from graphrt._engine.advice import name_other_answer
-from graphrt._engine.apply_folded import applied
-from graphrt._engine.fold import Folded, FoldError, fold
+from graphrt._engine.fold import Folded, FoldError, applied, fold
 from graphrt._engine.route import Routed, Router, merged
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.apply_folded import applied
-from graphrt._engine.fold import FoldError, fold
+from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.state import Values
 

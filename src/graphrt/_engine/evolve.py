@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from graphrt import events
 from graphrt._engine import outcome
-from graphrt._engine.apply_folded import applied
 from graphrt._engine.child_threads import heard, of_nested, started
 from graphrt._engine.edit import edit, folded_in
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
-from graphrt._engine.fold import FoldError, fold
+from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
 from graphrt._engine.spending import count, spending
