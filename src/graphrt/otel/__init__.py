@@ -16,7 +16,7 @@ except ModuleNotFoundError as _missing:
     raise MISSING_PACKAGE(user="graphrt.otel", package=_missing.name, extra="otel", value=_missing.name) from _missing
 
 from graphrt.otel._ids import DerivedIds, trace_id_of
-from graphrt.otel._sending import Redact
+from graphrt.otel._live import Redact
 from graphrt.otel._stored import trace_thread
 from graphrt.otel._tracing import Tracing
 

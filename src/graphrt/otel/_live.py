@@ -1,7 +1,7 @@
 """The watcher of one run: what it measures and passes on while the run goes, and what it makes of it afterwards.
 
 Methods of the first kind are called by the run and only append to the queue; those of the second kind begin with an
-underscore and run on the worker thread of the delivery.
+underscore and run on the worker thread of the delivery. `Sending` is where the watchers of one `Tracing` send both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
@@ -22,15 +22,35 @@ from graphrt._forks import run_variable
 from graphrt.errors import ConflictError
 from graphrt.events import Entry
 from graphrt.otel import _names
+from graphrt.otel._delivery import Delivery
 from graphrt.otel._ids import commit_span, model_span, root_span, run_span, task_span, trace_id_of
+from graphrt.otel._metrics import Metrics
 from graphrt.otel._projection import Measured, Projection
-from graphrt.otel._spans import LateSpan, SpanData, SpanLink, Value, context_of, usage_attributes
+from graphrt.otel._spans import Emitter, LateSpan, SpanData, SpanLink, Value, context_of, usage_attributes
 
 if TYPE_CHECKING:
     from graphrt.harness.messages import ToolCall
-    from graphrt.otel._sending import Sending
 
-__all__ = ["RunWatch"]
+__all__ = ["Redact", "RunWatch", "Sending"]
+
+Redact: TypeAlias = Callable[[str, Any], Any]
+"""Function of an attribute's name and its value, as plain data. It returns what to record: data, a text, or None to
+record nothing."""
+
+
+class Sending:
+    """Where the watchers of a `Tracing` send what they have."""
+
+    def __init__(
+        self, *, emitter: Emitter, metrics: Metrics, delivery: Delivery, namespace: str, content: Redact | None
+    ) -> None:
+        self.emitter: Final = emitter
+        self.metrics: Final = metrics
+        self.namespace: Final = namespace
+        self.content: Final = content
+        self.put: Final = delivery.put
+        self.warn: Final = delivery.warn
+
 
 T = TypeVar("T")
 TAIL: Final = 64

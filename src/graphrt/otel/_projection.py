@@ -20,10 +20,9 @@ from graphrt.events import Entry
 from graphrt.otel import _names
 from graphrt.otel._ids import model_span, root_span, run_span, superstep_span, task_span, trace_id_of
 from graphrt.otel._spans import SpanData, SpanLink, Value, usage_attributes
-from graphrt.otel._task_ids import above, node_of, superstep_of
 from graphrt.stores.ids import beside
 
-__all__ = ["Measured", "Projection"]
+__all__ = ["Measured", "Projection", "above", "node_of", "superstep_of"]
 
 LOST: Final = "OwnerDied"
 """`error.type` of a run that nobody ended."""
@@ -396,3 +395,19 @@ class Projection:
     def _span_above(self, run: _Run, path: str) -> int:
         """Return the span that the supersteps of the graph at *path* are below."""
         return task_span(self._trace, run.id, path) if path else run.span
+
+
+def above(path: str) -> str:
+    """Return the path of the graph that the task with the id *path* belongs to."""
+    return path.rpartition("/")[0]
+
+
+def superstep_of(task: str) -> int:
+    """Return the superstep of a task, which its id begins with: `4.0:search`."""
+    number = task.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def node_of(task: str) -> str:
+    """Return the name of a task's node, which its id ends with."""
+    return task.rpartition("/")[2].partition(":")[2]

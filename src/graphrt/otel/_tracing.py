@@ -9,10 +9,9 @@ from opentelemetry import metrics, trace
 from graphrt.events import Entry, RunResumed, RunStarted
 from graphrt.otel._delivery import Delivery
 from graphrt.otel._ids import trace_id_of
-from graphrt.otel._live import RunWatch
+from graphrt.otel._live import Redact, RunWatch, Sending
 from graphrt.otel._metrics import Metrics
 from graphrt.otel._projection import Projection
-from graphrt.otel._sending import Redact, Sending
 from graphrt.otel._spans import Emitter
 
 if TYPE_CHECKING:
