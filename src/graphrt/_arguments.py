@@ -161,3 +161,13 @@ def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
 def is_list(value: object) -> TypeGuard[list[Any]]:
     """Return True if *value* is a list or a tuple, which data does not tell apart."""
     return isinstance(value, (list, tuple))
+
+
+def is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    """Return whether *value* is a tuple."""
+    return isinstance(value, tuple)
+
+
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Return whether *value* is a list or a tuple."""
+    return isinstance(value, (list, tuple))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from graphrt._drivers.run_services import RunServices
-from graphrt.harness.agent._retry_waits import slept
+from graphrt.harness.tools._invoke import invoke
 
 
 async def await_(services: RunServices, seconds: float) -> None:
@@ -57,13 +57,13 @@ async def await_(services: RunServices, seconds: float) -> None:
 async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
     """Wait by calling *sleep*, the runtime's `sleep=`; for `await_`, and for waits of several tasks at once.
 
-    `slept` calls a sync one on a worker thread, and awaits what an async one returns.
+    `invoke` calls a sync one on a worker thread, and awaits what an async one returns.
 
     If it raises CancelledError although this asyncio task was not cancelled, the wait counts as over. The error would
     otherwise look like a cancellation of the run.
     """
     try:
-        await slept(sleep, seconds)
+        await invoke(sleep, (seconds,), {})
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():

@@ -73,7 +73,7 @@ def slept(monkeypatch):
         waits.append(delay)
         return await really(0, *rest)
 
-    monkeypatch.setattr("graphrt.harness.agent._retry_waits.asyncio.sleep", sleep)
+    monkeypatch.setattr("graphrt.harness.agent._model_calls.asyncio.sleep", sleep)
     return waits
 
 

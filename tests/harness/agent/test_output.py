@@ -15,7 +15,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from graphrt.errors import AgentLimitError, BadResponseError, InputError
 from graphrt.harness import Agent, AgentLimits, MockHarness, OutputSpec
-from graphrt.harness.agent._options import AgentOptions
+from graphrt.harness.agent.agent import AgentOptions
 
 from .fakes import Model, call, counting, heard, run, says
 

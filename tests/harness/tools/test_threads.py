@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from graphrt.harness.tools import _worker_threads
-from graphrt.harness.tools._worker_threads import in_a_worker_thread
+from graphrt.harness.tools import _invoke
+from graphrt.harness.tools._invoke import in_a_worker_thread
 
 
 def run(count: int) -> set[int]:
@@ -35,7 +35,7 @@ def test_few_are_kept_when_there_is_nothing_to_do() -> None:
     run(40)
     run(3)
 
-    assert len(_worker_threads._idle) <= 40  # appended without a lock: a few more than meant may stay
+    assert len(_invoke._idle) <= 40  # appended without a lock: a few more than meant may stay
     assert run(1)
 
 

@@ -6,20 +6,20 @@ the budget, the model.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
-from graphrt._ambient import WATCHER
+from graphrt._ambient import SLEEP, WATCHER
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
-from graphrt.harness.agent._retry_waits import rest
 from graphrt.harness.agent._services import INSTEAD, Place
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
@@ -28,6 +28,7 @@ from graphrt.harness.budget._prices import priced
 from graphrt.harness.messages import ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
 from graphrt.harness.request import ModelRequest
+from graphrt.harness.tools._invoke import invoke
 
 if TYPE_CHECKING:
     from graphrt.limits import RetryPolicy
@@ -132,7 +133,7 @@ class Caller:
                 self._failed(call, model, error, wait_s)
                 if wait_s is None:
                     raise
-            await rest(wait_s)
+            await _rest(wait_s)
             attempt += 1
 
     def _failed(self, call: int, model: ChatModel, error: Exception, delay_s: float | None) -> None:
@@ -213,3 +214,12 @@ def _is_retried(policy: RetryPolicy, error: Exception) -> bool:
     except Exception as broken:  # noqa: BLE001 - the predicate is user code; the error of the call is the one to raise
         error.add_note(f"retry_on raised {type(broken).__name__}: {broken}")
         return False
+
+
+async def _rest(seconds: float) -> None:
+    """Wait between two attempts: by the `sleep=` of the runtime that drives this run, else in real time (decision 0040)."""
+    sleep = SLEEP.get()
+    if sleep is None:
+        await asyncio.sleep(seconds)
+    else:
+        await invoke(sleep, (seconds,), {})

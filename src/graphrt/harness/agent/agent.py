@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import PARENT_AGENT, running_context
 from graphrt._arguments import checked_function, checked_type
@@ -30,8 +30,7 @@ from graphrt.harness.agent._model_calls import Caller
 from graphrt.harness.agent._model_overrides import Replaceable, models_of
 from graphrt.harness.agent._outside_context import tell_unseen
 from graphrt.harness.agent._services import HERE, AgentServices, Place, StandaloneServices
-from graphrt.harness.agent._sinks import watched
-from graphrt.harness.agent._stream import shown
+from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import RunsSync
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
 from graphrt.harness.agent.cache import ResponseCache
@@ -45,10 +44,29 @@ from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
 from graphrt.limits import RetryPolicy
 
-if TYPE_CHECKING:
-    from graphrt.harness.agent._options import AgentOptions
+__all__ = ["Agent", "AgentOptions"]
 
-__all__ = ["Agent"]
+
+class AgentOptions(TypedDict, total=False):
+    """The keyword arguments of `Agent` except `output`, which decides the type of the agent."""
+
+    tools: Iterable[AnyTool]
+    system: str | None
+    name: str
+    limits: AgentLimits | None
+    retry: RetryPolicy | int | None
+    fallbacks: Sequence[ChatModel | str]
+    cache: ResponseCache | None
+    middleware: Sequence[Middleware]
+    budget: Budget | None
+    unknown_tool: OnBadCall
+    invalid_arguments: OnBadCall
+    approve: Approve | None
+    max_tokens: int | None
+    temperature: float | None
+    options: Mapping[str, Any] | None
+    sinks: Sequence[EventSink]
+
 
 T = TypeVar("T")
 

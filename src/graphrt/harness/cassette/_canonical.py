@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from graphrt._arguments import is_mapping, is_sequence
 from graphrt._sensitive_texts import is_secret_option
 from graphrt.errors import InputError
 from graphrt.errors._codes.cassettes import CASSETTE_UNSTORABLE, REQUEST_NOT_DATA
-from graphrt.harness.cassette._json_values import is_mapping, is_sequence
 from graphrt.harness.cassette._redaction import Redactor
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec
 from graphrt.harness.request import ModelRequest, OutputSpec

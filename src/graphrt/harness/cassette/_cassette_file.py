@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from graphrt._arguments import is_mapping
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.cassettes import (
     CASSETTE_CHANGED,
@@ -24,7 +25,6 @@ from graphrt.errors._codes.cassettes import (
     CASSETTE_UNREADABLE,
     CASSETTE_UNWRITABLE,
 )
-from graphrt.harness.cassette._json_values import is_mapping
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.cassette._stored_form import dump, load
 

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeGuard
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from graphrt import errors
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import GraphrtError, HarnessError, LimitError, ScriptError
 from graphrt.errors._codes.cassettes import OUTPUT_WITHOUT_JSON
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness.cassette._json_values import is_json
 from graphrt.harness.cassette._redaction import Redactor
 from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply
@@ -89,7 +89,7 @@ def clean_reply(
         InputError: The reply's output has no JSON form (`cassette-unstorable`).
     """
     output, output_type = reply.output, ""
-    if not is_json(output):
+    if not _is_json(output):
         output, output_type = _jsonable(output), type(output).__name__
     return Recording(
         request=request,
@@ -112,7 +112,7 @@ def clean_failure(
         where=redactor.text(error.where),
         known=redactor.text(error.known),
         fix=redactor.text(error.fix),
-        data={name: redactor.data(value) for name, value in known.items() if is_json(value)},
+        data={name: redactor.data(value) for name, value in known.items() if _is_json(value)},
         messages=tuple(redactor.message(message) for message in messages if isinstance(message, _MESSAGES)),
     )
     return Recording(
@@ -127,3 +127,13 @@ def _jsonable(value: Any) -> Any:
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:
         raise OUTPUT_WITHOUT_JSON(value=value) from error
+
+
+def _is_json(value: object) -> bool:
+    """Return whether *value* survives a round trip through JSON: no tuples, no enums, no keys other than strings."""
+    if is_list(value):
+        return all(_is_json(item) for item in value)
+    kind = type(value)
+    if kind is dict and is_mapping(value):
+        return all(type(name) is str and _is_json(item) for name, item in value.items())
+    return value is None or kind in (str, int, float, bool)

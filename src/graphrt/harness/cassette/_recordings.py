@@ -1,13 +1,17 @@
 """The recordings of a cassette and the order in which they are replayed: its mutable state, under one lock.
 
 Recordings are kept in the order in which their calls began. A call reserves its place when it begins, not when its
-reply arrives, so parallel calls replay as they ran (decision 0032). No model is called here.
+reply arrives, so parallel calls replay as they ran (decision 0032). No model is called here. If no recording fits a call, the error
+shows the difference to the closest one.
 """
 
 from __future__ import annotations
 
+import difflib
+import json
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,8 +20,8 @@ from graphrt.errors import ScriptError
 from graphrt.errors._codes.cassettes import CASSETTE_MISS, CASSETTE_MISSING, CASSETTE_UNUSED
 from graphrt.harness.cassette._canonical import key
 from graphrt.harness.cassette._cassette_file import CassetteFile, encode
-from graphrt.harness.cassette._closest_recording import difference, nearest
 from graphrt.harness.cassette._recording import Recording
+from graphrt.harness.cassette._stored_form import show_request
 from graphrt.harness.script import clip
 
 _ALONE: Final = (
@@ -178,3 +182,37 @@ class Recordings:
 def _asks(form: Mapping[str, Any]) -> str:
     text: str = form["messages"][-1]["text"]
     return text
+
+
+_WIDTH: Final = 100
+_MOST_LINES: Final = 40
+
+
+def nearest(form: Mapping[str, Any], recordings: Sequence[Recording]) -> Recording | None:
+    """Return the recording whose request shares the most text with *form*; None if there are no recordings.
+
+    The similarity is the Jaccard index of the lines, weighted by their length. Of equal ones the first wins.
+    """
+    asked = Counter(_lines(form))
+
+    def likeness(recording: Recording) -> float:
+        other = Counter(_lines(recording.request))
+        both = sum(len(line) * times for line, times in (asked & other).items())
+        return both / sum(len(line) * times for line, times in (asked | other).items())
+
+    return max(recordings, key=likeness, default=None)
+
+
+def difference(form: Mapping[str, Any], recording: Recording) -> str:
+    """Return a diff from the recorded request (-) to *form* (+), with two lines of context and at most 40 lines."""
+    found = list(difflib.unified_diff(_lines(recording.request), _lines(form), lineterm="", n=2))[2:]
+    shown = ["..." if line.startswith("@@") else line for line in found]
+    if len(shown) > _MOST_LINES:
+        shown = [*shown[:_MOST_LINES], f"... and {len(shown) - _MOST_LINES} lines more"]
+    return "\n".join(f"    {line}" for line in shown)
+
+
+def _lines(form: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the request as in the file, with long lines wrapped so that a diff shows what changed."""
+    text = json.dumps(show_request(form), indent=2, ensure_ascii=False)
+    return [piece for line in text.split("\n") for piece in textwrap.wrap(line, _WIDTH, drop_whitespace=False) or [""]]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from graphrt._arguments import is_mapping, is_sequence
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness.cassette._json_values import is_mapping, is_sequence
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 

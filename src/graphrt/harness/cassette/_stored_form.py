@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_type
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, ValidationError, create_model
 
+from graphrt._arguments import is_list, is_sequence, is_tuple
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._canonical import NAMES, plain
-from graphrt.harness.cassette._json_values import is_list, is_sequence, is_tuple
 from graphrt.harness.cassette._recording import Failure, Recording, recordable_kind
 from graphrt.harness.messages import (
     AssistantMessage,

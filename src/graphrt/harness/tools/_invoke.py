@@ -2,6 +2,10 @@
 
 Nothing is validated here. What the function raises is passed on unchanged, except for SystemExit and StopIteration,
 which would end the program or cannot pass through a future.
+
+Worker threads are daemons: one for each call in flight, and up to eight idle ones that are kept for the next calls.
+There is no upper bound, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks
+neither other tools nor the end of the program.
 """
 
 from __future__ import annotations
@@ -9,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Final
 
 from graphrt.errors import ToolError
 from graphrt.errors._codes.tools import INJECTION_MISSING
 from graphrt.harness.tools._signature import EMPTY, Injection
-from graphrt.harness.tools._worker_threads import in_a_worker_thread
 from graphrt.harness.tools.protocol import ToolContext
 
 
@@ -120,3 +126,32 @@ def _called(fn: Any) -> Any:
     Partials, which have `func`, are returned as they are: `inspect` unwraps them itself.
     """
     return fn if inspect.isroutine(fn) or hasattr(fn, "func") or isinstance(fn, type) else type(fn).__call__
+
+
+_MOST_IDLE: Final = 8
+"""Idle threads that are kept. The check takes no lock, so a few more may stay."""
+_idle: Final[list[tuple[int, SimpleQueue[Callable[[], None]]]]] = []
+"""Inboxes of the idle threads, each with the pid of its process. `append` and `pop` of a list are atomic in CPython."""
+
+
+def in_a_worker_thread(work: Callable[[], None]) -> None:
+    """Run *work*, which must not raise, in an idle worker thread or in a new one."""
+    while True:
+        try:
+            process, inbox = _idle.pop()
+        except IndexError:
+            break
+        if process == os.getpid():  # threads do not survive a fork, and an inbox without a thread would never be read
+            inbox.put(work)
+            return
+    fresh: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    fresh.put(work)
+    threading.Thread(target=_serve, args=(fresh,), name="graphrt-tool", daemon=True).start()
+
+
+def _serve(inbox: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        inbox.get()()
+        if len(_idle) >= _MOST_IDLE:
+            return
+        _idle.append((os.getpid(), inbox))
