@@ -12,8 +12,8 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from graphrt._plan.chosen import ChosenGraph
 from graphrt._plan.copying import own
+from graphrt._plan.specs import ChosenGraph
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt.errors import a_type
 from graphrt.errors._codes.nodes import BAD_CHOICE, STATE_OF_CHOICE

@@ -4,7 +4,7 @@ Branches are what runs side by side: two targets of one fan-out. The order of th
 may find the field empty. A node from which the deleting one can be reached reads in time, and one that can be reached
 from it knows that the field is gone; neither is reported.
 
-Only the fields count that nodes declare to read and delete (`node_fields`), so a graph without such declarations costs
+Only the fields count that nodes declare to read and delete (`node_attributes`), so a graph without such declarations costs
 nothing here. The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see
 docs/glossary.md.
 """

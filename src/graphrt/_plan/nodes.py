@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from graphrt._arguments import number_problem
 from graphrt._plan import hints
-from graphrt._plan.chosen import ChosenGraph
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import short
-from graphrt._plan.specs import NodeSpec
+from graphrt._plan.specs import ChosenGraph, NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt.commands import Command
 from graphrt.errors import Problem, closest
@@ -24,6 +23,7 @@ from graphrt.errors._codes.findings import (
     BAD_POLICY,
     COMMAND_OF_TARGETS,
     UNKNOWN_FIELDS_OF_UPDATE,
+    UNKNOWN_READ,
     UNTRACKED_LEAK,
 )
 from graphrt.errors._error_code import Finding
@@ -150,3 +150,15 @@ def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
         if targets is not None and targets[0]:
             text = ", ".join(repr(target) for target in targets[0])
             yield COMMAND_OF_TARGETS(node=node.name, targets=text, where=node.where)
+
+
+def unknown_reads(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
+    """Yield a problem for each field that a node declares to read and that the state lacks."""
+    if node.fields is None:
+        return
+    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; a node can read these, too
+    for name in node.fields.reads:
+        if name in state.fields or name in computed:
+            continue
+        guess = closest(name, state.fields)
+        yield UNKNOWN_READ(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)

@@ -13,8 +13,7 @@ from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
 from graphrt._plan.callables import node_shape
-from graphrt._plan.chosen import ChosenGraph
-from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeFields, NodeSpec, Policy
+from graphrt._plan.specs import BranchSpec, ChosenGraph, EdgeSpec, GraphSpec, JoinSpec, NodeFields, NodeSpec, Policy
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType

@@ -16,8 +16,15 @@ from typing import Any, Final
 from graphrt._plan import specs
 from graphrt._plan.callables import node_shape, router_problem
 from graphrt._plan.fields import is_mapping
-from graphrt._plan.node_fields import unknown_reads
-from graphrt._plan.nodes import MAX_NAME, leaking, name_problem, policy_problems, targets_in_a_type, unknown_writes
+from graphrt._plan.nodes import (
+    MAX_NAME,
+    leaking,
+    name_problem,
+    policy_problems,
+    targets_in_a_type,
+    unknown_reads,
+    unknown_writes,
+)
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
 from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType

@@ -7,9 +7,8 @@ for tools: they show them each graph that is compiled in the process, or let the
 from typing import TYPE_CHECKING
 
 from graphrt._observers import GraphObserver, observe, substitute
-from graphrt._plan.chosen import ChosenGraph
-from graphrt._plan.node_fields import declare_fields
-from graphrt._plan.specs import NodeFields
+from graphrt._plan.node_attributes import declare_fields
+from graphrt._plan.specs import ChosenGraph, NodeFields
 from graphrt.graph.builder import Branch, GraphBuilder
 from graphrt.graph.chosen import chosen_graph
 from graphrt.graph.compiled import CompiledGraph

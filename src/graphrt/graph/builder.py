@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from graphrt._drivers.context import Context
 from graphrt._observers import substituted
 from graphrt._plan import hints
-from graphrt._plan.node_fields import fields_of
+from graphrt._plan.node_attributes import fields_of
 from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema

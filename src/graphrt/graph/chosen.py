@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from graphrt._arguments import checked_function
-from graphrt._plan.chosen import ChosenGraph
+from graphrt._plan.specs import ChosenGraph
 from graphrt.graph.compiled import CompiledGraph
 
 

@@ -19,7 +19,7 @@ from graphrt._engine.steps import Step
 from graphrt._flows.live import Live, MessageItem
 from graphrt._observers import observed
 from graphrt._plan import render
-from graphrt._plan.node_forms import MadeOf
+from graphrt._plan.node_attributes import MadeOf
 from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import run_to_end, streaming

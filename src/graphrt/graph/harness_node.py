@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt import reducers
 from graphrt._drivers.context import Context
 from graphrt._plan.fields import is_mapping
-from graphrt._plan.node_fields import declare_fields
-from graphrt._plan.node_forms import declare_form
+from graphrt._plan.node_attributes import declare_fields, declare_form
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import (

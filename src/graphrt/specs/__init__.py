@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from graphrt._plan.node_forms import declare_form
+from graphrt._plan.node_attributes import declare_form
 from graphrt.specs.differences import Change, GraphDiff
 from graphrt.specs.forms import Form, TemplateRef, TemplateText
 from graphrt.specs.manifest import (

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from graphrt._arguments import is_list, is_mapping
 from graphrt._plan.fields import describe
-from graphrt._plan.node_forms import form_of
+from graphrt._plan.node_attributes import form_of
 from graphrt._plan.specs import BranchSpec, EdgeSpec, JoinSpec, NodeSpec, Policy
 from graphrt._plan.tables import Plan
 from graphrt.commands import EndType, StartType, node_name
