@@ -68,13 +68,13 @@ class Alternatives:
 
     def models(self, ask: Ask) -> dict[str, Any]:
         """Return models that ask the chooser, by the names of their agents."""
-        return {name: FunctionModel(_replies("reply", name, items, ask)) for name, items in self.replies.items()}
+        return {name: FunctionModel(_chosen("reply", name, items, ask)) for name, items in self.replies.items()}
 
     def of_harness(self, ask: Ask) -> dict[str, Any]:
         """Return the option `harness=`, if there are replies of the harness."""
         if self.harness is None:
             return {}
-        return {"harness": MockHarness({_any_call: _replies("harness", "harness", self.harness, ask)})}
+        return {"harness": MockHarness({_any_call: _chosen("harness", "harness", self.harness, ask)})}
 
 
 def read(
@@ -237,21 +237,34 @@ def _stubbed(graph: Graph, above: str, given: Alternatives, ask: Ask) -> Graph:
 
 
 def _node(path: str, items: tuple[Any, ...], ask: Ask) -> Callable[[Any, Any], Any]:
-    said = [short(item) for item in items]
+    chosen = _chosen("node", path, items, ask)
 
     def stub(state: Any, ctx: Any) -> Any:
+        return chosen(state, ctx)
+
+    return stub
+
+
+def _chosen(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[..., Any]:
+    """Return a function that takes the chosen one of *items*: returns it, raises it, or calls it.
+
+    It is called with a request, or with the state and the context, of which the item may leave the context.
+    """
+    said = [short(item) for item in items]
+
+    def take(*given: Any) -> Any:
         chooser = ask()
-        choice = chooser.choose("node", path, said, items)
+        choice = chooser.choose(kind, name, said, items)
         item = choice.value
         if isinstance(item, BaseException):
             raise item
         if callable(item) and not isinstance(item, type):
-            result = item(state, ctx) if _takes_context(item) else item(state)
+            result = item(given[0]) if len(given) > 1 and not _takes_context(item) else item(*given)
             chooser.came_to(choice, deepcopy(result))
             return result
         return deepcopy(item)
 
-    return stub
+    return take
 
 
 def _free(path: str, labels: tuple[Label, ...], ask: Ask) -> Callable[[Any, Any], Any]:
@@ -266,24 +279,6 @@ def _free(path: str, labels: tuple[Label, ...], ask: Ask) -> Callable[[Any, Any]
         return Command(goto=[END if target == "END" else target for target in label.goto])
 
     return stub
-
-
-def _replies(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[[Any], Any]:
-    said = [short(item) for item in items]
-
-    def reply(request: Any) -> Any:
-        chooser = ask()
-        choice = chooser.choose(kind, name, said, items)
-        item = choice.value
-        if callable(item) and not isinstance(item, type):
-            result = item(request)
-            chooser.came_to(choice, result)
-            return result
-        if isinstance(item, BaseException):
-            raise item
-        return deepcopy(item)
-
-    return reply
 
 
 def _any_call(_request: Any) -> bool:
