@@ -119,5 +119,5 @@ def test_declared_writes_are_the_default_of_the_policy_and_are_checked() -> None
 def test_only_functions_declare() -> None:
     wrong: Any = "reader"
 
-    with pytest.raises(InputError, match="must be a function"):
+    with pytest.raises(InputError, match="fn cannot be 'reader'"):
         declare_fields(wrong)
