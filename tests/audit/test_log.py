@@ -175,11 +175,11 @@ def test_wrong_arguments_are_told() -> None:
     for wrong in ({"place": 3}, {"anchor": 3}, {"on_failure": "wait"}):
         with pytest.raises(InputError) as caught:
             AuditLog(**wrong)  # type: ignore[arg-type]
-        assert caught.value.code == "bad-audit"
+        assert caught.value.code == "input"
     for options in ({"audit": "logs"}, {"audit": AuditLog(), "chain": False}):
         with pytest.raises(InputError) as caught:
             Runtime(talk(), **options)
-        assert caught.value.code == "bad-audit"
+        assert caught.value.code == "input"
 
 
 def test_thread_without_a_chain_is_not_audited(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_anchor_file_that_is_something_else_is_told(tmp_path: Path) -> None:
     (tmp_path / "anchors").write_text('{"head":{}}\n')
     with pytest.raises(InputError, match="Line 1") as caught:
         heads_in(tmp_path / "anchors")
-    assert caught.value.code == "bad-audit"
+    assert caught.value.code == "input"
 
 
 def test_line_that_a_crash_left_unfinished_is_cut_off_and_told(tmp_path: Path) -> None:

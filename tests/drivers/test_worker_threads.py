@@ -277,4 +277,4 @@ def test_worker_threads_must_be_a_number_of_them(number: Any) -> None:
     with pytest.raises(InputError, match="worker_threads= cannot be") as caught:
         Runtime(sequence(("a", where)), worker_threads=number)
 
-    assert caught.value.code == "bad-limit"
+    assert caught.value.code == "input"

@@ -304,7 +304,7 @@ def test_a_manifest_with_a_wrong_validator_is_refused() -> None:
 
     with pytest.raises(DefinitionError) as refused:
         GraphBuilder.from_spec(data, PARTS)
-    assert [(one.code, one.where) for one in refused.value.problems] == [("bad-ready-node", "nodes[0]")]
+    assert [(one.code, one.where) for one in refused.value.problems] == [("input", "nodes[0]")]
 
 
 def test_a_crash_anywhere_leads_to_the_same_end() -> None:

@@ -202,7 +202,7 @@ def test_two_items_that_write_one_plain_field_conflict() -> None:
 def test_arguments_that_do_not_fit_are_refused_at_once(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
-    assert caught.value.code == "bad-ready-node"
+    assert caught.value.code == "input"
 
 
 def test_a_problem_inside_names_the_line_of_the_user() -> None:
@@ -286,7 +286,7 @@ def test_a_source_that_another_branch_writes_conflicts() -> None:
         ({"sources": "notes"}, "a prompt or a function"),
         ({"sources": "notes", "prompt": "{notes}", "function": len}, "does not go with function="),
         ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "does not use"),
-        ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "has no source"),
+        ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "'pages', which is not a source"),
         ({"sources": "notes", "function": 3}, "function= of reduce"),
         ({"sources": "notes", "function": len, "system": Template("x")}, "options of a model"),
     ],

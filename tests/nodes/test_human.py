@@ -237,7 +237,7 @@ def test_without_a_terminal_the_run_pauses(monkeypatch: pytest.MonkeyPatch) -> N
 def test_arguments_that_do_not_fit_are_refused_at_once(options: Any) -> None:
     with pytest.raises(InputError) as caught:
         human("Well?", into="verdict", **options)
-    assert caught.value.code == "bad-ready-node"
+    assert caught.value.code == "input"
 
 
 def test_an_edit_that_does_not_fit_its_field_fails_and_can_be_answered_again() -> None:

@@ -198,7 +198,7 @@ def test_later_nodes_read_what_earlier_ones_wrote() -> None:
         (lambda: llm("x", into=""), "into= of llm"),
         (lambda: llm("x", into={"answer": "title"}), "needs output="),
         (lambda: llm("x", into="answer", thinking="answer"), "another field for each result"),
-        (lambda: llm("x", into="answer", modle="m"), "no option 'modle'"),
+        (lambda: llm("x", into="answer", modle="m"), "'modle', which is not an option"),
         (lambda: llm("x", into="answer", fallbacks=["m"]), "needs model="),
         (
             lambda: llm("x", into="answer", model=ScriptedModel([]), harness=MockHarness([])),
@@ -210,4 +210,4 @@ def test_later_nodes_read_what_earlier_ones_wrote() -> None:
 def test_arguments_that_do_not_fit_are_refused_at_once(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text) as caught:
         make()
-    assert caught.value.code == "bad-ready-node"
+    assert caught.value.code == "input"

@@ -160,4 +160,4 @@ def test_a_router_may_be_a_function_whose_labels_are_checked() -> None:
 def test_arguments_that_do_not_fit_are_refused_at_once(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
-    assert caught.value.code == "bad-ready-node"
+    assert caught.value.code == "input"

@@ -48,7 +48,7 @@ WRONG: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("an unknown model", manifest(ask(model="gpt")), [("unknown-part", "nodes[0].model")]),
     ("an unknown fallback", manifest(ask(model="m", fallbacks=["n"])), [("unknown-part", "nodes[0].model"), ("unknown-part", "nodes[0].fallbacks[0]")]),
     ("an unknown type", manifest(ask(output="Answr")), [("unknown-part", "nodes[0].output")]),
-    ("arguments that do not fit", manifest(ask(into={"answer": "text"})), [("bad-ready-node", "nodes[0]")]),
+    ("arguments that do not fit", manifest(ask(into={"answer": "text"})), [("input", "nodes[0]")]),
     ("an unknown policy", manifest(ask(policy={"retyr": 2})), [("bad-spec", "nodes[0].policy.retyr")]),
     ("a text as a number", manifest(ask(policy={"timeout_s": "2"})), [("bad-spec", "nodes[0].policy.timeout_s")]),
     ("a budget of nothing", manifest(ask(policy={"budget": {}})), [("bad-budget", "nodes[0].policy.budget")]),

@@ -200,7 +200,7 @@ def test_sweep_refuses_what_is_no_time(world, older_than_s):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
-    refused("bad-limit", lambda: runtime.sweep(older_than_s=older_than_s), "older_than_s", error=InputError)
+    refused("input", lambda: runtime.sweep(older_than_s=older_than_s), "older_than_s", error=InputError)
     assert len(runtime.threads()) == 1
 
 

@@ -258,7 +258,7 @@ def test_pages_and_filters_that_are_none_are_refused():
         ("bad-token", {"after": ""}),
         ("bad-token", {"after": token[:-2]}),
         ("bad-token", {"after": 7}),
-        ("bad-limit", {"limit": -1}),
+        ("input", {"limit": -1}),
         ("input", {"kind": 7}),
         ("input", {"node": b"b"}),
         ("input", {"graph": 7}),

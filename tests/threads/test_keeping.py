@@ -72,7 +72,7 @@ def test_threads_are_paged(world):
 
     assert pages == [made[:3], made[3:6], made[6:]]
     assert runtime.threads(limit=0) == ()
-    refused("bad-limit", lambda: runtime.threads(limit=-1), "limit", error=InputError)
+    refused("input", lambda: runtime.threads(limit=-1), "limit", error=InputError)
     refused("unknown-thread", lambda: runtime.threads(after="gone"), "'gone'", error=InputError)
 
 
@@ -89,10 +89,10 @@ def test_history_and_entries_refuse_what_is_no_number(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
-    refused("bad-limit", lambda: runtime.history("t", limit=-1), "limit=", "-1", error=InputError)
-    refused("bad-limit", lambda: runtime.history("t", before="4"), "before=", "'4'", error=InputError)
-    refused("bad-limit", lambda: list(runtime.entries("t", after=-1)), "after=", error=InputError)
-    refused("bad-limit", lambda: runtime.prune("t", before="4"), "before=", error=InputError)
+    refused("input", lambda: runtime.history("t", limit=-1), "limit=", "-1", error=InputError)
+    refused("input", lambda: runtime.history("t", before="4"), "before=", "'4'", error=InputError)
+    refused("input", lambda: list(runtime.entries("t", after=-1)), "after=", error=InputError)
+    refused("input", lambda: runtime.prune("t", before="4"), "before=", error=InputError)
 
 
 def test_prune_forgets_what_the_present_does_not_need(world):

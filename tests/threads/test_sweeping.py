@@ -51,7 +51,7 @@ def test_limit_is_how_many_go_at_most(world):
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "1"])
 def test_limit_that_is_none_is_refused(world, limit):
-    refused("bad-limit", lambda: filled(world, 1).sweep(older_than_s=1, limit=limit), "limit=", error=InputError)
+    refused("input", lambda: filled(world, 1).sweep(older_than_s=1, limit=limit), "limit=", error=InputError)
 
 
 def test_more_threads_than_go_at_once_all_go(tmp_path):

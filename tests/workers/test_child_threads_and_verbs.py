@@ -161,10 +161,10 @@ def failing(call: Any) -> GraphrtError:
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
-        (lambda ctx: ctx.start("child", {}), "bad-child"),
-        (lambda ctx: ctx.start(work_graph(double), {}, name=""), "bad-child"),
-        (lambda ctx: ctx.start(work_graph(double), {}, name="x" * 101), "bad-child"),
-        (lambda ctx: ctx.wait("p.0"), "bad-child"),
+        (lambda ctx: ctx.start("child", {}), "input"),
+        (lambda ctx: ctx.start(work_graph(double), {}, name=""), "input"),
+        (lambda ctx: ctx.start(work_graph(double), {}, name="x" * 101), "input"),
+        (lambda ctx: ctx.wait("p.0"), "input"),
         (lambda ctx: ctx.start(work_graph(double), {}, tags="one"), "bad-label"),
     ],
 )

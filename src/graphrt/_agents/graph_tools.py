@@ -67,7 +67,7 @@ class GraphTool:
 
     Raises:
         InputError: No JSON schema can be made of the arguments (`tool-schema`), or the name is not valid for a tool
-            (`bad-tool`).
+            (`input`).
     """
 
     def __init__(

@@ -49,13 +49,8 @@ from graphrt._plan.fields import own
 from graphrt._plan.quoting import short
 from graphrt.commands import UNSET, check_default, check_expiry, check_key, check_signal_name
 from graphrt.errors import GraphrtError, TaskFailure, brief
-from graphrt.errors._codes.child_threads import (
-    BAD_CHILD,
-    CHILD_DELETED,
-    CHILD_ENDED,
-    CHILDREN_NEED_STORE,
-    NOT_A_CHILD,
-)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.child_threads import CHILD_DELETED, CHILD_ENDED, CHILDREN_NEED_STORE, NOT_A_CHILD
 from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION, NO_HARNESS
 from graphrt.errors._codes.timers import QUESTION_EXPIRED
 from graphrt.events import ThreadStarted
@@ -703,13 +698,20 @@ def _begun(
     children, mine = _of_thread(services, task)
     where = task.engine.where(task)
     if not hasattr(graph, "__graphrt_plan__"):
-        raise BAD_CHILD(argument="The graph of ctx.start()", given=graph, wanted="what compile() returned", where=where)
+        raise INVALID_ARGUMENT(
+            argument="The graph of ctx.start()",
+            value=graph,
+            wanted="what compile() returned",
+            where=where,
+            boundary=True,
+        )
     if name is not None and not (type(name) is str and 1 <= len(name) <= LONGEST_NAME and name.isprintable()):
-        raise BAD_CHILD(
+        raise INVALID_ARGUMENT(
             argument="name= of ctx.start()",
-            given=name,
+            value=name,
             wanted=f"a str of 1 to {LONGEST_NAME} printable characters, or leave it out to count the calls",
             where=where,
+            boundary=True,
         )
     key = f"name={name}" if name is not None else str(context._count("start"))
     labels = children.check(graph, given, title, tags)
@@ -762,11 +764,12 @@ def _checked(task: Task, child: Any) -> str:
         InputError: *child* is not a `ChildThread`.
     """
     if not isinstance(child, ChildThread):
-        raise BAD_CHILD(
+        raise INVALID_ARGUMENT(
             argument="The child of ctx.wait()",
-            given=child,
+            value=child,
             wanted="what ctx.start() returned, or ChildThread(graph, thread)",
             where=task.engine.where(task),
+            boundary=True,
         )
     return bare_id(child.thread)
 

@@ -15,13 +15,12 @@ from graphrt._arguments import a_kind, is_number
 from graphrt._journal.batch import no_time
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
-    BAD_LIMIT,
+    BAD_LIMITS,
     BAD_MIGRATIONS,
     BAD_MODE,
     BAD_SINK,
     INPUT_OF_WRONG_KIND,
     INVALID_ARGUMENT,
-    LIMITS_CANNOT_BE_USED,
 )
 from graphrt.errors._codes.stores import NOT_A_STORE_ARGUMENT
 from graphrt.events import Entry
@@ -108,10 +107,10 @@ def check_age(name: str, seconds: Any) -> None:
     """Check that the argument *name* is a number of seconds, 0 or more.
 
     Raises:
-        InputError: It is not (`bad-limit`).
+        InputError: It is not (`input`).
     """
     if not (is_number(seconds) and seconds >= 0):
-        raise BAD_LIMIT(argument=f"{name}=", given=seconds, wanted="seconds, 0 or more: 30 * 86400 are 30 days")
+        raise INVALID_ARGUMENT(argument=f"{name}=", value=seconds, wanted="seconds, 0 or more: 30 * 86400 are 30 days")
 
 
 def checked_lease(lease_s: Any) -> float:
@@ -133,12 +132,12 @@ def checked_workers(worker_threads: Any) -> int:
     """Return *worker_threads*, the most threads on which a runtime runs sync nodes.
 
     Raises:
-        InputError: It is not a whole number, 1 or more (`bad-limit`).
+        InputError: It is not a whole number, 1 or more (`input`).
     """
     if not (is_number(worker_threads, whole=True) and worker_threads >= 1):
-        raise BAD_LIMIT(
+        raise INVALID_ARGUMENT(
             argument="worker_threads=",
-            given=worker_threads,
+            value=worker_threads,
             wanted="how many sync nodes may run at once under arun(), 1 or more",
         )
     number: int = worker_threads
@@ -149,16 +148,18 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
     """Return *audit*; None stays None.
 
     Raises:
-        InputError: It is not an `AuditLog`, or `chain=False` forbids the hash chain that it needs (`bad-audit`).
+        InputError: It is not an `AuditLog`, or `chain=False` forbids the hash chain that it needs (`input`).
     """
     if audit is not None:
         from graphrt.audit import AuditLog
-        from graphrt.errors._codes.audit import AUDIT_WITHOUT_CHAIN, BAD_AUDIT
+        from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
 
         if not isinstance(audit, AuditLog):
-            raise BAD_AUDIT(argument="audit=", given=audit, wanted="AuditLog(...)")
+            raise INVALID_ARGUMENT(argument="audit=", value=audit, wanted="AuditLog(...)")
         if chain is False:
-            raise AUDIT_WITHOUT_CHAIN()
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument="audit=, which needs the hash chain,", other="chain=False", superfluous="chain="
+            )
     return audit
 
 
@@ -169,7 +170,7 @@ def audited_store(store: Any, audit: AuditLog | None) -> Any:
     threads share one store. Without any store, an audited run gets a thread in memory.
 
     Raises:
-        InputError: The log is kept in another store than *store* (`bad-audit`).
+        InputError: The log is kept in another store than *store* (`input`).
     """
     if audit is None:
         return store
@@ -296,10 +297,10 @@ def checked_clock(clock: Any) -> Callable[[], float]:
 def checked(limits: Any) -> Limits:
     """Return *limits*, of supersteps, tasks and time; raise an InputError if they are not valid (`bad-limit`)."""
     if not isinstance(limits, Limits):
-        raise BAD_LIMIT(argument="limits=", given=limits, wanted="Limits(...)")
+        raise INVALID_ARGUMENT(argument="limits=", value=limits, wanted="Limits(...)")
     found = list(limits.problems())
     if found:
-        raise LIMITS_CANNOT_BE_USED(limits="The limits", problems="; ".join(found), example="Limits(max_steps=100)")
+        raise BAD_LIMITS(limits="The limits", problems="; ".join(found), example="Limits(max_steps=100)")
     return limits
 
 
@@ -314,12 +315,12 @@ def check_number(name: str, value: Any) -> None:
     """Check that the argument *name* is None or a number, 0 or more: how many, or the `seq` of an entry.
 
     Raises:
-        InputError: It is not (`bad-limit`).
+        InputError: It is not (`input`).
     """
     if value is not None and not (is_number(value, whole=True) and value >= 0):
-        raise BAD_LIMIT(
+        raise INVALID_ARGUMENT(
             argument=f"{name}=",
-            given=value,
+            value=value,
             wanted="a whole number, 0 or more",
             fix=_FIXES.get(name, "Pass the seq of an entry."),
         )

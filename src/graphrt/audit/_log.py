@@ -15,12 +15,8 @@ from graphrt.audit._mirror import Mirror, file_of
 from graphrt.audit._recorder import Recorder
 from graphrt.audit._redaction import Redaction
 from graphrt.errors import a_type
-from graphrt.errors._codes.audit import (
-    BAD_AUDIT,
-    BAD_REDACTION_RULES,
-    NOT_CHAINED,
-    WEAK_KEY,
-)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.audit import BAD_REDACTION_RULES, NOT_CHAINED, WEAK_KEY
 from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
@@ -79,14 +75,14 @@ class AuditLog:
         is_url = isinstance(place, str) and ("://" in place or place == "memory:")
         is_store = is_url or hasattr(place, "commit")
         if place is not None and not is_store and not isinstance(place, (str, os.PathLike)):
-            raise BAD_AUDIT(
+            raise INVALID_ARGUMENT(
                 argument="The first argument of AuditLog",
-                given=place,
+                value=place,
                 wanted="a folder for one file per thread, or a store or its URL; leave it out to use the runtime's store alone",
             )
         if on_failure not in ("stop", "continue"):
-            raise BAD_AUDIT(
-                argument="on_failure=", given=on_failure, wanted="'stop' or 'continue'; 'stop' is the default"
+            raise INVALID_ARGUMENT(
+                argument="on_failure=", value=on_failure, wanted="'stop' or 'continue'; 'stop' is the default"
             )
         self.store: Any = place if is_store else None
         """The store, or its URL, of a runtime that has none itself; None if it was not given."""
@@ -166,9 +162,9 @@ def _anchors(anchor: Any) -> tuple[Anchor, ...]:
     given: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
     for one in given:
         if not (callable(one) or isinstance(one, (str, os.PathLike))):
-            raise BAD_AUDIT(
+            raise INVALID_ARGUMENT(
                 argument="anchor=",
-                given=one,
+                value=one,
                 wanted="a file, a function that keeps the head somewhere else, or a list of these",
             )
     return given

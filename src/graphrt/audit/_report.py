@@ -22,7 +22,7 @@ from graphrt._usage.amounts import UNITS
 from graphrt.audit._restore import Log, bytes_of
 from graphrt.audit._stored import opened
 from graphrt.audit.offline import verify
-from graphrt.errors._codes.audit import BAD_AUDIT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 if TYPE_CHECKING:
     from graphrt.events import Amounts, Entry, Usage
@@ -62,7 +62,7 @@ def report(
         StoreError: An entry is missing or damaged.
     """
     if format not in ("table", "markdown", "json"):
-        raise BAD_AUDIT(argument="The format of a report", given=format, wanted="'table', 'markdown' or 'json'")
+        raise INVALID_ARGUMENT(argument="The format of a report", value=format, wanted="'table', 'markdown' or 'json'")
     data = _data(source, key, older, anchor)
     if format == "json":
         return json.dumps(data, ensure_ascii=True, indent=2) + "\n"

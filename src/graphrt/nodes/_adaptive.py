@@ -25,13 +25,8 @@ from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import START, Command, Send
 from graphrt.errors import BadResponseError, InputError, Problem
-from graphrt.errors._codes.ready_nodes import (
-    BAD_READY_NODE,
-    DESIGN_NO_LONGER_VALID,
-    DESIGN_REJECTED,
-    NO_SUCH_NAME_IN_READY_NODE,
-    UNREADABLE_REQUIRED,
-)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.ready_nodes import DESIGN_NO_LONGER_VALID, DESIGN_REJECTED, UNREADABLE_REQUIRED
 from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph, declare_fields
 from graphrt.harness import OutputSpec, Template
 from graphrt.nodes._design_prompt import DesignRequest, request_text
@@ -82,7 +77,7 @@ def adaptive(
         **options: See `ModelOptions`: who designs, if *designer* is a prompt.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+        InputError: An argument is wrong (`input`, or the code of a template or an agent).
     """
     _check(state, registry, validator, attempts)
     call = _call(designer, options, registry, validator)
@@ -180,23 +175,21 @@ class AdaptiveForm(ModelForm):
 
 def _check(state: type[Any], registry: Any, validator: Any, attempts: Any) -> None:
     if not isinstance(registry, Registry):
-        raise BAD_READY_NODE(
-            argument="The registry of adaptive()", given=registry, wanted="graphrt.nodes.registry(...)"
+        raise INVALID_ARGUMENT(
+            argument="The registry of adaptive()", value=registry, wanted="graphrt.nodes.registry(...)"
         )
     if not isinstance(validator, TopologyValidator):
-        raise BAD_READY_NODE(argument="The validator of adaptive()", given=validator, wanted="a TopologyValidator(...)")
+        raise INVALID_ARGUMENT(
+            argument="The validator of adaptive()", value=validator, wanted="a TopologyValidator(...)"
+        )
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-        raise BAD_READY_NODE(argument="attempts= of adaptive()", given=attempts, wanted="a whole number of 1 or more")
+        raise INVALID_ARGUMENT(argument="attempts= of adaptive()", value=attempts, wanted="a whole number of 1 or more")
     known = fields_of(state)
     for option in ("reads", "writes"):
         unknown = [field for field in getattr(validator, option) if field not in known]
         if unknown:
-            raise NO_SUCH_NAME_IN_READY_NODE(
-                owner="The state",
-                what="field",
-                name=unknown[0],
-                known_names=known,
-                argument=f"{option}= of the validator",
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument=f"{option}= of the validator", name=unknown[0], what="field of the state", known_names=known
             )
     unreadable = [
         field for field, required in known.items() if required and field not in (*validator.reads, *validator.writes)
@@ -215,9 +208,9 @@ def _call(
         given: Any = options
         return model_call(designer, given, of="adaptive", output=output)
     if not callable(designer) or options:
-        raise BAD_READY_NODE(
+        raise INVALID_ARGUMENT(
             argument="The designer of adaptive()",
-            given=designer,
+            value=designer,
             wanted="the text of a prompt for a model, a Template, or a function of the state and the request",
         )
     return None

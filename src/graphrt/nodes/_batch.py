@@ -21,14 +21,8 @@ from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
 from graphrt.errors import NodeError, TaskFailure, names
-from graphrt.errors._codes.ready_nodes import (
-    ARGUMENT_NEEDS_ANOTHER,
-    ARGUMENTS_EXCLUDE_EACH_OTHER,
-    BAD_READY_NODE,
-    BATCH_LIMIT,
-    BATCH_QUORUM,
-    NO_BATCH_ITEMS,
-)
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.ready_nodes import BATCH_LIMIT, BATCH_QUORUM, NO_BATCH_ITEMS
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.graph.policies import GraphPolicy
 from graphrt.limits import Limits
@@ -92,7 +86,7 @@ def batch(
             `output` of a compiled graph.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`).
+        InputError: An argument is wrong (`input`).
         DefinitionError: A node of the batch cannot be one.
     """
     options: dict[str, Any] = dict(policy)
@@ -196,18 +190,20 @@ def _check(
     options: Mapping[str, Any],
 ) -> None:
     if not nodes:
-        raise BAD_READY_NODE(argument="The work of batch()", given={}, wanted="a node, or a mapping of names to nodes")
+        raise INVALID_ARGUMENT(
+            argument="The work of batch()", value={}, wanted="a node, or a mapping of names to nodes"
+        )
     taken = [name for name in nodes if name in (_SPLIT, _SETTLE)]
     if taken:
-        raise BAD_READY_NODE(
-            argument="A node of a batch", given=taken[0], wanted="another name: the batch has a node of this name"
+        raise INVALID_ARGUMENT(
+            argument="A node of a batch", value=taken[0], wanted="another name: the batch has a node of this name"
         )
     if not (over is None or callable(over) or (isinstance(over, str) and over)):
-        raise BAD_READY_NODE(
-            argument="over= of batch()", given=over, wanted="a field with items, or a function that returns them"
+        raise INVALID_ARGUMENT(
+            argument="over= of batch()", value=over, wanted="a field with items, or a function that returns them"
         )
     if on_failure not in _POLICIES:
-        raise BAD_READY_NODE(argument="on_failure= of batch()", given=on_failure, wanted=f"one of {names(_POLICIES)}")
+        raise INVALID_ARGUMENT(argument="on_failure= of batch()", value=on_failure, wanted=f"one of {names(_POLICIES)}")
     if (on_failure == "quorum") != (quorum is not None):
         raise ARGUMENT_NEEDS_ANOTHER(
             argument="on_failure='quorum' of batch()" if quorum is None else "quorum= of batch()",
@@ -215,7 +211,7 @@ def _check(
         )
     for option, value in (("quorum", 1 if quorum is None else quorum), ("max_items", max_items)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BAD_READY_NODE(argument=f"{option}= of batch()", given=value, wanted="a whole number of 1 or more")
+            raise INVALID_ARGUMENT(argument=f"{option}= of batch()", value=value, wanted="a whole number of 1 or more")
     if on_failure == "collect" and failures is None:
         raise ARGUMENT_NEEDS_ANOTHER(
             argument="on_failure='collect' of batch()", missing="a field for them: failures='failed'"

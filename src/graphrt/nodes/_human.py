@@ -12,7 +12,7 @@ from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import Interrupt, Overwrite
 from graphrt.errors import QuestionExpiredError
-from graphrt.errors._codes.ready_nodes import ARGUMENT_NEEDS_ANOTHER, NO_SUCH_NAME_IN_READY_NODE
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._decision import Rules, decision_type
@@ -73,7 +73,7 @@ def human(
             returns a line. Where the input ends, the run pauses.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template).
+        InputError: An argument is wrong (`input`, or the code of a template).
     """
     text = Template(question) if isinstance(question, str) else question
     shown = checked_names("show", show, "human()")
@@ -183,8 +183,8 @@ def _rules(choices: Any, roles: Any, *, rationale: bool, edit: Any) -> Rules:
     by_choice = roles if is_mapping(roles) else dict.fromkeys(offered, roles)
     unknown = [choice for choice in by_choice if choice not in offered]
     if unknown:
-        raise NO_SUCH_NAME_IN_READY_NODE(
-            owner="human()", what="choice", name=unknown[0], known_names=offered, argument="roles="
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument="roles= of human()", name=unknown[0], what="choice", known_names=offered
         )
     may = tuple((choice, checked_names("roles", by_choice[choice], "human()", least=1)) for choice in by_choice)
     return Rules(offered, may, rationale, editable)

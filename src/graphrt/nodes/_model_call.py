@@ -14,13 +14,13 @@ import typing_extensions as te
 from pydantic import Field
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.ready_nodes import (
-    AGENT_WITHOUT_OUTPUT,
+from graphrt.errors._codes.arguments import (
     ARGUMENT_NEEDS_ANOTHER,
     ARGUMENTS_EXCLUDE_EACH_OTHER,
-    BAD_READY_NODE,
-    NO_SUCH_NAME_IN_READY_NODE,
+    INVALID_ARGUMENT,
+    UNKNOWN_NAME_IN_ARGUMENT,
 )
+from graphrt.errors._codes.ready_nodes import AGENT_WITHOUT_OUTPUT
 from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
 from graphrt.harness.request import ReasoningEffort
 from graphrt.specs import Form, FunctionRef, Section, TemplateRef, TemplateText
@@ -159,17 +159,16 @@ def model_call(
     options: dict[str, Any] = dict(given)
     unknown = [name for name in options if name not in ModelOptions.__annotations__]
     if unknown:
-        raise NO_SUCH_NAME_IN_READY_NODE(
-            owner=f"{of}()",
-            what="option",
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument=f"The call of {of}()",
             name=unknown[0],
+            what="option",
             known_names=ModelOptions.__annotations__,
-            argument=f"the call of {of}()",
         )
     source: Any = Template(prompt) if isinstance(prompt, str) else prompt
     if not _can_prompt(source):
-        raise BAD_READY_NODE(
-            argument=f"The prompt of {of}()", given=prompt, wanted="a text, a Template or a function of the state"
+        raise INVALID_ARGUMENT(
+            argument=f"The prompt of {of}()", value=prompt, wanted="a text, a Template or a function of the state"
         )
     call = {name: options[name] for name in _FOR_THE_CALL if options.get(name) is not None}
     if output is not None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.ready_nodes import ARGUMENT_NEEDS_ANOTHER, BAD_READY_NODE
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.graph import declare_fields
 from graphrt.harness import Agent, AgentReply, Budget
 from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, PromptField, PromptSource, model_call
@@ -46,7 +46,7 @@ def llm(
             the node may use (`tools=` of `add_node`).
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+        InputError: An argument is wrong (`input`, or the code of a template or an agent).
     """
     call = model_call(prompt, options, of="llm", output=output, item=item)
     if isinstance(into, Mapping) and output is None:
@@ -107,12 +107,12 @@ def subagent(
         as_list: Write a list of the one value.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template).
+        InputError: An argument is wrong (`input`, or the code of a template).
     """
     given: Any = agent
     if not isinstance(given, Agent):
-        raise BAD_READY_NODE(
-            argument="The agent of subagent()", given=given, wanted="an Agent; for any harness use llm(harness=...)"
+        raise INVALID_ARGUMENT(
+            argument="The agent of subagent()", value=given, wanted="an Agent; for any harness use llm(harness=...)"
         )
     call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
     node = _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)
@@ -162,8 +162,8 @@ def _node(
     extra = [field for field in (thinking, messages) if field is not None]
     written = (*fields_in(target), *extra)
     if len(set(written)) < len(written):
-        raise BAD_READY_NODE(
-            argument=f"The fields that {of} writes", given=written, wanted="another field for each result"
+        raise INVALID_ARGUMENT(
+            argument=f"The fields that {of} writes", value=written, wanted="another field for each result"
         )
     return declare_fields(ask, reads=call.reads, writes=written)
 

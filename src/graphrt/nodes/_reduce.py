@@ -11,13 +11,13 @@ from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE, Overwrite
-from graphrt.errors._codes.ready_nodes import (
+from graphrt.errors._codes.arguments import (
     ARGUMENT_NEEDS_ANOTHER,
     ARGUMENTS_EXCLUDE_EACH_OTHER,
-    BAD_READY_NODE,
-    NO_SUCH_NAME_IN_READY_NODE,
-    UNUSED_SOURCE,
+    INVALID_ARGUMENT,
+    UNKNOWN_NAME_IN_ARGUMENT,
 )
+from graphrt.errors._codes.ready_nodes import UNUSED_SOURCE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._model_call import ModelForm, ModelOptions, PromptField, PromptSource, model_call
@@ -53,7 +53,7 @@ def reduce(
         **options: See `ModelOptions`; only with `prompt`.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+        InputError: An argument is wrong (`input`, or the code of a template or an agent).
     """
     given = {"sources": sources, "into": into, "prompt": prompt, "function": function, "output": output, "keep": keep}
     node = _reduced(sources, into, prompt, function, output, keep, options)
@@ -87,8 +87,8 @@ def _reduced(
     checked_names("into", into, "reduce()", least=1)
     stray = [name for name in kept if name not in read_ones]
     if stray:
-        raise NO_SUCH_NAME_IN_READY_NODE(
-            owner="reduce()", what="source", name=stray[0], known_names=read_ones, argument="keep="
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument="keep= of reduce()", name=stray[0], what="source", known_names=read_ones
         )
     if prompt is None and function is None:
         raise ARGUMENT_NEEDS_ANOTHER(argument="reduce()", missing="a prompt or a function")
@@ -125,8 +125,8 @@ def _by_function(
     function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, gone: Sequence[str]
 ) -> AsyncNode | SyncNode:
     if not callable(function):
-        raise BAD_READY_NODE(
-            argument="function= of reduce()", given=function, wanted="a function of the sources' values"
+        raise INVALID_ARGUMENT(
+            argument="function= of reduce()", value=function, wanted="a function of the sources' values"
         )
     if inspect.iscoroutinefunction(function):
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from graphrt.commands import END
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph.handles import RouterResult, Target
 from graphrt.nodes._state_access import read
 from graphrt.specs import Form, Parts, declare_form
@@ -45,12 +45,12 @@ def router(
         default: Where any other label leads.
 
     Raises:
-        InputError: *by* is neither a field nor a function (`bad-ready-node`).
+        InputError: *by* is neither a field nor a function (`input`).
     """
     if not isinstance(by, str):
         if not callable(by):
-            raise BAD_READY_NODE(
-                argument="by= of router()", given=by, wanted="the name of a field, or a function of the state"
+            raise INVALID_ARGUMENT(
+                argument="by= of router()", value=by, wanted="the name of a field, or a function of the state"
             )
         return Routes(by, routes, default)
 

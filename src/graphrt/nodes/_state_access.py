@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from graphrt._arguments import is_iterable, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors import names
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE, MISSING_PART
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.ready_nodes import MISSING_PART
 
 AsyncNode: TypeAlias = Callable[[Any, Context[Any]], Coroutine[Any, Any, Any]]
 """An async node for a graph of any state. Its update is `Any`: the fields are names, which `compile()` checks."""
@@ -33,14 +34,14 @@ def checked_into(into: Any, taker: str) -> Into:
     """Return *into* if it names fields.
 
     Raises:
-        InputError: It does not (`bad-ready-node`).
+        InputError: It does not (`input`).
     """
     named = isinstance(into, str) and bool(into)
     mapped = is_mapping(into) and bool(into) and all(isinstance(part, str) for part in (*into, *into.values()))
     if not named and not mapped:
-        raise BAD_READY_NODE(
+        raise INVALID_ARGUMENT(
             argument=f"into= of {taker}",
-            given=into,
+            value=into,
             wanted="a field, such as into='answer', or a mapping of fields to parts of the result",
         )
     found: Into = into
@@ -51,15 +52,15 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     """Return *given* as a tuple of names; a string is one name.
 
     Raises:
-        InputError: It is something else, has too few names, or one twice (`bad-ready-node`).
+        InputError: It is something else, has too few names, or one twice (`input`).
     """
     found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
     if any(not isinstance(name, str) or not name for name in found):
-        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=given, wanted="names of fields, as strings")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="names of fields, as strings")
     if len(found) < least:
-        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=(), wanted="the name of at least one field")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=(), wanted="the name of at least one field")
     if len(set(found)) < len(found):
-        raise BAD_READY_NODE(argument=f"{option} of {taker}", given=given, wanted="each name once")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="each name once")
     return found
 
 

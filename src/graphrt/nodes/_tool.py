@@ -9,11 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.ready_nodes import (
-    ARGUMENT_NEEDS_ANOTHER,
-    BAD_READY_NODE,
-    RESULT_WITHOUT_FIELD,
-)
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.ready_nodes import RESULT_WITHOUT_FIELD
 from graphrt.graph import declare_fields
 from graphrt.nodes._state_access import (
     AsyncNode,
@@ -55,7 +52,7 @@ def tool(
             see `Context.effect`. None does not record it.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`).
+        InputError: An argument is wrong (`input`).
     """
     node = _node(fn, inputs, into, item, effect, as_list=as_list)
     shared = {"inputs": inputs, "into": into, "item": item, "as_list": as_list, "effect": effect}
@@ -86,9 +83,11 @@ class ToolForm(Form):
 def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: bool) -> AsyncNode | SyncNode:
     given: Any = fn
     if not callable(given):
-        raise BAD_READY_NODE(argument="The function of tool()", given=fn, wanted="a function")
+        raise INVALID_ARGUMENT(argument="The function of tool()", value=fn, wanted="a function")
     if effect not in ("pure", "idempotent", "once", None):
-        raise BAD_READY_NODE(argument="effect= of tool()", given=effect, wanted="'pure', 'idempotent', 'once' or None")
+        raise INVALID_ARGUMENT(
+            argument="effect= of tool()", value=effect, wanted="'pure', 'idempotent', 'once' or None"
+        )
     name = getattr(fn, "__name__", type(fn).__name__)
     positional, named = _inputs(fn, inputs, item, name)
     target = None if into is None else checked_into(into, "tool()")
@@ -138,9 +137,9 @@ def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[st
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
-        raise BAD_READY_NODE(
+        raise INVALID_ARGUMENT(
             argument="inputs= of tool()",
-            given=None,
+            value=None,
             wanted=f"the fields for the parameters of {name}(), which are unknown: inputs=('field',), or inputs=() for none",
         ) from None
     known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]

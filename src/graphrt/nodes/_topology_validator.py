@@ -15,7 +15,8 @@ from typing import Any, Final, TypeGuard
 
 from graphrt._arguments import is_mapping
 from graphrt.errors import DefinitionError, InputError, Problem
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE, FORBIDDEN_DESIGN, NO_SUCH_NAME_IN_READY_NODE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.ready_nodes import FORBIDDEN_DESIGN
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import Budget
 from graphrt.nodes._design_walk import DesignWalk, node_paths, prepared
@@ -42,7 +43,7 @@ class TopologyValidator:
     """What a designed graph may use, and how large it may be. Every list is empty by default, and allows nothing.
 
     Raises:
-        InputError: A list or a limit is wrong (`bad-ready-node`).
+        InputError: A list or a limit is wrong (`input`).
     """
 
     kinds: Collection[str] = ()
@@ -94,27 +95,27 @@ class TopologyValidator:
         for name in _NAMES:
             given: Any = getattr(self, name)
             if not _is_collection(given) or any(not isinstance(one, str) or not one for one in given):
-                raise BAD_READY_NODE(
-                    argument=f"{name} of TopologyValidator", given=given, wanted="a collection of names"
+                raise INVALID_ARGUMENT(
+                    argument=f"{name} of TopologyValidator", value=given, wanted="a collection of names"
                 )
             object.__setattr__(self, name, tuple(dict.fromkeys(given)))
         for name, least in _NUMBERS.items():
             number: Any = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                raise BAD_READY_NODE(
-                    argument=f"{name} of TopologyValidator", given=number, wanted=f"a whole number of {least} or more"
+                raise INVALID_ARGUMENT(
+                    argument=f"{name} of TopologyValidator", value=number, wanted=f"a whole number of {least} or more"
                 )
         budget: Any = self.budget
         if budget is not None and not isinstance(budget, Budget):
-            raise BAD_READY_NODE(argument="budget of TopologyValidator", given=budget, wanted="a Budget, or None")
+            raise INVALID_ARGUMENT(argument="budget of TopologyValidator", value=budget, wanted="a Budget, or None")
         flag: Any = self.run_harness
         if not isinstance(flag, bool):
-            raise BAD_READY_NODE(argument="run_harness of TopologyValidator", given=flag, wanted="True or False")
+            raise INVALID_ARGUMENT(argument="run_harness of TopologyValidator", value=flag, wanted="True or False")
         seconds: Any = self.timeout_s
         is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and 0 < seconds < inf):
-            raise BAD_READY_NODE(
-                argument="timeout_s of TopologyValidator", given=seconds, wanted="seconds above 0, or None"
+            raise INVALID_ARGUMENT(
+                argument="timeout_s of TopologyValidator", value=seconds, wanted="seconds above 0, or None"
             )
 
     @property
@@ -134,13 +135,13 @@ class TopologyValidator:
         """Return the validator that `to_data` described.
 
         Raises:
-            InputError: It has an unknown key, or a value is wrong (`bad-ready-node`, `bad-budget`).
+            InputError: It has an unknown key, or a value is wrong (`input`, `bad-budget`).
         """
         known = [one.name for one in fields(TopologyValidator)]
         unknown = [name for name in data if name not in known]
         if unknown:
-            raise NO_SUCH_NAME_IN_READY_NODE(
-                owner="TopologyValidator", what="option", name=unknown[0], known_names=known, argument="the data"
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument="The data of a TopologyValidator", name=unknown[0], what="option", known_names=known
             )
         given = dict(data)
         budget = given.get("budget")
@@ -148,8 +149,8 @@ class TopologyValidator:
             limits = [one.name for one in fields(Budget)]
             odd = [name for name in budget if name not in limits] if is_mapping(budget) else [budget]
             if odd:
-                raise NO_SUCH_NAME_IN_READY_NODE(
-                    owner="TopologyValidator", what="option", name=odd[0], known_names=limits, argument="the data"
+                raise UNKNOWN_NAME_IN_ARGUMENT(
+                    argument="The budget of a TopologyValidator", name=odd[0], what="option", known_names=limits
                 )
             given["budget"] = Budget(**budget)
         return TopologyValidator(**given)

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._state_access import SyncNode, checked_names, read
@@ -48,7 +48,7 @@ def copy_of(name: str) -> FieldCopy:
     """Return a value for `set_value` that is a copy of another field.
 
     Raises:
-        InputError: *name* is not a name (`bad-ready-node`).
+        InputError: *name* is not a name (`input`).
     """
     return FieldCopy(*checked_names("name", name, "copy_of()", least=1))
 
@@ -61,12 +61,12 @@ def set_value(**values: Any) -> SyncNode:
             or a function of the state.
 
     Raises:
-        InputError: No value was given (`bad-ready-node`).
+        InputError: No value was given (`input`).
     """
     if not values:
-        raise BAD_READY_NODE(
+        raise INVALID_ARGUMENT(
             argument="what set_value() sets",
-            given={},
+            value={},
             wanted="at least one field with its value: set_value(status='done')",
         )
 
@@ -154,7 +154,7 @@ def clear_error(*fields: str) -> SyncNode:
         *fields: 1..n fields; "error" by default.
 
     Raises:
-        InputError: A field is not a name (`bad-ready-node`).
+        InputError: A field is not a name (`input`).
     """
     gone = checked_names("fields", fields or ("error",), "clear_error()", least=1)
 
@@ -186,7 +186,7 @@ def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
             message says how many others there are.
 
     Raises:
-        InputError: *into* is not a name (`bad-ready-node`).
+        InputError: *into* is not a name (`input`).
     """
     (field,) = checked_names("into", into, "record_error()", least=1)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
-from graphrt.errors._codes.arguments import BAD_LIMIT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.stores import BAD_COMMIT, BAD_LETTER, STORE_CLOSED
 from graphrt.errors._codes.threads import (
     CONFLICT,
@@ -201,13 +201,15 @@ def page_size(limit: int | None) -> int:
     """Return the greatest number of results of a listing with this *limit*, or -1 for all, as in SQLite's LIMIT.
 
     Raises:
-        InputError: *limit* is negative or not an int (`bad-limit`).
+        InputError: *limit* is negative or not an int (`input`).
     """
     if limit is None:
         return -1
     given: Any = limit
     if not (is_number(given, whole=True) and given >= 0):
-        raise BAD_LIMIT(argument="limit=", given=limit, wanted="how many threads at most, 0 or more, or None for all")
+        raise INVALID_ARGUMENT(
+            argument="limit=", value=limit, wanted="how many threads at most, 0 or more, or None for all"
+        )
     return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 
 

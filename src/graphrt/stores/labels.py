@@ -100,7 +100,7 @@ class Findable(Protocol):
             limit: Maximum number of heads. None: no limit.
 
         Raises:
-            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`input`).
         """
         ...
 
@@ -113,7 +113,7 @@ class Findable(Protocol):
             limit: Maximum number of questions. None: no limit.
 
         Raises:
-            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`bad-limit`).
+            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`input`).
         """
         ...
 

@@ -254,7 +254,7 @@ class Store(Protocol):
             limit: Maximum number of heads. None: no limit.
 
         Raises:
-            InputError: There is no thread *after*, or *limit* is not a number of threads (`bad-limit`).
+            InputError: There is no thread *after*, or *limit* is not a number of threads (`input`).
         """
         ...
 

@@ -61,7 +61,7 @@ def test_a_wrong_argument_is_refused_where_it_is_given(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
 
-    assert caught.value.code == "bad-node-object"
+    assert caught.value.code == "input"
 
 
 @pytest.mark.parametrize("template", ["{user.name}", "{0}", "{x!r}", "{t.__class__.__mro__}"])

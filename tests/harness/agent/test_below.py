@@ -128,7 +128,7 @@ def test_a_name_that_providers_refuse_is_refused(name, own):
     for make in (agent.as_tool, partial(GraphTool, graph.compile())):
         with pytest.raises(InputError) as caught:
             make(description="d", **given)
-        assert caught.value.code == "bad-tool"
+        assert caught.value.code == "input"
         assert " as a tool" in caught.value.where
 
 

@@ -243,7 +243,7 @@ def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> N
         @tool(**options)
         def fine() -> None: ...
 
-    assert caught.value.code == "bad-tool"
+    assert caught.value.code == "input"
     assert said in caught.value.what
 
 

@@ -294,5 +294,5 @@ def test_secrets_reach_the_server_and_nothing_else(
 def test_wrong_arguments_are_told_at_once(make: Callable[[], McpServer]) -> None:
     with pytest.raises(InputError) as caught:
         make()
-    assert caught.value.code == "bad-tool"
+    assert caught.value.code == "input"
     assert SECRET not in str(caught.value)

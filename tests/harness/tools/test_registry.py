@@ -73,7 +73,7 @@ def test_registry_cannot_be_changed(tools: ToolRegistry) -> None:
 def test_one_thing_is_no_list_of_tools(given: Any) -> None:
     with pytest.raises(InputError) as caught:
         ToolRegistry(given)
-    assert caught.value.code == "bad-tool"
+    assert caught.value.code == "input"
 
 
 @pytest.mark.parametrize("given", [3, None, FunctionTool], ids=["number", "none", "class"])

@@ -137,7 +137,7 @@ def test_limits_that_are_no_limits_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:
         RecursiveLimits(**wrong)
 
-    assert caught.value.code == "bad-ready-node"
+    assert caught.value.code == "bad-limit"
 
 
 @given(text=st.one_of(ODD, ODD.map(lambda part: part * 50)), room=st.integers(0, 300))

@@ -17,7 +17,8 @@ from graphrt._arguments import is_mapping
 from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
 from graphrt.compat.lar._state import BUDGET, is_items
 from graphrt.errors import InputError
-from graphrt.errors._codes.compat import BAD_NODE_OBJECT, NODES_REJECTED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.compat import NODES_REJECTED
 from graphrt.harness import Template
 
 END_OF_DESIGN: Final = "__end__"
@@ -57,7 +58,7 @@ class TopologyValidator:
         max_prompt: Longest prompt, in characters.
 
     Raises:
-        InputError: An argument is wrong (`bad-node-object`).
+        InputError: An argument is wrong (`input`).
     """
 
     def __init__(
@@ -74,12 +75,12 @@ class TopologyValidator:
         for tool in tools:
             given: Any = tool
             if not callable(given) or not getattr(given, "__name__", ""):
-                raise BAD_NODE_OBJECT(argument="allowed_tools of TopologyValidator", given=given, wanted="a function")
+                raise INVALID_ARGUMENT(argument="allowed_tools of TopologyValidator", value=given, wanted="a function")
         self.allowed_tools: Final = {str(getattr(tool, "__name__", "")): tool for tool in tools}
         models: Any = allowed_models
         if isinstance(models, str) or not all(isinstance(one, str) for one in models):
-            raise BAD_NODE_OBJECT(
-                argument="allowed_models of TopologyValidator", given=allowed_models, wanted="a list of texts"
+            raise INVALID_ARGUMENT(
+                argument="allowed_models of TopologyValidator", value=allowed_models, wanted="a list of texts"
             )
         self.allowed_models: Final[frozenset[str]] = frozenset(models)
         bounds = {
@@ -260,9 +261,9 @@ class AdaptiveNode(BaseNode):
     ) -> None:
         given: Any = validator
         if not isinstance(given, TopologyValidator):
-            raise BAD_NODE_OBJECT(
+            raise INVALID_ARGUMENT(
                 argument=f"validator of {type(self).__name__}",
-                given=given,
+                value=given,
                 wanted="a TopologyValidator of graphrt.compat.lar",
             )
         instruction = system_instruction or "You design graphs. Answer with one JSON object and nothing else."

@@ -24,7 +24,8 @@ from graphrt.compat.lar._offline import offline
 from graphrt.compat.lar._records import CANCELLED, INTERRUPTED, SUCCESS, outcome_of, record_of, record_of_limit
 from graphrt.compat.lar._state import BUDGET, apply_diff, copied
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.compat import BAD_NODE_OBJECT, NOTHING_TO_RESUME, TWO_LOGS
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.compat import NOTHING_TO_RESUME
 from graphrt.graph import CompiledGraph
 from graphrt.harness import Budget, ChatModel
 from graphrt.limits import Limits
@@ -120,7 +121,7 @@ class GraphExecutor:
         seed: Seeds what draws numbers, such as the waits.
 
     Raises:
-        InputError: An argument is wrong (`bad-node-object`).
+        InputError: An argument is wrong (`input`).
     """
 
     def __init__(
@@ -145,7 +146,11 @@ class GraphExecutor:
         _check("logger", logger, AuditLogger)
         _check("tracker", tracker, TokenTracker)
         if logger is not None and log_dir is not None:
-            raise TWO_LOGS()
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument="logger= of GraphExecutor",
+                other="log_dir=",
+                superfluous="log_dir=, and give AuditLogger(log_dir=...)",
+            )
         if max_node_fatigue is not None:
             whole("max_node_fatigue", max_node_fatigue, "GraphExecutor", least=1)
         self.logger: Final = AuditLogger(log_dir, clock=clock) if logger is None else logger
@@ -240,8 +245,8 @@ class GraphExecutor:
 
     def _begin(self, start_node: Any, initial_state: Any, max_steps: int) -> tuple[_Run, Iterator[Step[Any]]]:
         if not is_mapping(initial_state) or not all(isinstance(key, str) for key in initial_state):
-            raise BAD_NODE_OBJECT(
-                argument="initial_state", given=initial_state, wanted="a dictionary of texts to values, {} for none"
+            raise INVALID_ARGUMENT(
+                argument="initial_state", value=initial_state, wanted="a dictionary of texts to values, {} for none"
             )
         state: dict[str, Any] = copied(dict(initial_state))
         lowering = self._lowered(start_node, max_steps)
@@ -320,8 +325,8 @@ class GraphExecutor:
 
 def _check(option: str, given: Any, kind: type[Any]) -> None:
     if given is not None and not isinstance(given, kind):
-        raise BAD_NODE_OBJECT(
+        raise INVALID_ARGUMENT(
             argument=f"{option} of GraphExecutor",
-            given=given,
+            value=given,
             wanted=f"a {kind.__name__} of graphrt.compat.lar",
         )

@@ -108,7 +108,7 @@ def lower(
         limits: Limits of the graph and of each branch in it.
 
     Raises:
-        InputError: A branch of a batch leads back to the batch (`bad-node-object`).
+        InputError: A branch of a batch leads back to the batch (`input`).
         DefinitionError: The graph has problems, such as a circle without a way out (`endless-loop`).
     """
     work = _Work(models=models or Models(), ask=ask, limits=limits or Limits())

@@ -12,9 +12,7 @@ from typing import Any, ClassVar, Final, overload
 
 from graphrt._arguments import is_mapping
 from graphrt.compat.lar._state import is_items
-from graphrt.errors._codes.compat import (
-    BAD_NODE_OBJECT,
-)
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness import Template
 
 _DOUBLED: Final = re.compile(r"\{\{(\s*)([A-Za-z_]\w*)\1\}\}")
@@ -81,7 +79,7 @@ class LLMNode(BaseNode):
         caching: Keep the answers of this node object in memory, and ask an equal question once.
 
     Raises:
-        InputError: An argument is wrong (`bad-node-object`), or the template (`template-field`).
+        InputError: An argument is wrong (`input`), or the template (`template-field`).
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node",)
@@ -110,9 +108,9 @@ class LLMNode(BaseNode):
         self.system_instruction = system_instruction
         given: Any = generation_config
         if given is not None and not isinstance(given, Mapping):
-            raise BAD_NODE_OBJECT(
+            raise INVALID_ARGUMENT(
                 argument=f"generation_config of {type(self).__name__}",
-                given=given,
+                value=given,
                 wanted="a mapping of options, or None",
             )
         self.generation_config: dict[str, Any] = dict(generation_config or {})
@@ -167,9 +165,9 @@ class RouterNode(BaseNode):
         self.decision_function: Callable[..., Any] = function("decision_function", decision_function, self)
         given: Any = path_map
         if not isinstance(given, Mapping) or not given or not all(map(_is_path, path_map.items())):
-            raise BAD_NODE_OBJECT(
+            raise INVALID_ARGUMENT(
                 argument="path_map of RouterNode",
-                given=given,
+                value=given,
                 wanted="a mapping of texts to node objects: path_map={'done': node}",
             )
         self.path_map: dict[str, BaseNode] = dict(path_map)
@@ -235,9 +233,9 @@ class BatchNode(BaseNode):
     ) -> None:
         given: Any = nodes
         if not isinstance(given, (list, tuple)):
-            raise BAD_NODE_OBJECT(
+            raise INVALID_ARGUMENT(
                 argument="nodes of BatchNode",
-                given=given,
+                value=given,
                 wanted="a node such as LLMNode(...), or None where nothing follows",
             )
         self.nodes: list[BaseNode] = [required(f"nodes[{at}]", one, self) for at, one in enumerate(nodes)]
@@ -326,12 +324,12 @@ def name(option: str, given: Any, owner: BaseNode) -> str:
     """Return *given* if it is a text that is not empty.
 
     Raises:
-        InputError: It is not (`bad-node-object`); so in all these functions.
+        InputError: It is not (`input`); so in all these functions.
     """
     if not isinstance(given, str) or not given:
-        raise BAD_NODE_OBJECT(
+        raise INVALID_ARGUMENT(
             argument=f"{option} of {type(owner).__name__}",
-            given=given,
+            value=given,
             wanted="a text that is not empty: a key of the state",
         )
     return given
@@ -341,7 +339,7 @@ def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[s
     """Return *given* as a list if it has at least *least* texts."""
     texts: Sequence[Any] = given if is_items(given) else (None,)
     if len(texts) < least or not all(isinstance(one, str) and one for one in texts):
-        raise BAD_NODE_OBJECT(argument=f"{option} of {type(owner).__name__}", given=given, wanted="a list of texts")
+        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=given, wanted="a list of texts")
     found: list[str] = list(texts)
     return found
 
@@ -349,7 +347,7 @@ def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[s
 def function(option: str, given: Any, owner: BaseNode) -> Callable[..., Any]:
     """Return *given* if it can be called."""
     if not callable(given):
-        raise BAD_NODE_OBJECT(argument=f"{option} of {type(owner).__name__}", given=given, wanted="a function")
+        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=given, wanted="a function")
     checked: Callable[..., Any] = given
     return checked
 
@@ -358,7 +356,9 @@ def whole(option: str, given: Any, owner: BaseNode | str, *, least: int) -> int:
     """Return *given* if it is a whole number of *least* or more."""
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
         shown = owner if isinstance(owner, str) else type(owner).__name__
-        raise BAD_NODE_OBJECT(argument=f"{option} of {shown}", given=given, wanted=f"a whole number of {least} or more")
+        raise INVALID_ARGUMENT(
+            argument=f"{option} of {shown}", value=given, wanted=f"a whole number of {least} or more"
+        )
     return given
 
 
@@ -371,9 +371,9 @@ def required(option: str, given: Any, owner: BaseNode | str) -> BaseNode:
     """Return *given* if it is a node object."""
     if not isinstance(given, BaseNode):
         shown = owner if isinstance(owner, str) else type(owner).__name__
-        raise BAD_NODE_OBJECT(
+        raise INVALID_ARGUMENT(
             argument=f"{option} of {shown}",
-            given=given,
+            value=given,
             wanted="a node such as LLMNode(...), or None where nothing follows",
         )
     return given

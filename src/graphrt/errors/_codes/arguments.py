@@ -49,6 +49,12 @@ ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wante
 UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(
     "{argument} names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
 )
+ARGUMENT_NEEDS_ANOTHER = INVALID_ARGUMENT.variant(
+    "{argument} needs {missing}.", fix="Add {missing}, or leave out what needs it."
+)
+ARGUMENTS_EXCLUDE_EACH_OTHER = INVALID_ARGUMENT.variant(
+    "{argument} does not go with {other}.", fix="Leave out {superfluous}."
+)
 BAD_OBSERVER = INVALID_ARGUMENT.variant(
     "The observer of graphs in the environment cannot be used: {error:told}",
     known="{variable}={given!r}",
@@ -65,8 +71,7 @@ OTHER_NAMES = INVALID_ARGUMENT.variant(
     fix="Edit what graph.topology() returned, and leave its nodes and fields.",
 )
 
-BAD_LIMIT = ErrorCode("bad-limit", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
-LIMITS_CANNOT_BE_USED = BAD_LIMIT.variant("{limits} cannot be used: {problems}.", fix="Correct them: {example}.")
+BAD_LIMITS = ErrorCode("bad-limit", InputError, "{limits} cannot be used: {problems}.", fix="Correct them: {example}.")
 
 MISSING_PACKAGE = ErrorCode(
     "missing-extra",

@@ -24,9 +24,6 @@ CHILDREN_NEED_STORE = ErrorCode(
     fix="Run the graph by a Runtime with a store that comes with graphrt: Runtime(graph, store=...).run(input, thread=...).",
     boundary=True,
 )
-BAD_CHILD = ErrorCode(
-    "bad-child", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.", boundary=True
-)
 NOT_A_CHILD = ErrorCode(
     "not-a-child",
     InputError,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from graphrt.errors import HarnessError, InputError, NodeError, RouteError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.ready_nodes import DESIGN_REJECTED
 from graphrt.errors._error_code import ErrorCode
 
-BAD_NODE_OBJECT = ErrorCode("bad-node-object", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
-BATCH_IN_ITSELF = BAD_NODE_OBJECT.variant(
+BATCH_IN_ITSELF = INVALID_ARGUMENT.variant(
     "A branch of {name} leads back to it, so it would start itself without an end.",
     fix="End the branch with next_node=None; the batch goes on with its own next_node.",
 )
-TWO_LOGS = BAD_NODE_OBJECT.variant(
-    "GraphExecutor was given logger= and log_dir=, and one run has one log.", fix="Give AuditLogger(log_dir=...)."
-)
-NOTHING_TO_RESUME = BAD_NODE_OBJECT.variant(
+NOTHING_TO_RESUME = INVALID_ARGUMENT.variant(
     "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
 )
 

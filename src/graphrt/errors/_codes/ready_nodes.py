@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from graphrt.errors import InputError, LimitError, NodeError, UpdateError
+from graphrt.errors import LimitError, NodeError, UpdateError
 from graphrt.errors._codes.agents import AGENT_LIMIT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode, Finding
 
-BAD_READY_NODE = ErrorCode("bad-ready-node", InputError, "{argument} cannot be {given:brief}.", fix="Pass {wanted}.")
-NO_SUCH_NAME_IN_READY_NODE = BAD_READY_NODE.variant(
-    "{owner} has no {what} {name!r}.", known="{known_names:names}", fix="Name one of these in {argument}."
-)
-ARGUMENT_NEEDS_ANOTHER = BAD_READY_NODE.variant(
-    "{argument} needs {missing}.", fix="Add {missing}, or leave out what needs it."
-)
-ARGUMENTS_EXCLUDE_EACH_OTHER = BAD_READY_NODE.variant(
-    "{argument} does not go with {other}.", fix="Leave out {superfluous}."
-)
-UNUSED_SOURCE = BAD_READY_NODE.variant(
+UNUSED_SOURCE = INVALID_ARGUMENT.variant(
     "reduce() would delete {field_name!r}, which its prompt does not use.",
     fix="Use it in the prompt, or leave it out of the sources.",
 )
-UNREADABLE_REQUIRED = BAD_READY_NODE.variant(
+UNREADABLE_REQUIRED = INVALID_ARGUMENT.variant(
     "The state requires {fields:names}, which designs may not read: no design could start.",
     fix="Add them to reads= of the validator, or give the fields defaults.",
 )

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, LimitError
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
 from graphrt.errors._error_code import ErrorCode
 
-BAD_RECURSIVE_LIMITS = BAD_READY_NODE.variant("RecursiveLimits cannot be made: {problems}.", fix="Give whole numbers.")
-PROMPT_TOO_SMALL = BAD_READY_NODE.variant(
-    "prompt_chars={given} leaves no room for tool results.",
-    known="instructions, tools, question and notes take up to {taken}",
-    fix="Give prompt_chars={least} or more, or make notes_chars and question_chars smaller.",
-)
 NOT_A_LONG_TEXT = ErrorCode(
     "not-a-long-text",
     InputError,

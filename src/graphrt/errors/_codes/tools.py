@@ -22,14 +22,9 @@ INJECTION_MISSING = ErrorCode(
     fix="Pass it in deps where the agent is run.",
 )
 
-BAD_TOOL = ErrorCode("bad-tool", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
-BAD_ADDRESS = BAD_TOOL.variant(
-    "The address of an MCP server begins with http:// or https:// and names a host.",
-    fix='Write for instance McpServer.http("http://127.0.0.1:8000/mcp").',
-)
-ADDRESS_WITH_CREDENTIALS = BAD_TOOL.variant(
-    "The address of an MCP server holds credentials, which would appear in logs.",
-    fix='Give them as headers={{"Authorization": ...}}.',
+BAD_ADDRESS = INVALID_ARGUMENT.variant(
+    "The address of an MCP server {problem}.",
+    fix='Write for instance McpServer.http("http://127.0.0.1:8000/mcp", headers={{"Authorization": ...}}).',
 )
 
 TOOL_SCHEMA = ErrorCode("tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.")

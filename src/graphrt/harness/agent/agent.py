@@ -263,7 +263,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             timeout_s: Seconds that an answer may take. None: no limit.
 
         Raises:
-            InputError: The name is not valid for a tool (`bad-tool`).
+            InputError: The name is not valid for a tool (`input`).
         """
         from graphrt.harness.agent.subagents import AgentTool
 

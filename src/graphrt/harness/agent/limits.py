@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from graphrt._arguments import number_problem
-from graphrt.errors._codes.arguments import LIMITS_CANNOT_BE_USED
+from graphrt.errors._codes.arguments import BAD_LIMITS
 
 __all__ = ["AgentLimits"]
 
@@ -45,7 +45,7 @@ class AgentLimits:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            raise LIMITS_CANNOT_BE_USED(
+            raise BAD_LIMITS(
                 limits="AgentLimits",
                 problems="; ".join(problems),
                 example="AgentLimits(model_calls=25, tool_calls=50, on_limit='stop')",

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from graphrt._arguments import is_number
 from graphrt.errors import InputError, names
-from graphrt.errors._codes.tools import BAD_TOOL
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
 Approval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
@@ -42,11 +42,11 @@ def check_name(name: object, *, where: str) -> str:
     """Return *name* if every provider accepts it as the name of a tool.
 
     Raises:
-        InputError: It is not such a name (`bad-tool`).
+        InputError: It is not such a name (`input`).
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
-    raise BAD_TOOL(
+    raise INVALID_ARGUMENT(
         argument="The name of a tool",
         value=name,
         wanted="name=, up to 64 of A-Z a-z 0-9 _ -",
@@ -59,7 +59,7 @@ def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
     """Validate a tool's options and return them as a policy.
 
     Raises:
-        InputError: An option is wrong (`bad-tool`).
+        InputError: An option is wrong (`input`).
     """
     policy = ToolPolicy(**options)
     _one_of("effect", policy.effect, get_args(EffectClass), where)
@@ -77,7 +77,7 @@ def check_description(description: object, *, where: str) -> None:
     """Check that *description* is a string or None.
 
     Raises:
-        InputError: It is neither (`bad-tool`).
+        InputError: It is neither (`input`).
     """
     if description is not None and not isinstance(description, str):
         raise _bad("description", description, "a text", where)
@@ -87,7 +87,7 @@ def check_timeout(name: str, value: Any, *, where: str) -> None:
     """Check that *value*, the option *name*, is a positive number of seconds or None.
 
     Raises:
-        InputError: It is neither (`bad-tool`).
+        InputError: It is neither (`input`).
     """
     if value is not None and not (is_number(value) and 0 < value < math.inf):
         raise _bad(name, value, "a number of seconds above 0, or None", where)
@@ -99,4 +99,4 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...], where: str) -> N
 
 
 def _bad(name: str, value: object, expected: str, where: str) -> InputError:
-    return BAD_TOOL(argument=f"{name} of a tool", value=value, wanted=expected, where=where)
+    return INVALID_ARGUMENT(argument=f"{name} of a tool", value=value, wanted=expected, where=where)

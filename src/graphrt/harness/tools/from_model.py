@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.tools import BAD_TOOL
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse
@@ -49,7 +49,7 @@ class ModelTool(Generic[M]):
         from graphrt.harness.tools._docstring import read_docstring
 
         if not (_is_class(model) and callable(fn)):
-            raise BAD_TOOL(
+            raise INVALID_ARGUMENT(
                 argument="What a tool from a model is made of",
                 value=(model, fn),
                 wanted="a class and a function: tool_from_model(Model, function)",
@@ -173,7 +173,7 @@ def tool_from_model(
         policy: effect, timeout_s, on_error, approval and max_result_chars; see `ToolPolicy`.
 
     Raises:
-        InputError: An option is wrong (`bad-tool`), or no schema can be made (`tool-schema`).
+        InputError: An option is wrong (`input`), or no schema can be made (`tool-schema`).
     """
     checked = make_policy(where=origin(fn), **policy)
     # Annotations of *fn* are strings under `from __future__ import annotations`, and may name local variables of the

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from graphrt.errors._codes.tools import BAD_TOOL
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
 from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
@@ -38,7 +38,7 @@ class FunctionTool(Generic[P, R]):
 
     Raises:
         InputError: No schema can be made of the signature (`tool-schema`; the error lists every problem), or an
-            argument is wrong (`bad-tool`).
+            argument is wrong (`input`).
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FunctionTool(Generic[P, R]):
         from graphrt.harness.tools._invoke import yields
 
         if not callable(fn):
-            raise BAD_TOOL(argument="What a tool is made of", value=fn, wanted="a function")
+            raise INVALID_ARGUMENT(argument="What a tool is made of", value=fn, wanted="a function")
         self.origin: Final = origin(fn)
         """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
@@ -160,13 +160,13 @@ def tool(
         policy: effect, timeout_s, on_error, approval and max_result_chars; see `ToolPolicy`.
 
     Raises:
-        InputError: An option is wrong (`bad-tool`), or no schema can be made of the signature (`tool-schema`).
+        InputError: An option is wrong (`input`), or no schema can be made of the signature (`tool-schema`).
     """
     # Annotations are strings under `from __future__ import annotations`, and may name local variables of the function
     # that the tool is defined in.
     scope = sys._getframe(1).f_locals
     if fn is not None and not callable(fn):
-        raise BAD_TOOL(argument="The function of @tool", value=fn, wanted='the name as @tool(name="...")')
+        raise INVALID_ARGUMENT(argument="The function of @tool", value=fn, wanted='the name as @tool(name="...")')
     checked = make_policy(where=origin(fn) if fn is not None else "", **policy)
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from graphrt.errors import closest, names
-from graphrt.errors._codes.tools import BAD_TOOL, DUPLICATE_TOOL, UNKNOWN_TOOL
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.tools import DUPLICATE_TOOL, UNKNOWN_TOOL
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools.function import FunctionTool
 from graphrt.harness.tools.protocol import Tool
@@ -29,7 +30,7 @@ class ToolRegistry:
 
     Raises:
         InputError: Two tools have the same name (`duplicate-tool`), or an item is neither a tool nor a function
-            (`bad-tool`).
+            (`input`).
     """
 
     def __init__(self, tools: Iterable[AnyTool] = (), /) -> None:
@@ -68,10 +69,12 @@ class ToolRegistry:
         """Return a registry of the tools named in *allowed*, in the order of this registry.
 
         Raises:
-            InputError: There is no tool with one of the names (`unknown-tool`), or *allowed* is a string (`bad-tool`).
+            InputError: There is no tool with one of the names (`unknown-tool`), or *allowed* is a string (`input`).
         """
         if isinstance(allowed, str):
-            raise BAD_TOOL(argument="The names of only()", value=allowed, wanted=f"several: only([{allowed!r}])")
+            raise INVALID_ARGUMENT(
+                argument="The names of only()", value=allowed, wanted=f"several: only([{allowed!r}])"
+            )
         wanted = {name: self.get(name) for name in allowed}
         return ToolRegistry(tool for name, tool in self._tools.items() if name in wanted)
 
@@ -90,7 +93,9 @@ class ToolRegistry:
 
 def _each(tools: Any) -> Iterable[AnyTool]:
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise BAD_TOOL(argument="The tools of a ToolRegistry", value=tools, wanted="several: ToolRegistry([...])")
+        raise INVALID_ARGUMENT(
+            argument="The tools of a ToolRegistry", value=tools, wanted="several: ToolRegistry([...])"
+        )
     return cast("Iterable[AnyTool]", tools)
 
 
@@ -99,7 +104,7 @@ def _as_tool(given: Any) -> Tool:
         return cast("Tool", given)
     if callable(given) and not isinstance(given, type):
         return FunctionTool(given)
-    raise BAD_TOOL(
+    raise INVALID_ARGUMENT(
         argument="A tool",
         value=given,
         wanted="a function, or what tool(), tool_from_model() or McpServer.tools() made",

@@ -9,8 +9,7 @@ import typing_extensions as te
 from pydantic import BaseModel
 
 from graphrt.commands import END, START
-from graphrt.errors._codes.ready_nodes import BAD_READY_NODE
-from graphrt.errors._codes.recursion import PROMPT_TOO_SMALL
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.harness import (
     Agent,
@@ -81,7 +80,7 @@ def recursive(
         **options: See `ReaderOptions`.
 
     Raises:
-        InputError: An argument is wrong (`bad-ready-node`, or the code of a template or an agent).
+        InputError: An argument is wrong (`input`, or the code of a template or an agent).
 
     Source:
         Alex L. Zhang, Tim Kraska, Omar Khattab: Recursive Language Models, 2025. There the text is a variable of a
@@ -94,9 +93,9 @@ def recursive(
     given: Any = context
     if not callable(given):
         if not isinstance(given, str) or not given.isidentifier():
-            raise BAD_READY_NODE(
+            raise INVALID_ARGUMENT(
                 argument="context= of recursive()",
-                given=context,
+                value=context,
                 wanted="the name of a field, or a function of the state",
             )
         Template(f"{{{given}}}").check(state)  # says which fields there are
@@ -119,8 +118,8 @@ def _setup(model: Any, options: ReaderOptions) -> Setup:
     limits = options.get("limits") or RecursiveLimits()
     sandbox: Any = options.get("sandbox")
     if sandbox is not None and not callable(getattr(sandbox, "run", None)):
-        raise BAD_READY_NODE(
-            argument="sandbox= of recursive()", given=sandbox, wanted="an object with `async def run(code, text)`"
+        raise INVALID_ARGUMENT(
+            argument="sandbox= of recursive()", value=sandbox, wanted="an object with `async def run(code, text)`"
         )
     name, system = options.get("name", "recursive"), options.get("system", "")
     # One model call per run of the agent: the loop is the graph's, so that every turn and sub-call is a task.
@@ -135,7 +134,12 @@ def _setup(model: Any, options: ReaderOptions) -> Setup:
     least = room_needed(reader.tools.specs, limits, system)
     if limits.prompt_chars < least:
         taken = least - least // 8
-        raise PROMPT_TOO_SMALL(given=limits.prompt_chars, taken=taken, least=least)
+        raise INVALID_ARGUMENT(
+            argument="prompt_chars=",
+            value=limits.prompt_chars,
+            wanted=f"{least} or more, or make notes_chars and question_chars smaller",
+            known=f"instructions, tools, question and notes take up to {taken}",
+        )
     piece = Agent(
         options.get("piece_model") or model,
         name=f"{name}-piece",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from graphrt.errors._codes.recursion import BAD_RECURSIVE_LIMITS
+from graphrt.errors._codes.arguments import BAD_LIMITS
 from graphrt.harness import Budget, Message, ToolSpec
 
 __all__ = ["CostBound", "RecursiveLimits", "clipped", "size_of", "size_of_prompt"]
@@ -50,7 +50,7 @@ class RecursiveLimits:
     escape, so that every bound of a size is one of tokens too.
 
     Raises:
-        InputError: A limit is not a whole number, or too small (`bad-ready-node`).
+        InputError: A limit is not a whole number, or too small (`bad-limit`).
     """
 
     depth: int = 1
@@ -87,7 +87,9 @@ class RecursiveLimits:
     def __post_init__(self) -> None:
         found = [problem for one in fields(self) if (problem := _problem(one.name, getattr(self, one.name)))]
         if found:
-            raise BAD_RECURSIVE_LIMITS(problems="; ".join(found))
+            raise BAD_LIMITS(
+                limits="RecursiveLimits", problems="; ".join(found), example="RecursiveLimits(prompt_chars=30_000)"
+            )
 
     def bound(self) -> CostBound:
         """Return what a reading with these limits can cost at most, retries of failed calls excepted.

@@ -186,7 +186,7 @@ def due_threads_are_filtered_and_paged(w: World, store: Postable) -> None:
     same(_due(store, limit=2, after="b1"), ["a2", "b3"], "the next page")
     same(_due(store, after="b5"), [], "the page after the last")
     same(_due(store, limit=0), [], "a page of nothing")
-    refused(InputError, lambda: store.due(now=AT, limit=-1), "a limit below 0", code="bad-limit")
+    refused(InputError, lambda: store.due(now=AT, limit=-1), "a limit below 0", code="input")
     refused(InputError, lambda: store.due(now=AT, after="nobody"), "an unknown thread", code="unknown-thread")
 
 

@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 
 from graphrt._sensitive_texts import redact
 from graphrt.errors import ToolError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.tools import (
-    ADDRESS_WITH_CREDENTIALS,
     BAD_ADDRESS,
-    BAD_TOOL,
     MCP_CONNECT_TIMEOUT,
     MCP_LOST,
     MCP_NOT_OPEN,
@@ -103,7 +102,7 @@ class McpServer:
         )
         check_timeout("connect_timeout_s", connect_timeout_s, where=where)
         if not re.fullmatch(r"[A-Za-z0-9_-]{0,32}", prefix):
-            raise BAD_TOOL(
+            raise INVALID_ARGUMENT(
                 argument="The prefix of the names of tools",
                 value=prefix,
                 wanted="up to 32 of A-Z a-z 0-9 _ -",
@@ -144,7 +143,7 @@ class McpServer:
             InputError: An argument is wrong.
         """
         if not command or isinstance(args, str):
-            raise BAD_TOOL(
+            raise INVALID_ARGUMENT(
                 argument="The command of an MCP server",
                 value=(command, args),
                 wanted='a command and a list of its arguments: McpServer.stdio("python", ["server.py"])',
@@ -174,9 +173,9 @@ class McpServer:
         except ValueError:
             parts, host, port = urlsplit(""), "", None
         if parts.scheme not in {"http", "https"} or not host:
-            raise BAD_ADDRESS()
+            raise BAD_ADDRESS(problem="does not begin with http:// or https://, or names no host")
         if parts.username or parts.password:
-            raise ADDRESS_WITH_CREDENTIALS()
+            raise BAD_ADDRESS(problem="holds credentials, which would appear in logs")
         return cls(
             links.HttpTarget(url=url, headers=dict(headers or {})),
             default_name=f"{host}:{port}" if port else host,
