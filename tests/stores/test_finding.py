@@ -253,18 +253,19 @@ def test_a_store_without_the_methods_keeps_threads_without_labels(wrap):
     assert runtime.fork("t", to="v") == "v"
     assert runtime.resume("t", answer="yes").status == "completed"
 
-    for method, call in (
-        ("find", lambda: runtime.run({}, thread="w", title="one")),
-        ("find", lambda: runtime.label("u", title="one")),
-        ("find", lambda: runtime.threads(tags={"x"})),
-        ("find", lambda: runtime.threads(newest_first=True)),
-        ("inbox", runtime.inbox),
-        ("questions", runtime.reindex),
+    for doing, call in (
+        ("keep titles and tags", lambda: runtime.run({}, thread="w", title="one")),
+        ("keep titles and tags", lambda: runtime.label("u", title="one")),
+        ("find threads by them", lambda: runtime.threads(tags={"x"})),
+        ("find threads by them", lambda: runtime.threads(newest_first=True)),
+        ("list the open questions of all threads", runtime.inbox),
+        ("list the open questions of a thread", runtime.reindex),
     ):
         with pytest.raises(InputError) as caught:
             call()
         assert caught.value.code == "store-lacks"
-        assert f"`{method}`" in caught.value.what
+        assert doing in caught.value.what
+        assert "`graphrt.stores.Findable`" in caught.value.what
     assert [one.thread for one in runtime.threads()] == ["t", "u", "v"]
 
 
