@@ -10,14 +10,8 @@ from typing import Any, Final, Protocol, TypedDict
 
 from graphrt._arguments import is_number
 from graphrt._display import brief
-from graphrt.errors._codes.timers import (
-    BAD_MOMENT,
-    BAD_TIMER_LENGTH,
-    EXPIRY_TWICE,
-    MOMENT_TOO_LATE,
-    NAIVE_MOMENT,
-    TIMER_LENGTH_TWICE,
-)
+from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
 
 LATEST_S: Final = 253_370_764_800.0
 """Beginning of the year 9999 in seconds since the epoch. Milliseconds passed as seconds lie beyond it."""
@@ -55,18 +49,23 @@ def sleep_s(duration: Any, parts: Units) -> float:
         parts: Numbers by unit: days, hours, minutes, seconds.
 
     Raises:
-        InputError: Both or neither are given, or it is not a duration from 0 (`bad-timer`).
+        InputError: Both or neither are given, or it is not a duration from 0 (`input`).
     """
     given: dict[str, Any] = dict(parts)  # a caller may pass anything
     if duration is not None and given:
         told = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        raise TIMER_LENGTH_TWICE(duration=duration, parts=told)
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument=f"The duration {brief(duration)} of ctx.sleep()",
+            other=told,
+            superfluous="one of them",
+            boundary=True,
+        )
     if duration is None and not given:
-        raise BAD_TIMER_LENGTH(given="nothing")
+        raise _not_a_duration("The duration", None)
     for name, value in given.items():
         # Not `abs(value) >= LATEST_S`: NaN is refused as well.
         if name not in _SECONDS or not is_number(value) or not abs(value) < LATEST_S:
-            raise BAD_TIMER_LENGTH(given=f"{name}={brief(value)}")
+            raise _not_a_duration(f"{name}=", value)
     total: float
     seconds_of: Any = getattr(duration, "total_seconds", None)  # not isinstance: see `Moment`
     if callable(seconds_of):
@@ -77,10 +76,20 @@ def sleep_s(duration: Any, parts: Units) -> float:
     elif is_number(duration) and abs(duration) < LATEST_S:
         total = float(duration)
     else:
-        raise BAD_TIMER_LENGTH(given=brief(duration))
+        raise _not_a_duration("The duration", duration)
     if not 0 <= total < LATEST_S:
-        raise BAD_TIMER_LENGTH(given=f"{total:g} seconds")
+        raise _not_a_duration("The number of seconds", total)
     return total
+
+
+def _not_a_duration(argument: str, value: Any) -> InputError:
+    return INVALID_ARGUMENT(
+        argument=f"{argument} of ctx.sleep()",
+        value=value,
+        wanted="from 0 seconds to some thousand years: ctx.sleep(90), ctx.sleep(days=3) or a timedelta; "
+        "for a moment, use ctx.sleep_until(when)",
+        boundary=True,
+    )
 
 
 def moment_s(option: str, moment: Any) -> float:
@@ -92,18 +101,29 @@ def moment_s(option: str, moment: Any) -> float:
 
     Raises:
         InputError: It is neither, the datetime has no time zone, or the moment is not before the year 9999
-            (`bad-moment`).
+            (`input`).
     """
     if all(callable(getattr(moment, name, None)) for name in ("timestamp", "utcoffset")):
         if moment.utcoffset() is None:
-            raise NAIVE_MOMENT(option=option, given=moment)
+            raise INVALID_ARGUMENT(
+                argument=f"{option}=",
+                value=moment,
+                known="it has no time zone, so it is another moment on each machine",
+                wanted="it with one: when.replace(tzinfo=UTC), or tzinfo=ZoneInfo('Europe/Paris')",
+                boundary=True,
+            )
         found: float = moment.timestamp()
     elif is_number(moment) and abs(moment) < LATEST_S:
         found = float(moment)
     elif is_number(moment) and moment > 0 and moment != inf:
-        raise MOMENT_TOO_LATE(option=option, given=brief(moment))
+        raise _too_late(option, moment)
     else:
-        raise BAD_MOMENT(option=option, given=moment)
+        raise INVALID_ARGUMENT(
+            argument=f"{option}=",
+            value=moment,
+            wanted="a datetime with a time zone, or seconds since the epoch, such as time.time() + 60",
+            boundary=True,
+        )
     return checked_due(option, found)
 
 
@@ -111,21 +131,33 @@ def checked_due(option: str, due_s: float) -> float:
     """Return *due_s*, after the check that it lies before the year 9999.
 
     Raises:
-        InputError: It does not (`bad-moment`).
+        InputError: It does not (`input`).
     """
     if not due_s < LATEST_S:
-        raise MOMENT_TOO_LATE(option=option, given=f"{due_s:.0f}")
+        raise _too_late(option, due_s)
     return due_s
+
+
+def _too_late(option: str, due_s: float) -> InputError:
+    return INVALID_ARGUMENT(
+        argument=option,
+        value=due_s,
+        known="it is seconds since the epoch, and not before the year 9999",
+        wanted="seconds, not milliseconds; or wait without a limit",
+        boundary=True,
+    )
 
 
 def expiry(expires_s: float | None, expires_at: Any) -> float | None:
     """Return *expires_at* in seconds since the epoch, after the check that not both are given.
 
     Raises:
-        InputError: Both are given (`bad-expiry`), or *expires_at* is not a moment (`bad-moment`).
+        InputError: Both are given (`input`), or *expires_at* is not a moment (`input`).
     """
     if expires_at is None:
         return None
     if expires_s is not None:
-        raise EXPIRY_TWICE(expires_s=expires_s, expires_at=expires_at)
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="expires_s= of a question", other="expires_at=", superfluous="one of them", boundary=True
+        )
     return moment_s("expires_at", expires_at)

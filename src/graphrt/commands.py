@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeA
 import typing_extensions as te
 
 from graphrt._arguments import is_number
+from graphrt._display import brief
 from graphrt._due_times import Moment, expiry
-from graphrt.errors._codes.nodes import BAD_EXPIRY, BAD_INTERRUPT_KEY, BAD_SIGNAL
-from graphrt.errors._codes.timers import DEFAULT_WITHOUT_EXPIRY
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.nodes import BAD_INTERRUPT_KEY
 
 __all__ = [
     "DELETE",
@@ -254,33 +255,47 @@ def check_signal_name(name: Any) -> str:
     """Check the name of a signal and return it unchanged.
 
     Raises:
-        InputError: *name* is not a text of 1 to 100 printable characters (`bad-signal`).
+        InputError: *name* is not a text of 1 to 100 printable characters (`input`).
     """
     if type(name) is str and 1 <= len(name) <= 100 and name.isprintable():
         return name
-    raise BAD_SIGNAL(given=name)
+    raise INVALID_ARGUMENT(
+        argument="The name of a signal",
+        value=name,
+        wanted="a str of 1 to 100 printable characters, the one that the node passes to ctx.receive()",
+        boundary=True,
+    )
 
 
 def check_expiry(expires_s: Any) -> float | None:
     """Check the expiry of a question and return it unchanged.
 
     Raises:
-        InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`bad-expiry`).
+        InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`input`).
     """
     if expires_s is None or (is_number(expires_s) and 0 < expires_s < inf):
         found: float | None = expires_s
         return found
-    raise BAD_EXPIRY(expires_s=expires_s)
+    raise INVALID_ARGUMENT(
+        argument="expires_s= of a question",
+        value=expires_s,
+        wanted="a number of seconds above 0, or None to wait for ever",
+        boundary=True,
+    )
 
 
 def check_default(default: Any, expires: Any) -> None:
     """Check that a question with the answer *default* expires.
 
     Raises:
-        InputError: It does not, since *expires* is None (`bad-default`).
+        InputError: It does not, since *expires* is None (`input`).
     """
     if default is not UNSET and expires is None:
-        raise DEFAULT_WITHOUT_EXPIRY(default=default)
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument=f"The default {brief(default)} of a question, which it takes when it expires,",
+            missing="expires_s= or expires_at=",
+            boundary=True,
+        )
 
 
 def check_key(key: Any) -> str | None:
@@ -320,8 +335,8 @@ class Interrupt:
             default: The answer that it gives itself. Without one, `ctx.answer` raises a `QuestionExpiredError` then.
 
         Raises:
-            InputError: *expires_s* is not a finite number of seconds above 0 (`bad-expiry`), *expires_at* is
-                not a moment (`bad-moment`), or there is a *default* without an expiry (`bad-default`).
+            InputError: *expires_s* is not a finite number of seconds above 0 (`input`), *expires_at* is
+                not a moment (`input`), or there is a *default* without an expiry (`input`).
         """
         self.payload: Any = payload
         """The question."""

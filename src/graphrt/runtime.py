@@ -446,7 +446,7 @@ class Runtime(Generic[S]):
             Whether it is kept; False if one with this id was sent before.
 
         Raises:
-            InputError: There is no such thread, name or id are not valid (`bad-signal`), the value cannot be stored, or
+            InputError: There is no such thread, name or id are not valid (`input`), the value cannot be stored, or
                 the store keeps no mail (`store-lacks`).
         """
         return mail.signal(self._config, thread, name, value, id)

@@ -192,7 +192,7 @@ def test_a_stream_and_steps_abandon_too(world):
 def test_abandoning_and_running_once_are_two_wishes(world):
     runtime = world.runtime(line(("a", note("a"))))
 
-    refused("bad-input", lambda: runtime.run({}, thread="t", abandon=True, only_if_new=True), "only_if_new")
+    refused("input", lambda: runtime.run({}, thread="t", abandon=True, only_if_new=True), "only_if_new")
 
 
 def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):

@@ -193,12 +193,12 @@ def test_nested_graphs_and_forks_give_the_same_answers(world: World, clock: Virt
 
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("bad-default", {"default": 1}, "no time"),
-    ("bad-default", {"default": "x", "answer_type": int, "expires_s": 5}, "valid integer"),
-    ("bad-expiry", {"expires_s": 5, "expires_at": 6.0}, "both"),
-    ("bad-expiry", {"expires_s": 0}, "above 0"),
-    ("bad-moment", {"expires_at": "tomorrow"}, "'tomorrow'"),
-    ("bad-moment", {"expires_at": dt.datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001
+    ("input", {"default": 1}, "needs expires_s= or expires_at="),
+    ("input", {"default": "x", "answer_type": int, "expires_s": 5}, "valid integer"),
+    ("input", {"expires_s": 5, "expires_at": 6.0}, "does not go with expires_at="),
+    ("input", {"expires_s": 0}, "above 0"),
+    ("input", {"expires_at": "tomorrow"}, "'tomorrow'"),
+    ("input", {"expires_at": dt.datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001
 ]
 
 

@@ -307,7 +307,7 @@ def test_an_expiry_that_is_no_time_is_refused(lite, expires_s):
         runtime = lite.runtime(line(("q", asks("q", expires_s=expires_s))))
 
         thread = asks.__name__
-        refused("bad-expiry", partial(runtime.run, {"notes": []}, thread=thread), "expires_s", repr(expires_s))
+        refused("input", partial(runtime.run, {"notes": []}, thread=thread), "expires_s", repr(expires_s))
         assert runtime.state(thread).status == "failed"
 
 

@@ -147,8 +147,8 @@ def test_a_policy_changes_nothing_where_no_run_goes_on(open_: Open) -> None:
 def test_bad_policies_are_refused(open_: Open) -> None:
     runtime = open_(line(paid))
     for options in ({"while_running": "wait"}, {"while_running": "queue", "only_if_new": True}):
-        refused("bad-while-running", lambda options=options: runtime.start({}, thread="t", **options))
-    refused("bad-while-running", lambda: runtime.start(thread="t", while_running="queue"))
+        refused("input", lambda options=options: runtime.start({}, thread="t", **options))
+    refused("input", lambda: runtime.start(thread="t", while_running="queue"))
     runtime.start({}, thread="t")
     refused("unknown-key", lambda: runtime.start({"nothing": 1}, thread="t", while_running="queue"))
 

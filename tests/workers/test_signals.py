@@ -138,8 +138,8 @@ def test_signals_and_questions_are_kept_apart(open_: Open) -> None:
 def test_bad_names_of_signals_are_refused(open_: Open, name: Any) -> None:
     runtime = open_(line(paid))
     runtime.run({}, thread="t")
-    refused("bad-signal", lambda: runtime.signal("t", name))
-    refused("bad-signal", lambda: runtime.signal("t", "paid", id="" if name is None else name * 2))
+    refused("input", lambda: runtime.signal("t", name))
+    refused("input", lambda: runtime.signal("t", "paid", id="" if name is None else name * 2))
     refused("unknown-thread", lambda: runtime.signal("nobody", "paid"))
 
 

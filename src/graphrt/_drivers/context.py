@@ -393,7 +393,7 @@ class Context(Generic[D]):
             name: The name that `Runtime.signal` was given.
 
         Raises:
-            InputError: *name* is not the name of a signal (`bad-signal`).
+            InputError: *name* is not the name of a signal (`input`).
         """
         check_signal_name(name)
         return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)  # its key, its payload
@@ -408,7 +408,7 @@ class Context(Generic[D]):
             **units: Or `days=` of 24 hours, `hours=`, `minutes=` and `seconds=`, which are added.
 
         Raises:
-            InputError: It is not a duration from 0 (`bad-timer`), or ends after the year 9998 (`bad-moment`).
+            InputError: It is not a duration from 0 (`input`), or ends after the year 9998 (`input`).
         """
         lasts_s = sleep_s(duration, units)
         return self._sleep(lambda: checked_due("The end of ctx.sleep()", self._scope.clock() + lasts_s))
@@ -423,7 +423,7 @@ class Context(Generic[D]):
             when: A datetime with a time zone, or seconds since the epoch. It is stored at the first call.
 
         Raises:
-            InputError: It is neither, or after the year 9998 (`bad-moment`); or the run has no thread.
+            InputError: It is neither, or after the year 9998 (`input`); or the run has no thread.
         """
         due_s = moment_s("when", when)
         return self._sleep(lambda: due_s)

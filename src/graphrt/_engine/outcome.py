@@ -48,8 +48,8 @@ from graphrt._plan.quoting import quoted, short
 from graphrt._plan.state import explain
 from graphrt.commands import UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, BAD_UPDATE
-from graphrt.errors._codes.timers import BAD_DEFAULT
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -209,8 +209,13 @@ def checked_default(engine: RunState, task: Task, default: Any, described: Any) 
         try:
             default = engine.plan.codec.adapter(described).validate_python(default)
         except ValidationError as error:
-            raise BAD_DEFAULT(
-                default=default, problem=explain(error, "default"), wanted=short(described), where=engine.where(task)
+            raise INVALID_ARGUMENT(
+                argument="default= of a question",
+                value=default,
+                known=explain(error, "default"),
+                wanted=f"a value of its answer_type, {short(described)}",
+                where=engine.where(task),
+                boundary=True,
             ) from error
     return own(check_storable(engine, task, default, "asks with a default"))
 

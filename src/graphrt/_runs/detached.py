@@ -31,15 +31,8 @@ from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.threads import (
-    BAD_WHILE_RUNNING,
-    NOT_ENDED_YET,
-    ONLY_IF_NEW_AND_ABANDON,
-    ONLY_IF_NEW_WITHOUT_THREAD,
-    RUN_FAILED_ELSEWHERE,
-    WHILE_RUNNING_WITHOUT_INPUT,
-)
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.threads import NOT_ENDED_YET, ONLY_IF_NEW_WITHOUT_THREAD, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels, Store
@@ -75,15 +68,30 @@ def start(
     """
     store = the_store(config)
     if while_running not in WHILE_RUNNING:
-        raise BAD_WHILE_RUNNING(given=while_running, policies=WHILE_RUNNING, where=config.plan.place())
+        raise INVALID_ARGUMENT(
+            argument="while_running=",
+            value=while_running,
+            wanted="'queue' to run the input after the run that goes on, 'abandon' to give that run up, or 'refuse'",
+            where=config.plan.place(),
+        )
     if while_running != "refuse" and (given is UNSET or only_if_new):
-        raise WHILE_RUNNING_WITHOUT_INPUT(policy=while_running, where=config.plan.place())
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument=f"while_running={while_running!r}",
+            missing="an input for a thread that may exist, without only_if_new=True",
+            where=config.plan.place(),
+        )
     if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
         return thread
     abandon = abandon or while_running == "abandon"  # no run goes on: what the last one left undone is given up
     if only_if_new:
         if abandon:
-            raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument="only_if_new=True, which runs nothing on a thread that exists,",
+                other="abandon=True",
+                superfluous="one of the two",
+                thread=thread,
+                where=config.plan.place(),
+            )
         if thread is None:
             raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
         if exists(store, check_id(thread)):

@@ -17,7 +17,7 @@ import typing_extensions as te
 from graphrt import events
 from graphrt._drivers.child_threads import Tags
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors._codes.labels import BAD_LABEL, BAD_PRIORITY, BAD_TAGS
+from graphrt.errors._codes.labels import BAD_LABEL
 from graphrt.stores.protocol import Head, Labels
 
 
@@ -45,6 +45,9 @@ MOST_PRIORITY: Final = 1_000_000
 """Highest priority; the lowest is minus this."""
 
 
+_TAGS_WANTED: Final = (
+    f"a set of at most {MOST_TAGS} texts, each a str of 1 to {LONGEST_TAG} characters without control characters"
+)
 _TAGS: Final[tuple[type, ...]] = (set, frozenset, list, tuple)
 
 
@@ -57,7 +60,11 @@ def checked_title(title: Any) -> str | None:
     if title is None or _is_line(title, LONGEST_TITLE):
         found: str | None = title
         return found
-    raise BAD_LABEL(option="title", given=_shown(title), longest=LONGEST_TITLE)
+    raise BAD_LABEL(
+        option="title",
+        given=_shown(title),
+        wanted=f"None, or a str of 1 to {LONGEST_TITLE} characters without control characters",
+    )
 
 
 def checked_tags(option: str, tags: Any) -> frozenset[str]:
@@ -67,11 +74,11 @@ def checked_tags(option: str, tags: Any) -> frozenset[str]:
         InputError: It is not a set, list or tuple of tags, or has too many (`bad-label`).
     """
     if not isinstance(tags, _TAGS):
-        raise BAD_TAGS(option=option, given=_shown(tags), most=MOST_TAGS, longest=LONGEST_TAG)
+        raise BAD_LABEL(option=option, given=_shown(tags), wanted=_TAGS_WANTED)
     given: list[Any] = list(cast("Iterable[Any]", tags))
     for tag in given:
         if not _is_line(tag, LONGEST_TAG):
-            raise BAD_TAGS(option=option, given=_shown(tag), most=MOST_TAGS, longest=LONGEST_TAG)
+            raise BAD_LABEL(option=option, given=_shown(tag), wanted=_TAGS_WANTED)
     return counted(option, frozenset(given))
 
 
@@ -84,7 +91,11 @@ def checked_priority(priority: Any) -> int:
     # By its type, since a bool is an int too.
     if type(priority) is int and -MOST_PRIORITY <= priority <= MOST_PRIORITY:
         return priority
-    raise BAD_PRIORITY(given=priority, most=MOST_PRIORITY)
+    raise BAD_LABEL(
+        option="priority",
+        given=f"{priority!r}",
+        wanted=f"an int from -{MOST_PRIORITY:,} to {MOST_PRIORITY:,}; threads of a higher one are driven first",
+    )
 
 
 def labels_of_head(head: Head) -> Labels:
@@ -99,7 +110,7 @@ def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
         InputError: There are too many (`bad-label`).
     """
     if len(tags) > MOST_TAGS:
-        raise BAD_TAGS(option=option, given=f"{len(tags)} of them", most=MOST_TAGS, longest=LONGEST_TAG)
+        raise BAD_LABEL(option=option, given=f"{len(tags)} of them", wanted=_TAGS_WANTED)
     return tags
 
 

@@ -26,7 +26,7 @@ from graphrt._runs.open_run import checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_signal_name
 from graphrt.errors import InputError
-from graphrt.errors._codes.nodes import BAD_SIGNAL_ID
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
@@ -60,7 +60,9 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     check_signal_name(name)
     chosen = config.ids() if id is None else id
     if not (type(chosen) is str and 1 <= len(chosen) <= LONGEST_ID and chosen.isprintable()):
-        raise BAD_SIGNAL_ID(given=id, longest=LONGEST_ID)
+        raise INVALID_ARGUMENT(
+            argument="id= of a signal", value=id, wanted=f"a str of 1 to {LONGEST_ID} printable characters, or None"
+        )
     engine = _engine(config, thread)
     try:
         value = redacted_value(engine, value, "the value of a signal")

@@ -18,7 +18,8 @@ from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_once import Present
-from graphrt.errors._codes.threads import ONLY_IF_NEW_AND_ABANDON, ONLY_IF_NEW_WITHOUT_THREAD
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
+from graphrt.errors._codes.threads import ONLY_IF_NEW_WITHOUT_THREAD
 from graphrt.stores.protocol import Labels
 
 
@@ -80,7 +81,13 @@ def _begin_new(config: RunConfig, given: Any, thread: str | None, labels: Labels
         ConflictError: A living owner drives the thread.
     """
     if abandon:
-        raise ONLY_IF_NEW_AND_ABANDON(thread=thread, where=config.plan.place())
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument="only_if_new=True, which runs nothing on a thread that exists,",
+            other="abandon=True",
+            superfluous="one of the two",
+            thread=thread,
+            where=config.plan.place(),
+        )
     if thread is None:
         raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
     return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels)

@@ -16,23 +16,7 @@ TENANT_OF_TENANT = BAD_TENANT.variant(
     "The store is that of the tenant {first!r} already, and has no threads of {tenant!r}.",
     fix="Make it of the store that the tenants share.",
 )
-BAD_LABEL = ErrorCode(
-    "bad-label",
-    InputError,
-    "{option}= must be a title, not {given}.",
-    known="a title is a str of 1 to {longest} characters without control characters; None takes it away",
-    fix="Shorten the title, or remove the characters.",
-)
-BAD_TAGS = BAD_LABEL.variant(
-    "{option}= must be tags, not {given}.",
-    known="tags are a set or list of at most {most} texts, each of 1 to {longest} characters without control characters",
-    fix='Pass them in a set: {option}={{"urgent"}}.',
-)
-BAD_PRIORITY = BAD_LABEL.variant(
-    "priority= must be a priority, not {given!r}.",
-    known="a priority is an int from -{most:,} to {most:,}; threads of a higher one are driven first, and 0 is that of others",
-    fix="Pass a number in this range.",
-)
+BAD_LABEL = ErrorCode("bad-label", InputError, "{option}= cannot be {given}.", fix="Pass {wanted}.")
 LABELS_WITHOUT_INPUT = BAD_LABEL.variant(
     "title=, tags= and priority= go with an input, and none was given.",
     fix="Call label() to change the labels of a thread.",

@@ -231,28 +231,6 @@ DEADLINE = ErrorCode(
     fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s.{then_retry}",
 )
 
-BAD_EXPIRY = ErrorCode(
-    "bad-expiry",
-    InputError,
-    "expires_s= of a question must be a number of seconds above 0, not {expires_s!r}.",
-    fix="Pass seconds, or None to wait for ever.",
-    boundary=True,
-)
-
-BAD_SIGNAL = ErrorCode(
-    "bad-signal",
-    InputError,
-    "The name of a signal must be a text, not {given!r:.80}.",
-    known="a name is a str of 1 to 100 printable characters",
-    fix="Name the signal: signal(thread, 'paid', value), and in the node ctx.receive('paid').",
-    boundary=True,
-)
-BAD_SIGNAL_ID = BAD_SIGNAL.variant(
-    "id= of a signal must be a text, not {given!r:.80}.",
-    known="an id is a str of 1 to {longest} printable characters",
-    fix="Pass the id of the request that sends the signal, or a hash of it; None makes an id.",
-    boundary=False,
-)
 
 BAD_INTERRUPT_KEY = ErrorCode(
     "bad-interrupt-key",

@@ -130,10 +130,6 @@ BAD_TOKEN_BUDGET = BAD_INPUT.variant(
     "With this input, field {field!r} is {left}: a budget of tokens is 0 or more.",
     fix="Give the tokens that the run may spend.",
 )
-ONLY_IF_NEW_AND_ABANDON = BAD_INPUT.variant(
-    "only_if_new=True and abandon=True were given: the first runs nothing on a thread that exists.",
-    fix="Pass one of the two.",
-)
 
 INPUT_NOT_STORABLE = NOT_STORABLE.variant(
     "{given} that cannot be stored{at}: it {why}",
@@ -260,17 +256,6 @@ PARKED = ErrorCode(
     "{tries} runs in a row took thread {thread!r} over and died before they stored anything, so it is parked",
     known="a task of the open superstep may kill its process",
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, tries it again.",
-)
-BAD_WHILE_RUNNING = ErrorCode(
-    "bad-while-running",
-    InputError,
-    "while_running= must be one of {policies:names}, not {given!r}.",
-    known="it says what becomes of an input that comes while a run of its thread goes on",
-    fix="Use 'queue' to run it afterwards, 'abandon' to give the run up, or 'refuse'.",
-)
-WHILE_RUNNING_WITHOUT_INPUT = BAD_WHILE_RUNNING.variant(
-    "while_running={policy!r} goes with an input, and not with only_if_new=True.",
-    fix="Leave while_running= out, or pass an input for a thread that may exist.",
 )
 WAITS_FOR_SIGNAL = ErrorCode(
     "waits-for-signal",
