@@ -92,6 +92,8 @@ def opened_again(store: Store) -> Store:
 def abandon(store: SqliteStore) -> None:
     """Leave the file as a dead process does, its claims not given back, and let their leases run out."""
     store._file.close()
+    if not Path(store.path).exists():  # it was never used
+        return
     db = sqlite3.connect(store.path)
     try:
         with db:
