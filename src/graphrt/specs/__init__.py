@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from graphrt._plan.node_attributes import declare_form
 from graphrt.specs.differences import Change, GraphDiff
-from graphrt.specs.forms import Form, TemplateRef, TemplateText
+from graphrt.specs.forms import Form, Parts, Section, TemplateRef, TemplateText, Writer
 from graphrt.specs.manifest import (
     BudgetSpec,
     ConditionalSpec,
@@ -27,7 +27,6 @@ from graphrt.specs.manifest import (
 )
 from graphrt.specs.plain_data import SpecLimits
 from graphrt.specs.registry import Registry
-from graphrt.specs.services import Parts, Section, Writer
 
 __all__ = [
     "BudgetSpec",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from graphrt.commands import END, START
 from graphrt.errors import InputError, Problem
 from graphrt.limits import RetryPolicy
+from graphrt.specs.forms import Section
 from graphrt.specs.manifest import BudgetSpec, FunctionRef, PolicySpec, RetrySpec
 from graphrt.specs.problems import problems_of_error
 from graphrt.specs.registry import Registry
-from graphrt.specs.services import Section
 
 if TYPE_CHECKING:
     from graphrt.harness import Budget

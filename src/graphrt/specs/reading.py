@@ -27,7 +27,7 @@ from graphrt.errors._codes.specs import (
     UNKNOWN_PART,
 )
 from graphrt.limits import Limits
-from graphrt.specs.forms import Form, TemplateRef
+from graphrt.specs.forms import Form, Section, TemplateRef
 from graphrt.specs.manifest import (
     BudgetSpec,
     ConditionalSpec,
@@ -42,7 +42,6 @@ from graphrt.specs.plain_data import DEFAULT_LIMITS, SpecLimits, joined, plain_d
 from graphrt.specs.policies import GONE, budget_of, policy_of, ref
 from graphrt.specs.problems import problems_of_error, problems_of_validation
 from graphrt.specs.registry import Registry, known_names
-from graphrt.specs.services import Section
 from graphrt.specs.states import StateClasses
 
 Call: TypeAlias = tuple[Literal["node", "edge", "branch", "join"], tuple[Any, ...], str]

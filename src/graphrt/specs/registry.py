@@ -13,9 +13,8 @@ from graphrt import errors
 from graphrt._arguments import is_iterable, is_mapping
 from graphrt.errors import names
 from graphrt.errors._codes.specs import BAD_SECTION
-from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
+from graphrt.specs.forms import PLAIN_KINDS, SECTIONS, Form, Section, kind_of
 from graphrt.specs.schema import json_schema
-from graphrt.specs.services import SECTIONS, Section
 
 Named: TypeAlias = Mapping[str, Any] | Iterable[Any]
 """Names to objects, or objects that have a name: functions, classes, agents."""

@@ -23,11 +23,10 @@ from graphrt.errors import Problem
 from graphrt.errors._codes.findings import DEFINITION
 from graphrt.errors._codes.specs import UNREGISTERED, UNWRITABLE_VALUE
 from graphrt.limits import Limits, RetryPolicy
-from graphrt.specs.forms import PLAIN_KINDS, Form, kind_of
+from graphrt.specs.forms import PLAIN_KINDS, SECTIONS, Form, Section, kind_of
 from graphrt.specs.manifest import VERSION, GraphSpec
 from graphrt.specs.plain_data import joined, within
 from graphrt.specs.registry import Registry
-from graphrt.specs.services import SECTIONS, Section
 
 _PLAIN: Final = {kind_of(form): form for form in PLAIN_KINDS}
 _NOTHING: Final = Policy()
