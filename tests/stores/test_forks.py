@@ -210,14 +210,14 @@ def test_what_the_parent_has_not_used_works_in_a_child(application, url):
         application,
         url,
         """
-        from graphrt._agents import of_run
+        from graphrt._agents import run_agents
         from graphrt._drivers import run_services, shared_threads
         from graphrt._journal import leases, mail_watch
         from graphrt._runs import active_run, run_config
 
         def hold(inside):
             with (
-                of_run._lock, run_services._lock, shared_threads._making, leases._RENEWERS._lock,
+                run_agents._lock, run_services._lock, shared_threads._making, leases._RENEWERS._lock,
                 mail_watch._WATCHES._lock, active_run._following, run_config._closing,
             ):
                 inside.set()

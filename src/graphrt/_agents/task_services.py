@@ -2,7 +2,9 @@
 
 A model's reply is recorded with the task (decision 0033) under a digest of the request. After a pause or a crash the
 same request gets the recorded reply. After a failed attempt it does not, since the replies may be what made the attempt
-fail. The values and their events are in `_engine.model_calls`, and `recorded_calls` stores them.
+fail. The values and their events are in `_engine.model_calls`, and the functions at the end of the file stage them
+(decision 0020). What is staged under an existing key replaces the older value, so each kind of value has a key of its
+own.
 
 A *harness run* is one call of an agent or another harness in the node; several may be in flight at once. An *execution*
 is one call of the node: each attempt, resume and retry is one. The key of a call, effect or question identifies it
@@ -20,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from graphrt._agents.bound_harness import BoundHarness, tell_forgotten
 from graphrt._agents.budget_grants import grant, owner, was_granted
-from graphrt._agents.recorded_calls import keep_discarded, keep_grant, keep_hold, keep_reply, keep_usage
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._ambient import PARENT_AGENT, WATCHER
 from graphrt._drivers.blocking_calls import call_store
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from asyncio import Task as AsyncTask
 
     from graphrt._drivers.context import Context
+    from graphrt._drivers.run_services import RunServices
+    from graphrt._engine.model_calls import ModelCall, ModelEvent
     from graphrt._engine.task import Task
     from graphrt._usage.budget import Budget
     from graphrt.harness.agent._services import Question
@@ -398,3 +401,66 @@ def _asks_anew(error: Exception) -> bool:
         return False
     # `bad-output`: the reply itself does not have the required form.
     return not isinstance(error, HarnessError) or error.code == "bad-output"
+
+
+def keep_reply(services: RunServices, task: Task, call: ModelCall) -> None:
+    """Store the reply to *call*.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    _keep(services, task, f"model/{_name(call)}", task.more().model_calls().reply_event(task.id, call))
+
+
+def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> None:
+    """Store the *nth* usage of *call*, from 1, whose reply is not recorded.
+
+    Each execution of the task makes such a call again, so one call may have several usages.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    event = task.more().model_calls().usage_event(task.id, call, nth)
+    _keep(services, task, f"model/{_name(call)}/spent/{nth}", event)
+
+
+def keep_hold(services: RunServices, task: Task, call: ModelCall) -> None:
+    """Store the reservations of *call*: amounts that it may use, reserved before it is made.
+
+    They are durable when this returns (rule R11), so that after a crash the call counts as paid.
+
+    Raises:
+        StoreError: They could not be stored.
+    """
+    _keep(services, task, f"held/{_name(call)}", task.more().model_calls().hold_event(task.id, call))
+
+
+def keep_grant(services: RunServices, task: Task, question: str) -> None:
+    """Store the grant, an amount beyond the limit of a budget, with which a person answered *question*.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    _keep(services, task, f"granted/{question}", task.more().model_calls().grant_event(task.id, question))
+
+
+def keep_discarded(services: RunServices, task: Task) -> None:
+    """Store that an attempt failed after model calls, so that the replies recorded so far are not used again.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    _keep(services, task, "harness/failed", task.more().model_calls().discarded_event(task.id))
+
+
+def _name(call: ModelCall) -> str:
+    """Return the part of a staged key that identifies *call* within its task."""
+    return f"{call.failed_attempts}/{call.key}"
+
+
+def _keep(services: RunServices, task: Task, name: str, event: ModelEvent) -> None:
+    """Stage *event* of *task* under the key `task#name`. Without a store, nothing happens.
+
+    The path says which nested graph the event belongs to; it is empty for the graph of the run.
+    """
+    services.keep([(f"{task.id}#{name}", [(task.engine.path, event)])])

@@ -5,7 +5,7 @@ Called when a run is opened, and for one task that a worker of a queue runs (`re
 
 from __future__ import annotations
 
-from graphrt._agents.of_run import RunAgents
+from graphrt._agents.run_agents import RunAgents
 from graphrt._ambient import SLEEP
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.engine import Engine

@@ -53,8 +53,8 @@ class RunAgents:
             alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:  # the values of the state, by field
                 return None  # nothing is kept: a later task may have a budget of its node
-            from graphrt._agents.recorded_calls import keep_grant
             from graphrt._agents.run_ledgers import RunLedgers
+            from graphrt._agents.task_services import keep_grant
 
             with _lock:
                 if self._ledgers is None:  # another worker thread may have made them meanwhile
