@@ -199,7 +199,7 @@ def test_a_worker_process_can_be_watched(call, work: Path) -> None:
         (["--health-file", "none/health.json"], "none/health.json"),
         (["--per-graph", "word=3"], "per_graph= names 'word'"),
         (["--per-graph", "work"], "--per-graph cannot be read"),
-        (["--per-graph", "work=0"], "is not a whole number from 1"),
+        (["--per-graph", "work=0"], "per_graph['work']= cannot be 0"),
     ],
 )
 def test_options_of_a_worker_that_do_not_fit(call, work: Path, words: list[str], told: str) -> None:
