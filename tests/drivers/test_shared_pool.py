@@ -8,13 +8,15 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, Limits, NodeError, Runtime, Send
-from graphrt._drivers.thread_pool import ThreadPool
+from graphrt import END, START, GraphBuilder, InputError, Limits, NodeError, Runtime, Send
+from graphrt._drivers.thread_pool import INSIDE, ThreadPool, inside
+from graphrt._forks import process
 
 from .support import PATIENCE_S, Beside, State, call, note, parallel, sequence
 
@@ -323,3 +325,17 @@ def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatc
     ending.join(PATIENCE_S)
 
     assert errors == []
+
+
+def test_a_context_of_the_parent_gives_a_forked_child_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, context = ThreadPool(1), copy_context()
+    pool.hold()
+    context.run(INSIDE.set, inside(pool))
+    monkeypatch.setattr(process, "id", process.id + 1)
+
+    with pytest.raises(InputError) as error:
+        context.run(pool.here)
+
+    assert error.value.code == "forked"
+    monkeypatch.undo()
+    pool.release()

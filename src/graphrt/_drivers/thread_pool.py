@@ -77,9 +77,13 @@ class ThreadPool:
         the worker thread that runs its task. If both levels shared one pool, the inner tasks could wait for a worker
         thread while all of them wait for inner tasks. With a pool for each level, worker threads only wait for those
         of a later pool, so there is no deadlock.
+
+        Raises:
+            InputError: The pool belongs to another process, of which this one is a forked child. So for all methods.
         """
         pool, waiting = self, INSIDE.get()
         while pool in waiting:
+            pool._home.check()
             with pool._wake:
                 if pool._inner is None:
                     pool._inner = ThreadPool(self.most)
@@ -87,11 +91,7 @@ class ThreadPool:
         return pool
 
     def hold(self) -> None:
-        """Keep started worker threads alive until the matching `release`.
-
-        Raises:
-            InputError: The pool belongs to another process, of which this one is a forked child. So for all methods.
-        """
+        """Keep started worker threads alive until the matching `release`."""
         self._home.check()
         with self._wake:
             self._users += 1
