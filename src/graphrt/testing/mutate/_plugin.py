@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -52,7 +52,7 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
     if request.scope == "function" or _CURRENT not in os.environ:
         return (yield)
     before = os.environ[_CURRENT]
-    scope: Any = request.node
+    scope = cast("Any", request).node
     known = request.fixturename in _fixtures(getattr(request, "_pyfuncitem", None))
     shared = f"{installing.FIXTURE}{request.fixturename}" if known else ""  # a test may ask for a fixture while it runs
     os.environ[_CURRENT] = f"{scope.nodeid}{shared} (setup)"
