@@ -124,7 +124,7 @@ def test_what_was_asked_and_not_expected_is_told_at_the_end():
     ("script", "told"),
     [
         ([lambda request: 1 / 0], "A function of the script of the FakeChatServer failed: ZeroDivisionError"),
-        ([lambda request: 3], "cannot answer with a value of type int"),
+        ([lambda request: 3], "An answer of a FakeChatServer cannot be 3."),
         ({lambda request: 1 / 0: "x"}, "A pattern of the script of the FakeChatServer failed: ZeroDivisionError"),
     ],
 )
@@ -152,8 +152,8 @@ async def later(request: ChatRequest) -> str:
     [
         ({"script": {"tea": 3}}, "the rule 'tea'"),
         ({"script": {"tea": ["leaf", None]}}, "the rule 'tea'"),
-        ({"rules": ["leaf"]}, "a value of type list"),
-        ({"script": [later]}, "an async function"),
+        ({"rules": ["leaf"]}, "The rules of a FakeChatServer cannot be"),
+        ({"script": [later]}, "Pass a sync function"),
         ({"script": [expect("tea", reply=3)]}, "item 1 of its script"),
         ({"script": [ChatAnswer]}, "item 1 of its script"),
     ],

@@ -221,7 +221,7 @@ def test_a_run_that_failed_without_a_thread_is_forgotten() -> None:
 
 def test_only_entries_are_read() -> None:
     entries: Any = ["no entry"]
-    with pytest.raises(InputError, match="reads entries of a journal, not a str"):
+    with pytest.raises(InputError, match="a TokenTracker reads cannot be 'no entry'"):
         TokenTracker().read(entries)
 
 
