@@ -44,7 +44,7 @@ from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
 from graphrt.limits import RetryPolicy
 
-__all__ = ["Agent", "AgentOptions"]
+__all__ = ["Agent"]
 
 
 class AgentOptions(TypedDict, total=False):
