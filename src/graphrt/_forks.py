@@ -3,8 +3,8 @@
 After `fork()` the child has only the thread that forked. A lock that another thread held stays locked for ever, data
 that another thread was changing stays half changed, and a connection has the parent's process at its other end. So an
 object with such a thing has a `Home`, the process that used it first, and raises `forked` in any other process; its
-lock may be an `OwnLock`, which does so by itself. What was not used before the fork works in the child, and so does what has no home: graphs, builders and agents (decision
-0171).
+lock may be an `OwnLock`, which does so by itself. What was not used before the fork works in the child, and so does
+what has no home: graphs, builders and agents (decision 0171).
 
 Three kinds of values go on in the child, and start afresh there:
 
@@ -51,11 +51,11 @@ class Home:
         of: Names the object in an error, as in "This store".
     """
 
-    __slots__ = ("_of", "_process")
+    __slots__ = ("_of", "process")
 
     def __init__(self, of: str) -> None:
         self._of = of
-        self._process = 0
+        self.process = 0
         """Id of the process; 0 before the first use."""
 
     def check(self) -> None:
@@ -64,15 +64,15 @@ class Home:
         Raises:
             InputError: Another process used it first, of which this one is a forked child (`forked`).
         """
-        if self._process != process.id:
-            if self._process:
-                raise FORKED(of=self._of, parent=self._process, child=process.id)
-            self._process = process.id
+        if self.process != process.id:
+            if self.process:
+                raise FORKED(of=self._of, parent=self.process, child=process.id)
+            self.process = process.id
 
     @property
     def elsewhere(self) -> bool:
         """Whether the object belongs to another process: closing and collecting it must do nothing here."""
-        return self._process not in (0, process.id)
+        return self.process not in (0, process.id)
 
 
 @final
@@ -86,7 +86,8 @@ class OwnLock:
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        self.home.check()
+        if self.home.process != process.id:  # `check` does the same, for the price of a call in each step
+            self.home.check()
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:

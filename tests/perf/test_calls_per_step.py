@@ -78,8 +78,11 @@ def test_node_of_a_large_graph_compiles_with_no_more_calls_than_one_of_a_small_g
 
 
 def test_run_of_a_compiled_graph_starts_within_its_calls() -> None:
-    """What a run costs besides its steps: thousands of short runs must not pay for a runtime each."""
+    """What a run costs besides its steps: thousands of short runs must not pay for a runtime each.
+
+    Two of the calls note to which process the run belongs.
+    """
     run = graphs.chain_run(1)
     run()
 
-    assert calls_of(run) <= 150
+    assert calls_of(run) <= 152

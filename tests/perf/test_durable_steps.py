@@ -76,10 +76,11 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
     return prepare
 
 
-# Of these, eight calls of Python functions are there so that threads can share a transaction.
+# Of these, eight calls of Python functions are there so that threads can share a transaction, and three so that a forked
+# child raises `forked` instead of waiting for a lock.
 @pytest.mark.parametrize(
     ("options", "most", "most_of_all"),
-    [({"chain": False}, 45, 90), ({"chain": True}, 53, 140), ({"chain": True, "key": KEY}, 63, 163)],
+    [({"chain": False}, 47, 94), ({"chain": True}, 53, 140), ({"chain": True, "key": KEY}, 63, 163)],
     ids=["bare", "chained", "audited"],
 )
 def test_durable_step_stays_within_its_calls(
@@ -93,7 +94,7 @@ def test_durable_step_stays_within_its_calls(
 
 
 def test_step_of_a_store_in_memory_stays_within_its_calls() -> None:
-    assert calls_per_unit(memory, 500) <= 70
+    assert calls_per_unit(memory, 500) <= 74
 
 
 @pytest.mark.parametrize(

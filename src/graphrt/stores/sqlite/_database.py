@@ -60,6 +60,8 @@ class Database:
         self.path = path
         self.home: Final = Home("This SQLite store")
         self._owner: Owner | None = None
+        self.token = ""
+        """The token of `owner`, which all claims of this store object have; empty before the first claim."""
         self.closed = False
         self.closing = False
         """Set when `SqliteStore.close` begins; then only writes marked as *last* are accepted. Guarded by the lock."""
@@ -98,6 +100,7 @@ class Database:
             with self.lock:
                 if self._owner is None:
                     self._owner = this_owner()
+                    self.token = self._owner.token
         return self._owner
 
     def connection(self) -> Connection:

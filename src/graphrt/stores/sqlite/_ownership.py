@@ -44,7 +44,7 @@ class Holding:
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
         """Return whether *claim* comes from this store object."""
-        return isinstance(claim, SqliteClaim) and claim.token == self._file.owner.token
+        return isinstance(claim, SqliteClaim) and claim.token == self._file.token
 
     def _owned(self, db: Connection, claim: Claim) -> Row:
         """Return the row of the thread that *claim* holds.
