@@ -36,7 +36,7 @@ def parsed(text: str, source: str, fix: str | None = None) -> Any:
     Raises:
         InputError: It is not JSON, or leaves open what it means: NaN, or a key that an object has twice.
     """
-    given = {} if fix is None else {"fix": fix}
+    given: dict[str, Any] = {} if fix is None else {"fix": fix}
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except RecursionError as error:

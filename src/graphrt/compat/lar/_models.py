@@ -184,7 +184,7 @@ async def answer(node: LLMNode, prompt: str, ctx: Context[Any], models: Models, 
         if not last:
             raise
         status = f"{error.status_code} " if error.status_code else ""
-        gave_up = {"model": tries[-1], "status_code": error.status_code}
+        gave_up: dict[str, Any] = {"model": tries[-1], "status_code": error.status_code}
         raise MODEL_GAVE_UP(
             status=status, node=type(node).__name__, retries=last, cause=error.what, **gave_up
         ) from error
