@@ -105,8 +105,10 @@ def check_mapping(name: str, value: Any) -> None:
         InputError: It is not.
     """
     if value is not None and not isinstance(value, Mapping):
-        raise INVALID_ARGUMENT(
-            argument=name, value=value, wanted=f'a mapping from names to values, for instance {name}={{"user": "u-1"}}'
+        raise INVALID_ARGUMENT(  # only its type is shown: options hold credentials
+            argument=name,
+            value=type(value),
+            wanted=f'a mapping from names to values, for instance {name}={{"user": "u-1"}}',
         )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -21,6 +22,7 @@ from graphrt.harness import (
     UserMessage,
 )
 from graphrt.harness._reply_data import reply_from, reply_to
+from graphrt.harness.request import ModelRequest
 
 
 def test_tool_call_parses_the_text_that_the_model_wrote() -> None:
@@ -205,3 +207,13 @@ def test_recorded_reply_with_a_part_of_a_newer_kind_is_refused():
         reply_from({"parts": [{"kind": "image", "data": ""}], "finish_reason": "stop"}, None, None)
 
     assert caught.value.code == "store-newer"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options"), [("x", {"options": [("api_key", "key-0001")]}), ("x", {"system": b"key-0001"})]
+)
+def test_a_wrong_option_that_may_hold_a_secret_is_shown_by_its_type(prompt: Any, options: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        ModelRequest.build(prompt, options)
+
+    assert "key-0001" not in f"{caught.value} {vars(caught.value)}"

@@ -115,7 +115,7 @@ def test_file_that_is_there_is_not_replaced(store, tmp_path):
 
 @pytest.mark.parametrize("path", [":memory:", "sqlite:///copy.db"])
 def test_name_of_a_store_is_no_path_of_a_copy(store, path):
-    with pytest.raises(InputError, match="names a store") as caught:
+    with pytest.raises(InputError, match="the name of a store") as caught:
         store.backup(path)
     assert caught.value.code == "bad-path"
 

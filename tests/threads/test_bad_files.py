@@ -97,7 +97,7 @@ def test_a_file_of_a_newer_version_is_left_as_it_is(lite):
     def call():
         return Runtime(graph(), store=lite.url).state("t")
 
-    refused("store-newer", call, "newer graphrt", "Upgrade graphrt", str(version + 1), error=StoreError)
+    refused("store-newer", call, "newer version of graphrt", "Upgrade graphrt", str(version + 1), error=StoreError)
     with closing(sqlite3.connect(lite.path)) as db, db:
         assert db.execute("PRAGMA user_version").fetchone() == (version + 1,)
         db.execute(f"PRAGMA user_version = {version}")

@@ -199,7 +199,7 @@ def _of_another_version(version: Any) -> GraphrtError:
         raise TypeError("the version is not a number")
     if version < VERSION:
         return STORE_OLDER(part="A part of the journal", version=version, form=VERSION)
-    return STORE_NEWER(version=version, form=VERSION)
+    return STORE_NEWER(part="A part of the journal", version=version, form=VERSION)
 
 
 def _vouched(body: Body, line: int) -> Vouch:

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 
 from graphrt._due_times import LATEST_S
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
-from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE, NEVER_DUE
+from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE
 
 NEVER_S: Final = LATEST_S
 """A schedule that is due at this time, the year 9999 in seconds since the epoch, is never due."""
@@ -75,7 +75,9 @@ class Cron:
         """
         found = self.after(at_s)
         if found == NEVER_S:
-            raise NEVER_DUE(expression=self._expression)
+            raise BAD_CRON(
+                expression=self._expression, problem="it names no time in the next 50 years, as 30 February would"
+            )
         return found
 
     def after(self, at_s: float) -> float:

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.audit.offline import Head
-from graphrt.errors._codes.audit import BAD_SIGNING_KEY, NO_CRYPTOGRAPHY
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
+from graphrt.errors._codes.audit import BAD_SIGNING_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -100,5 +101,5 @@ def _ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
-        raise NO_CRYPTOGRAPHY() from error
+        raise MISSING_PACKAGE(user="A signature", package="cryptography", extra="crypto") from error
     return ed25519

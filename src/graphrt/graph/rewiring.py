@@ -26,8 +26,8 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
-from graphrt.errors import Problem
-from graphrt.errors._codes.arguments import IMPOSSIBLE_EDGES, OTHER_NAMES, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors import Problem, count, names
+from graphrt.errors._codes.arguments import IMPOSSIBLE_TOPOLOGY, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.findings import BAD_REDUCER, DEFINITION
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -114,7 +114,12 @@ def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Pla
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
     left = edges.left()
     if left:  # a new router or a new join would need more than its edges
-        raise IMPOSSIBLE_EDGES(number=len(left), source=left[0]["from"], destination=left[0]["to"], where=plan.place())
+        raise IMPOSSIBLE_TOPOLOGY(
+            problem=f"{count(len(left), 'edge')} that the graph cannot have, "
+            f"the first from {left[0]['from']!r} to {left[0]['to']!r}",
+            known_parts="static edges can be added; routes, joins and their numbers are those of the graph",
+            where=plan.place(),
+        )
     state, update = _schemas(plan, before["state"], topology["state"], problems)
     spec = replace(plan.spec, declared=tuple(declared), state=state, update=update, problems=tuple(problems))
     limits = plan.limits if topology["limits"] == before["limits"] else Limits(**topology["limits"])
@@ -132,7 +137,11 @@ def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, An
         ("fields", before["state"], set(topology["state"])),
     ):
         if set(had) != has:
-            raise OTHER_NAMES(kind=what, different=sorted(set(had) ^ has), known_names=had, where=plan.place())
+            raise IMPOSSIBLE_TOPOLOGY(
+                problem=f"other {what} than the graph: {names(sorted(set(had) ^ has))}",
+                known_parts=f"{what} {names(had)}",
+                where=plan.place(),
+            )
 
 
 class _Edges:

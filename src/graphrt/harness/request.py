@@ -14,10 +14,8 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.requests import (
-    TWO_TOOLS_OF_ONE_NAME,
-    UNKNOWN_HARNESS_OPTION,
-)
+from graphrt.errors._codes.requests import UNKNOWN_HARNESS_OPTION
+from graphrt.errors._codes.tools import DUPLICATE_TOOL
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness._output.spec import OutputSpec
 from graphrt.harness.messages import (
@@ -125,8 +123,8 @@ class ModelRequest:
         merged: dict[str, Any] = {**base, **given}
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
-            raise INVALID_ARGUMENT(
-                argument="system", value=system, wanted="a text; render a Template first: template.render(state)"
+            raise INVALID_ARGUMENT(  # only the type is shown, here and for the prompt: it is what a user told a model
+                argument="system", value=type(system), wanted="a text; render a Template first: template.render(state)"
             )
         _check(base)
         _check(given)
@@ -175,7 +173,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if not hasattr(given, "__iter__"):
         raise INVALID_ARGUMENT(
             argument="The prompt",
-            value=given,
+            value=type(given),
             wanted="a text, or a list of messages",
             fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None,
         )
@@ -244,7 +242,7 @@ def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         if not _is_a(tool, ToolSpec):
             raise INVALID_ARGUMENT(argument="A tool of a request", value=tool, wanted="ToolSpec values")
         if tool.name in known:
-            raise TWO_TOOLS_OF_ONE_NAME(name=tool.name, tools=known)
+            raise DUPLICATE_TOOL(tool=tool.name, known=names(known), where="")
         known[tool.name] = tool
     return tuple(known.values())
 

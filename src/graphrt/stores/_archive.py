@@ -49,7 +49,6 @@ from graphrt.errors._codes.stores import (
     FILE_NOT_OPEN,
     NO_FOLDER,
     PATH_EXISTS,
-    PATH_OF_A_STORE,
     STORE_OLDER,
 )
 from graphrt.stores.protocol import Head, Question, Record, Status
@@ -282,7 +281,7 @@ def checked_path(path: Any) -> str:
         what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
         raise BAD_PATH(given=what)
     if text == ":memory:" or "://" in text:
-        raise PATH_OF_A_STORE(text=text)
+        raise BAD_PATH(given=f"the name of a store, {text!r}")
     return text
 
 

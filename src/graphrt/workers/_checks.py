@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.workers import (
-    RUNTIME_NEEDS_STORE,
-    TWO_RUNTIMES_OF_ONE_GRAPH,
-    TWO_STORES_OF_A_WORKER,
-)
+from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
+from graphrt.errors._codes.workers import TWO_RUNTIMES_OF_ONE_GRAPH, TWO_STORES_OF_A_WORKER
 from graphrt.runtime import Runtime
 from graphrt.stores import MemoryStore, Store
 
@@ -37,7 +34,7 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
             )
         name = runtime.graph.name
         if runtime.store is None:
-            raise RUNTIME_NEEDS_STORE(name=name)
+            raise THREAD_WITHOUT_STORE(what=f"the runtime of graph {name!r} needs that of the worker")
         if name in found:
             raise TWO_RUNTIMES_OF_ONE_GRAPH(name=name)
         found[name] = runtime

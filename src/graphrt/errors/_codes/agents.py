@@ -173,5 +173,3 @@ NOBODY_TO_GRANT = NOBODY_TO_ASK.variant(
     fix='Raise the budget or use on_exceeded="stop", or run the agent in a node of a graph with a store: '
     "there the question becomes an interrupt.",
 )
-
-AGENT_TOOL_ARGUMENTS = TOOL_ARGUMENTS.variant("Give exactly one argument, `question`, a text.")

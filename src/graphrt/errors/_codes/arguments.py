@@ -60,15 +60,10 @@ BAD_OBSERVER = INVALID_ARGUMENT.variant(
     known="{variable}={given!r}",
     fix="Set it to module:function, a function without arguments, or remove it.",
 )
-IMPOSSIBLE_EDGES = INVALID_ARGUMENT.variant(
-    "The topology has {number} edges that the graph cannot have, the first from {source!r} to {destination!r}.",
-    known="static edges can be added; routes, joins and their numbers are those of the graph",
-    fix="Edit what graph.topology() returned.",
-)
-OTHER_NAMES = INVALID_ARGUMENT.variant(
-    "The topology has other {kind} than the graph: {different:names}.",
-    known="{kind} {known_names:names}",
-    fix="Edit what graph.topology() returned, and leave its nodes and fields.",
+IMPOSSIBLE_TOPOLOGY = INVALID_ARGUMENT.variant(
+    "The topology has {problem}.",
+    known="{known_parts}",
+    fix="Edit what graph.topology() returned: add static edges, and leave its nodes, fields, routes and joins.",
 )
 
 BAD_LIMITS = ErrorCode("bad-limit", InputError, "{limits} cannot be used: {problems}.", fix="Correct them: {example}.")

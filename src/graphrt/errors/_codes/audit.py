@@ -75,9 +75,6 @@ BAD_SIGNING_KEY = ErrorCode(
     "A key of Ed25519 has 32 bytes, and this is {given:a_type} of another form.",
     fix="Make a private key with graphrt.audit.signing.generate_signing_key(), and the public one of it with public_key().",
 )
-NO_CRYPTOGRAPHY = BAD_SIGNING_KEY.variant(
-    "Signatures need the package cryptography, which is not installed.", fix="pip install 'graphrt[crypto]'"
-)
 BAD_SECRET = ErrorCode(
     "bad-secret",
     InputError,

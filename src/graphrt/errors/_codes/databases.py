@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
-from graphrt.errors._codes.stores import BAD_COMMIT, BAD_PATH, STORE_DAMAGED, STORE_NEWER
+from graphrt.errors._codes.stores import BAD_COMMIT, BAD_PATH, STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 STORE_UNAVAILABLE = ErrorCode(
@@ -139,16 +139,6 @@ SQLITE_UNSAFE = STORE_UNSAFE.variant(
     "The database {database!r} cannot be written safely: {why}.",
     known="SQLite {version}",
     fix="Put it on a disk of this machine.",
-)
-
-SCHEMA_NEWER = STORE_NEWER.variant(
-    "The tables in schema {schema!r} are of version {value}, and this graphrt knows version {newest}.",
-    fix="Upgrade graphrt, or name another schema with ?schema=.",
-)
-DATABASE_NEWER = STORE_NEWER.variant(
-    "The database {database!r} was written by a newer graphrt.",
-    known="schema version {version}; this graphrt reads up to {newest}",
-    fix="Upgrade graphrt; the file was not changed.",
 )
 
 

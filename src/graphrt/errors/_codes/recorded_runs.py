@@ -26,7 +26,6 @@ BAD_CASE = ErrorCode(
     "This is not the text of a case: {why}.",
     fix="Write the file again with case_of(); only the recording at its end must stay as it is.",
 )
-NO_SUPERSTEP_YET = INVALID_ARGUMENT.variant("No superstep of thread {thread!r} has ended yet.", fix="Run it first.")
 NO_SUPERSTEP_AFTER = INVALID_ARGUMENT.variant(
     "No superstep follows entry {seq} of thread {thread!r}.",
     known="supersteps follow the entries {entries}",

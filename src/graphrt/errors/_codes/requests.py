@@ -18,9 +18,6 @@ UNKNOWN_HARNESS_OPTION = INVALID_ARGUMENT.variant(
     known="{options:names}",
     fix="{hint}What only one provider understands goes into options={{...}}.",
 )
-TWO_TOOLS_OF_ONE_NAME = INVALID_ARGUMENT.variant(
-    "Two tools are named {name!r}.", known="{tools:names}", fix="Rename one of them."
-)
 
 BAD_TOOL_ARGUMENTS = ErrorCode(
     "bad-tool-arguments",

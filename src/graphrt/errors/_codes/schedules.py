@@ -12,11 +12,6 @@ BAD_CRON = ErrorCode(
     known="five fields: minute, hour, day of month, month, day of week",
     fix="Write '0 9 * * MON-FRI' for nine o'clock on working days; ranges, lists, steps and names are allowed.",
 )
-NEVER_DUE = BAD_CRON.variant(
-    "The cron expression {expression!r} names no time in the next 50 years.",
-    known="five fields: minute, hour, day of month, month, day of week",
-    fix="Correct the day and the month: there is no 30 February.",
-)
 BAD_TIMEZONE = ErrorCode(
     "bad-timezone",
     InputError,

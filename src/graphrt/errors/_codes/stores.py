@@ -19,9 +19,9 @@ ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
 STORE_NEWER = ErrorCode(
     "store-newer",
     StoreError,
-    "A part of the journal has the form {version}, which a newer version of graphrt wrote.",
-    known="form {form}",
-    fix="Upgrade graphrt where the journal is read.",
+    "{part} has the form {version}, which a newer version of graphrt wrote.",
+    known="form {form}; nothing was changed",
+    fix="Upgrade graphrt where this is read, or give it another store.",
 )
 STORE_OLDER = ErrorCode(
     "store-older",
@@ -72,10 +72,7 @@ BAD_PATH = ErrorCode(
     "bad-path",
     InputError,
     "The path of a file was expected, not {given}.",
-    fix="Give the path as a str or a Path; what is in memory can be read as io.BytesIO(data).",
-)
-PATH_OF_A_STORE = BAD_PATH.variant(
-    "The path of a file was expected; {text!r} names a store.", fix="Give the path alone, such as 'copy.db'."
+    fix="Give the path of a file, such as 'copy.db', as a str or a Path; what is in memory can be read as io.BytesIO(data).",
 )
 FILE_NOT_OPEN = BAD_PATH.variant(
     "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."

@@ -29,13 +29,7 @@ BAD_ADDRESS = INVALID_ARGUMENT.variant(
 
 TOOL_SCHEMA = ErrorCode("tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.")
 
-FOREIGN_INJECTION = INVALID_ARGUMENT.variant("{text}")
-INJECTED_WITHOUT_SOURCE = INVALID_ARGUMENT.variant(
-    '{parameter}: Injected needs its source; write Injected("name in deps")'
-)
-SEVERAL_INJECTED = INVALID_ARGUMENT.variant(
-    "{parameter}: has {number} Injected; one value can come from one source only"
-)
+WRONG_INJECTION = INVALID_ARGUMENT.variant("{text}")
 
 DUPLICATE_TOOL = ErrorCode(
     "duplicate-tool",

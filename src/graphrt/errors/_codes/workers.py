@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
 from graphrt.errors._error_code import ErrorCode
 
-RUNTIME_NEEDS_STORE = THREAD_WITHOUT_STORE.variant(
-    "The runtime of graph {name!r} has no store, so nobody can leave threads to this worker.",
-    fix="Give every runtime of the worker the store that the threads are in.",
-)
 TWO_RUNTIMES_OF_ONE_GRAPH = ErrorCode(
     "duplicate-runtime",
     InputError,

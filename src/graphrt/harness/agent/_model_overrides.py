@@ -60,7 +60,7 @@ class NamedModels:
         if not isinstance(given, Mapping):
             raise INVALID_ARGUMENT(
                 argument="models=",
-                value=models,
+                value=type(given),
                 wanted='a mapping from names of agents to models, where a name is a text without "/": models={"writer": ScriptedModel([...])}',
             )
         wrong = [name for name in models if not isinstance(name, str) or not name or "/" in name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors._codes.agents import AGENT_TOOL_ARGUMENTS
+from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import check_name
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
@@ -46,7 +46,7 @@ class AgentTool:
             ToolArgumentsError: They are not.
         """
         if set(arguments) != {"question"} or not isinstance(arguments["question"], str):
-            raise AGENT_TOOL_ARGUMENTS(tool=self.spec.name)
+            raise TOOL_ARGUMENTS(text="Give exactly one argument, `question`, a text.", tool=self.spec.name)
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:

@@ -54,7 +54,7 @@ class Template:
     def __post_init__(self) -> None:
         given: Any = self.text  # callers without a type checker may pass anything
         if not isinstance(given, str):
-            raise INVALID_ARGUMENT(argument="A template", value=given, wanted="a text")
+            raise INVALID_ARGUMENT(argument="A template", value=type(given), wanted="a text")
         parts, mistakes = parse(given)
         if mistakes:
             raise _no_field(mistakes)

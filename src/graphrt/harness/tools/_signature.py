@@ -17,7 +17,7 @@ import typing_extensions as te
 
 from graphrt.commands import Command
 from graphrt.errors import InputError
-from graphrt.errors._codes.tools import FOREIGN_INJECTION, INJECTED_WITHOUT_SOURCE, SEVERAL_INJECTED, TOOL_SCHEMA
+from graphrt.errors._codes.tools import TOOL_SCHEMA, WRONG_INJECTION
 from graphrt.harness.tools.injected import Injected
 from graphrt.harness.tools.protocol import ToolContext
 from graphrt.harness.tools.results import is_of_langgraph
@@ -223,15 +223,17 @@ def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | Non
         base, *rest = get_args(annotation)
         marks = tuple(mark for mark in rest if isinstance(mark, Injected))
         if any(_is_foreign(mark if isinstance(mark, type) else type(mark), _FOREIGN) for mark in rest):
-            raise FOREIGN_INJECTION(text=_instead(parameter.name))
+            raise WRONG_INJECTION(text=_instead(parameter.name))
         if Injected in rest:
-            raise INJECTED_WITHOUT_SOURCE(parameter=parameter.name)
+            raise WRONG_INJECTION(text=f'{parameter.name}: Injected needs its source; write Injected("name in deps")')
     if len(marks) > 1:
-        raise SEVERAL_INJECTED(parameter=parameter.name, number=len(marks))
+        raise WRONG_INJECTION(
+            text=f"{parameter.name}: has {len(marks)} Injected; one value can come from one source only"
+        )
     if marks:
         return Injection(name=parameter.name, source=marks[0], default=parameter.default)
     if _is_foreign(base, _FOREIGN):
-        raise FOREIGN_INJECTION(text=_instead(parameter.name))
+        raise WRONG_INJECTION(text=_instead(parameter.name))
     if _is_context(base):
         return Injection(name=parameter.name, source=None, default=parameter.default)
     return None

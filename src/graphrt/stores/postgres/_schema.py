@@ -29,8 +29,8 @@ from collections.abc import Callable
 from typing import Final
 
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import FOREIGN_TABLE, SCHEMA_NEWER
-from graphrt.errors._codes.stores import STORE_OLDER
+from graphrt.errors._codes.databases import FOREIGN_TABLE
+from graphrt.errors._codes.stores import STORE_NEWER, STORE_OLDER
 from graphrt.stores.postgres._driver import Connection
 
 VERSION: Final = 8
@@ -204,7 +204,7 @@ def _exists(connection: Connection, schema: str, named: Callable[[str], bytes]) 
     if version < VERSION:
         raise STORE_OLDER(part=f"The schema {schema!r}", version=version, form=VERSION)
     if version > VERSION:
-        raise SCHEMA_NEWER(schema=schema, value=version, newest=VERSION)
+        raise STORE_NEWER(part=f"The schema {schema!r}", version=version, form=VERSION)
     return True
 
 

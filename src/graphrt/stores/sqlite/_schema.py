@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from graphrt.errors._codes.databases import DATABASE_NEWER, SQLITE_NOT_A_DATABASE
-from graphrt.errors._codes.stores import STORE_OLDER
+from graphrt.errors._codes.databases import SQLITE_NOT_A_DATABASE
+from graphrt.errors._codes.stores import STORE_NEWER, STORE_OLDER
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -164,7 +164,7 @@ def check(found: tuple[int, int, int], path: str) -> bool:
     if version < VERSION:
         raise STORE_OLDER(part=f"The database {path!r}", version=version, form=VERSION)
     if version > VERSION:
-        raise DATABASE_NEWER(database=path, version=version, newest=VERSION)
+        raise STORE_NEWER(part=f"The database {path!r}", version=version, form=VERSION)
     return True
 
 

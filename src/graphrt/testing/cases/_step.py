@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER, NO_SUPERSTEP_YET
+from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER
 from graphrt.events import (
     EffectRecorded,
     Entry,
@@ -65,7 +65,7 @@ def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
         begins.insert(0, first)  # older entries were pruned; the state before the first one left was kept
     steps = {seq: part for seq, part in _parts(entries, begins) if _did_something(part)}
     if not steps:
-        raise NO_SUPERSTEP_YET(thread=thread)
+        raise NO_SUPERSTEP_AFTER(seq=0, thread=thread, known="no superstep has ended yet", fix="Run the thread first.")
     before = max(steps) if at is None else max((seq for seq in begins if seq <= at), default=None)
     if before not in steps:
         last = ", ".join(map(str, list(steps)[-12:]))

@@ -9,14 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, final
 
-from graphrt.errors import closest
-from graphrt.errors._codes.route_coverage import (
-    GRAPH_WITHOUT_TESTS,
-    NO_TESTS_RAN,
-    PATTERN_WITHOUT_MUTANT,
-    PYTEST_DID_NOT_END,
-    TESTS_FAIL_UNMUTATED,
-)
+from graphrt.errors import closest, count
+from graphrt.errors._codes.route_coverage import FIRST_RUN_FAILED, GRAPH_WITHOUT_TESTS, PATTERN_WITHOUT_MUTANT
 from graphrt.testing.mutate.installing import FIXTURE
 from graphrt.testing.mutate.operators import OPERATORS, Mutation, mutations
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
@@ -198,14 +192,21 @@ def _refuse(result: PytestResult) -> None:
     if not result.finished:
         code = result.exit_code or 0
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise PYTEST_DID_NOT_END(ended=ended, output=result.tail())
+        raise FIRST_RUN_FAILED(
+            problem=f"did not come to its end ({ended})", output=f"the last lines of its output:\n{result.tail()}"
+        )
     broken = {**result.uncollected, **{ended.test: ended.error for ended in result.failed}}
     if broken:
         listed = [f"\n    {test}: {error}" for test, error in list(broken.items())[:SHOWN]]
         more = f"\n    and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        raise TESTS_FAIL_UNMUTATED(number=len(broken), listed="".join(listed).strip(), more=more)
+        raise FIRST_RUN_FAILED(
+            problem=f"has {count(len(broken), 'test')} that cannot pass", output="".join(listed).strip() + more
+        )
     if not result.tests:
-        raise NO_TESTS_RAN(exit_code=result.exit_code, output=result.tail(5))
+        raise FIRST_RUN_FAILED(
+            problem=f"ran no tests (exit code {result.exit_code})",
+            output=f"the last lines of its output:\n{result.tail(5)}",
+        )
 
 
 def _take_hits(run: FirstRun, data: CoverageData) -> None:

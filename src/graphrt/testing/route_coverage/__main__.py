@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from graphrt.errors import GraphrtError, InputError
-from graphrt.errors._codes.route_coverage import COVERAGE_OF_OTHER_VERSION, NO_GRAPH_MEASURED
+from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA, NO_GRAPH_MEASURED
 from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
 
 
@@ -42,7 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _of_another_version(path: Path, graph: GraphData) -> InputError:
-    return COVERAGE_OF_OTHER_VERSION(file=str(path), source=graph.file, graph_name=graph.name, line=graph.line)
+    return BAD_COVERAGE_DATA(
+        file=str(path),
+        problem=f"it was measured with another version of {graph.file!r} than the data before it.",
+        known=f"only one of them has the graph {graph.name!r} of line {graph.line}",
+    )
 
 
 if __name__ == "__main__":

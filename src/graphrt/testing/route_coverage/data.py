@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from graphrt.errors._codes.route_coverage import COVERAGE_DAMAGED, COVERAGE_UNREADABLE
+from graphrt.errors import told
+from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA
 from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.written_tests import write_whole
 
@@ -139,7 +140,7 @@ def load(path: Path, *, root: Path | None = None) -> CoverageData:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise COVERAGE_UNREADABLE(file=os.fspath(path), error=error) from error
+        raise BAD_COVERAGE_DATA(file=os.fspath(path), problem=told(error)) from error
     saved: CoverageData = _checked(path, lambda: _saved(json.loads(text.decode())))
     return saved
 
@@ -212,7 +213,9 @@ def _checked(path: Path, read: Any) -> Any:
     try:
         return read()
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise COVERAGE_DAMAGED(file=os.fspath(path), error=error, version=FORMAT) from error
+        raise BAD_COVERAGE_DATA(
+            file=os.fspath(path), problem=told(error), known=f"this version of graphrt reads format {FORMAT}"
+        ) from error
 
 
 def _arc(fields: Any) -> Arc:

@@ -13,12 +13,9 @@ from itertools import product
 from typing import Any, Final
 
 from graphrt.commands import END, START, Command, Interrupt, Send, node_name
-from graphrt.errors import closest
+from graphrt.errors import closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NODE_ASKED
-from graphrt.errors._codes.explorations import (
-    ALTERNATIVE_OF_UNKNOWN_FIELD,
-    ALTERNATIVE_WITH_UNKNOWN_TARGET,
-)
+from graphrt.errors._codes.explorations import IMPOSSIBLE_ALTERNATIVE
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
 from graphrt.testing.exploring._values import short
@@ -170,14 +167,20 @@ def _check_result(graph: Graph, key: str, item: Any) -> None:
         for target in wanted if isinstance(wanted, list | tuple) else [wanted]:  # pyright: ignore[reportUnknownVariableType]
             name: Any = target.node if isinstance(target, Send) else node_name(target)  # pyright: ignore[reportUnknownArgumentType]
             if name is not None and name is not END and name not in graph.nodes:
-                raise ALTERNATIVE_WITH_UNKNOWN_TARGET(key=key, name=name, known_nodes=graph.nodes)
+                raise IMPOSSIBLE_ALTERNATIVE(
+                    key=key, problem=f"it goes to {name!r}, which is not a node.", known=f"nodes {names(graph.nodes)}"
+                )
         item = command.update
     fields = graph.topology()["state"]
     if isinstance(item, Mapping):
         update: Mapping[Any, Any] = item  # pyright: ignore[reportUnknownVariableType]
         unknown = [name for name in update if name not in fields]
         if unknown:
-            raise ALTERNATIVE_OF_UNKNOWN_FIELD(key=key, name=unknown[0], fields=fields)
+            raise IMPOSSIBLE_ALTERNATIVE(
+                key=key,
+                problem=f"it writes {unknown[0]!r}, which is not a field of the state.",
+                known=f"fields {names(fields)}",
+            )
     elif isinstance(item, str | int | float | list | tuple | set):
         raise INVALID_ARGUMENT(
             argument=f"An alternative of node {key!r}",

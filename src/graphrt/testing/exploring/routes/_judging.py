@@ -18,8 +18,9 @@ from graphrt.errors import (
     StarvedJoinError,
     StepLimitError,
     UpdateError,
+    told,
 )
-from graphrt.errors._codes.explorations import CALL_WITHOUT_REPLIES, IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLY
+from graphrt.errors._codes.explorations import IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLIES
 from graphrt.testing.exploring.routes._walk import Plan, Walk
 from graphrt.testing.exploring.search import Bug
 
@@ -85,9 +86,9 @@ def refused(questions: Mapping[str, tuple[str, Mapping[int, bool]]]) -> Iterator
 def _of_error(error: Exception, plan: Plan) -> Bug:
     cause = _root(error)
     if isinstance(cause, ScriptError):
-        raise IMPOSSIBLE_REPLY(error=cause) from error
+        raise IMPOSSIBLE_REPLIES(error=cause) from error
     if getattr(cause, "code", "") in _UNSCRIPTED:
-        raise CALL_WITHOUT_REPLIES(error=cause) from error
+        raise IMPOSSIBLE_REPLIES(error=cause) from error
     kind = next((kind for cls, kind in _KINDS if isinstance(error, cls) or isinstance(cause, cls)), "node-error")
     node = getattr(error, "node", None)
     _refuse_impossible(kind, node, error, plan)
@@ -116,7 +117,7 @@ def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> No
     if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
         routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}
         if not routed:
-            raise IMPOSSIBLE_ALTERNATIVE(key=node, shown=last.said, error=error) from error
+            raise IMPOSSIBLE_ALTERNATIVE(key=node, problem=f"{last.said}. {told(error)}") from error
 
 
 def slip(label: Any, labels: list[str], nodes: tuple[str, ...], target: str) -> str | None:
