@@ -979,7 +979,7 @@ class Runtime(Generic[S]):
             limit: How many to return at most; None returns all.
 
         Raises:
-            InputError: A filter is not valid, *after* is no token (`bad-token`), or the store lists no questions
+            InputError: A filter is not valid, *after* is no token (`input`), or the store lists no questions
                 (`store-lacks`).
         """
         wanted = finding.wanted_questions(kind, tenant, tags, graph, node)

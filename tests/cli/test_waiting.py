@@ -41,7 +41,7 @@ def test_the_inbox_lists_questions_and_pages_them(call, stored: str) -> None:
     assert (rest[0]["kind"], rest[0]["node"], rest[0]["graph"]) == ("question", "approve", "letters")
     assert call("inbox", "--store", stored, "--kind", "approval").result["questions"] == []
     assert call("inbox", "--store", stored, "--node", "nobody").result["questions"] == []
-    assert call("inbox", "--store", stored, "--after", "no token").document["error"]["code"] == "bad-token"
+    assert call("inbox", "--store", stored, "--after", "no token").document["error"]["code"] == "input"
     text = call("inbox", "--store", stored, "--text").out
     assert "thread paused of letters" in text
     assert "2 questions" in text

@@ -146,6 +146,9 @@ def test_a_long_argument_is_cut() -> None:
     assert error.arg == "x" * 10_000
 
 
+def later() -> None: ...
+
+
 class Broken:
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -156,10 +159,11 @@ class Broken:
     [
         (5, "5"),
         ("a\nb", r"'a\nb'"),
-        (Broken(), "<Broken instance at"),
+        (Broken(), "<Broken instance>"),
+        ([later], "[<function later>]"),
         ({"a": [1] * 99}, "{'a': [1, 1, 1, 1, 1, 1, ...]}"),
     ],
-    ids=["number", "lines", "broken", "long"],
+    ids=["number", "lines", "broken", "function", "long"],
 )
 def test_a_value_is_quoted_in_one_short_line(value: Any, text: str) -> None:
     assert brief(value).startswith(text)

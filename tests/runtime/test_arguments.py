@@ -22,7 +22,7 @@ from .support import note, sequence
 @pytest.mark.parametrize(
     ("sinks", "told"),
     [
-        (TokenTracker(), ("a TokenTracker", "stands alone", "sinks=[tracker]")),
+        (TokenTracker(), ("a TokenTracker stands alone", "sinks=[tracker]")),
         (TokenTracker, ("the class TokenTracker", "sinks=[TokenTracker()]")),
         ([TokenTracker], ("the class TokenTracker", "sinks=[TokenTracker()]")),
         ([print, 5], ("an int", "cannot be called")),
@@ -34,7 +34,7 @@ def test_sinks_that_cannot_take_entries_are_refused(sinks: Any, told: tuple[str,
     with pytest.raises(InputError) as caught:
         Runtime(sequence(("a", note("a"))), sinks=sinks)
 
-    assert caught.value.code == "bad-sink"
+    assert caught.value.code == "input"
     assert [word for word in told if word not in str(caught.value)] == []
 
 

@@ -190,7 +190,7 @@ def test_a_mode_that_does_not_exist_is_refused(face: Face, modes: Any) -> None:
     with pytest.raises(InputError) as caught:
         face.stream(sequence(("a", note("a"))), {}, modes=modes)
 
-    assert caught.value.code == "bad-mode"
+    assert caught.value.code == "input"
     assert "'updates'" in str(caught.value)
 
 

@@ -127,13 +127,13 @@ def test_thread_verbs_without_a_store_say_so():
         ({"store": "sqlite://runs.db"}, "unknown-store", ["sqlite:///"]),
         ({"store": ""}, "unknown-store", ["sqlite:///"]),
         ({"store": "runs.db"}, "unknown-store", ["runs.db", "sqlite:///"]),
-        ({"store": {}}, "unknown-store", ["dict", "sqlite:///"]),
-        ({"store": 5}, "unknown-store", ["int"]),
+        ({"store": {}}, "input", ["dict", "sqlite:///"]),
+        ({"store": 5}, "input", ["int"]),
         ({"lease_s": 0}, "input", ["0"]),
         ({"lease_s": "30"}, "input", ["'30'"]),
         ({"lease_s": float("nan")}, "input", ["nan"]),
-        ({"migrations": ["abc"]}, "bad-migration", ["'abc'", "Migration"]),
-        ({"migrations": 5}, "bad-migration", ["5", "Migration"]),
+        ({"migrations": ["abc"]}, "input", ["'abc'", "Migration"]),
+        ({"migrations": 5}, "input", ["5", "Migration"]),
     ],
 )
 def test_options_that_cannot_be_right_are_refused_at_once(tmp_path, monkeypatch, options, code, words):
@@ -146,9 +146,7 @@ def test_options_that_cannot_be_right_are_refused_at_once(tmp_path, monkeypatch,
 def test_a_class_in_place_of_a_store_is_refused():
     from graphrt.stores import MemoryStore
 
-    refused(
-        "unknown-store", lambda: Runtime(line(("a", note("a"))), store=MemoryStore), "MemoryStore", error=InputError
-    )
+    refused("input", lambda: Runtime(line(("a", note("a"))), store=MemoryStore), "MemoryStore", error=InputError)
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
@@ -221,7 +219,7 @@ def test_filters_that_no_thread_can_be_compared_with_are_refused(world, filters)
 def test_stream_modes_that_are_none_are_refused(world, modes):
     runtime = world.runtime(line(("a", note("a"))))
 
-    refused("bad-mode", lambda: list(runtime.stream({"notes": []}, modes=modes)), "'updates'", error=InputError)
+    refused("input", lambda: list(runtime.stream({"notes": []}, modes=modes)), "'updates'", error=InputError)
 
 
 @pytest.mark.parametrize("told", ["12:30", None, b"1", True, 1j])

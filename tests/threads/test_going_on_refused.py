@@ -51,7 +51,7 @@ def test_what_resume_refuses_is_refused(world, way, verb):
 
     refused("unknown-interrupt", lambda: call(runtime, thread="t", answers={"t/9.0:a#0": 1}), found["a"], found["b"])
     refused("ambiguous-answer", lambda: call(runtime, thread="t", answer=1), "2 interrupts")
-    refused("ambiguous-answer", lambda: call(runtime, thread="t", answers=1, answer=1), "Both")
+    refused("input", lambda: call(runtime, thread="t", answers=1, answer=1), "does not go with")
     refused("no-answer", lambda: call(runtime, thread="t", answers={}), found["a"])
     refused("bad-answer", lambda: call(runtime, thread="t", answers={found["a"]: "many"}), "int")
     refused("wrong-verb", lambda: call(runtime, thread="t"), "resume('t', answers)", "thread='t' with answers=")

@@ -254,10 +254,10 @@ def test_pages_and_filters_that_are_none_are_refused():
     runtime.run({}, thread="t")
     token = runtime.inbox()[0].token
     for code, words in (
-        ("bad-token", {"after": "nonsense"}),
-        ("bad-token", {"after": ""}),
-        ("bad-token", {"after": token[:-2]}),
-        ("bad-token", {"after": 7}),
+        ("input", {"after": "nonsense"}),
+        ("input", {"after": ""}),
+        ("input", {"after": token[:-2]}),
+        ("input", {"after": 7}),
         ("input", {"limit": -1}),
         ("input", {"kind": 7}),
         ("input", {"node": b"b"}),

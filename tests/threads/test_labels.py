@@ -238,7 +238,7 @@ def test_labels_need_a_store_and_an_input():
     refused("thread-without-store", lambda: Runtime(PLAIN).run({}, title="one"))
     runtime = Runtime(GRAPH, store=MemoryStore())
     runtime.run({}, thread="t")
-    refused("bad-label", lambda: runtime.steps(thread="t", answer="yes", title="one"))
+    refused("input", lambda: runtime.steps(thread="t", answer="yes", title="one"))
     refused("unknown-thread", lambda: runtime.label("nobody", title="one"))
     assert runtime.state("t").status == "interrupted"
 

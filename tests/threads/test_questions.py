@@ -236,7 +236,7 @@ def test_answers_that_nobody_waits_for_are_refused_and_change_nothing(world):
         ("unknown-interrupt", lambda: runtime.resume("t", {"yes": True}), ["'yes'", "answer="]),
         ("ambiguous-answer", lambda: runtime.resume("t", "yes"), ["2 interrupts", *ids]),
         ("ambiguous-answer", lambda: runtime.resume("t", answer={"a": 1}), ["2 interrupts", *ids]),
-        ("ambiguous-answer", lambda: runtime.resume("t", {ids[0]: 1}, answer=1), ["answers and answer="]),
+        ("input", lambda: runtime.resume("t", {ids[0]: 1}, answer=1), ["answer= does not go with answers"]),
         ("no-answer", lambda: runtime.resume("t"), ids),
         ("no-answer", lambda: runtime.resume("t", {}), ids),
         ("wrong-verb", lambda: runtime.run({"notes": []}, thread="t"), ["interrupted", "resume('t', answers)"]),

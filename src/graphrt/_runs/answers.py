@@ -29,12 +29,12 @@ from graphrt._plan.state import explain, short
 from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
 from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
 from graphrt.errors._codes.threads import (
     AMBIGUOUS_ANSWER,
     ANSWER_DOES_NOT_FIT,
     ANSWER_HAS_EFFECTS,
-    ANSWERS_AND_ANSWER,
     INTERRUPT_EXPIRED,
     INTERRUPT_HAS_ITS_DEFAULT,
     NO_ANSWER,
@@ -123,7 +123,9 @@ def _by_id(
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
-            raise ANSWERS_AND_ANSWER(questions=asked, **about)
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument="answer=", other="answers", superfluous="one of the two", known=asked, **about
+            )
         if single is UNSET:
             raise NO_ANSWER(questions=asked, how=how(ids), **about)
         if len(questions) != 1:

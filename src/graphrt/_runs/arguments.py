@@ -16,13 +16,9 @@ from graphrt._journal.batch import no_time
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
     BAD_LIMITS,
-    BAD_MIGRATIONS,
-    BAD_MODE,
-    BAD_SINK,
     INPUT_OF_WRONG_KIND,
     INVALID_ARGUMENT,
 )
-from graphrt.errors._codes.stores import NOT_A_STORE_ARGUMENT
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -56,7 +52,7 @@ def opened_store(store: Any) -> Store | None:
     """Return the store that was given, or open the one that a URL names; None for None.
 
     Raises:
-        InputError: It is neither a store nor a URL (`unknown-store`).
+        InputError: It is neither a store (`input`) nor a URL (`unknown-store`).
     """
     if isinstance(store, str):
         return open_store(store)
@@ -65,9 +61,12 @@ def opened_store(store: Any) -> Store | None:
     a_class = isinstance(store, type)
     missing = [name for name in METHODS if not hasattr(store, name)]  # of the methods that every store must have
     if missing or a_class:
-        raise NOT_A_STORE_ARGUMENT(
-            given=a_kind(store),
-            known="a class is not a store: its instances are" if a_class else f"it has no {names(missing, most=3)}",
+        problem = "is not a store: its instances are" if a_class else f"has no {names(missing, most=3)}"
+        raise INVALID_ARGUMENT(  # only its type is shown: stores hold credentials
+            argument="store=",
+            value=store if a_class else type(store),
+            wanted='a store or a URL: store="sqlite:///runs.db", store="memory:", or open_store(...)',
+            known=f"{a_kind(store)} {problem}",
         )
     opened: Store | None = store
     return opened
@@ -77,12 +76,16 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
     """Return *migrations*, one or a list, which bring threads of older graphs to the present graph, as a tuple.
 
     Raises:
-        InputError: One of them is not a Migration (`bad-migration`).
+        InputError: One of them is not a Migration (`input`).
     """
     given: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
     wrong = [one for one in given if not isinstance(one, Migration)]
     if wrong:
-        raise BAD_MIGRATIONS(given=wrong[0])
+        raise INVALID_ARGUMENT(
+            argument="migrations=",
+            value=wrong[0],
+            wanted='Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations, one or a list',
+        )
     return tuple(given)
 
 
@@ -203,7 +206,7 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
     """Return *sinks* as a tuple of 0..n functions of an entry.
 
     Raises:
-        InputError: They are not in a list, or one cannot be called or is a class (`bad-sink`).
+        InputError: They are not in a list, or one cannot be called or is a class (`input`).
     """
     if sinks is None:
         return ()
@@ -215,14 +218,16 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
         return given
     wrong = refused[0]
     a_class = isinstance(wrong, type)
-    # The error has a usual fix, for None.
-    raise BAD_SINK(
-        given=a_kind(wrong),
-        known="a class is not a sink: its instances may be"
-        if a_class
-        else "it stands alone, not in a list"
-        if alone
-        else "it cannot be called",
+    problem = "cannot be called"
+    if a_class:
+        problem = "is not a sink: its instances may be"
+    elif alone:
+        problem = "stands alone, not in a list"
+    raise INVALID_ARGUMENT(  # only its type is shown: a sink may hold credentials
+        argument="sinks=",
+        value=wrong if a_class else type(wrong),
+        wanted="functions of an entry, or a TokenTracker, in a list: sinks=[tracker]",
+        known=f"{a_kind(wrong)} {problem}",
         fix=f"Pass an instance, in a list: sinks=[{wrong.__name__}()]." if a_class else None,
     )
 
@@ -364,12 +369,12 @@ def stream_modes(modes: Any) -> frozenset[str]:
     """Return the set of stream modes that *modes* names: one mode, or several in an iterable.
 
     Raises:
-        InputError: A mode is unknown, or there is none (`bad-mode`).
+        InputError: A mode is unknown, or there is none (`input`).
     """
     wanted: tuple[str, ...] = tuple(modes) if _is_several(modes) else (modes,)
     unknown = [mode for mode in wanted if mode not in MODES]
     if unknown or not wanted:
-        raise BAD_MODE(
-            problem=f"There is no stream mode {unknown[0]!r}." if unknown else "modes= names no mode.", modes=MODES
+        raise INVALID_ARGUMENT(
+            argument="modes=", value=unknown[0] if unknown else modes, wanted=f"one or several of {names(MODES)}"
         )
     return frozenset(wanted)

@@ -32,7 +32,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks, take_reports
 from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
-from graphrt.errors._codes.labels import LABELS_WITHOUT_INPUT
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Labels, Loaded
@@ -73,7 +73,12 @@ def on_either(
     """
     answered = answers is not UNSET or answer is not UNSET
     if labels is not None and given is UNSET:  # title and tags are set with an input only
-        raise LABELS_WITHOUT_INPUT(where=config.plan.place())
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="title=, tags= or priority=",
+            missing="an input",
+            fix="Add an input, or call label() to change the labels of a thread.",
+            where=config.plan.place(),
+        )
     if given is UNSET and thread_id is not None:
         if answered:
             return resumed(config, thread_id, answers, answer, listen=listen, watch=watch)

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._usage.amounts import UNITS, limit_names, unit_of
 from graphrt._usage.stored_form import first_amounts
-from graphrt.errors._codes.budgets import BAD_BUDGET, NOT_A_BUDGET, UNKNOWN_ON_EXCEEDED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.budgets import BAD_BUDGET, UNKNOWN_ON_EXCEEDED
 
 __all__ = ["Budget", "BudgetWarning"]
 
@@ -96,10 +97,10 @@ def check_budget(budget: Any) -> None:
     """Check that *budget*, an argument of the user, is a Budget.
 
     Raises:
-        InputError: It is not (`bad-budget`).
+        InputError: It is not (`input`).
     """
     if not isinstance(budget, Budget):
-        raise NOT_A_BUDGET(value=budget)
+        raise INVALID_ARGUMENT(argument="budget=", value=budget, wanted="a Budget, for instance Budget(tokens=50_000)")
 
 
 def number_problem(value: Any, *, whole: bool) -> str:

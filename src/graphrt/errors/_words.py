@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, final
 
+_ADDRESS: Final = r" at 0x[0-9a-fA-F]+>"
+"""The address in memory that the `repr` of a function or an object without its own ends with."""
 MOST_ARGUMENT: Final = 200
 """Most characters of a Send's argument that a message quotes."""
 
@@ -78,8 +80,12 @@ def line(text: str, known: Mapping[str, Any], what: str) -> str:
 
 
 def brief(value: object, most: int = MOST_ARGUMENT) -> str:
-    """Return the `repr` of *value* on one line, cut to *most* characters; a `__repr__` that raises is handled."""
-    import reprlib  # imported here: most programs never raise
+    """Return the `repr` of *value* on one line, cut to *most* characters; a `__repr__` that raises is handled.
+
+    Addresses in memory are left out: `<function later>`.
+    """
+    import re  # imported here: most programs never raise
+    import reprlib
 
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = shown.maxlong = most
@@ -87,7 +93,7 @@ def brief(value: object, most: int = MOST_ARGUMENT) -> str:
         text = shown.repr(value)
     except Exception:  # noqa: BLE001 - user code; the error that is reported matters more
         text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
+    text = re.sub(_ADDRESS, ">", " ".join(text.split()))
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

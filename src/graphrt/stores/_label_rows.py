@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from graphrt._arguments import is_number
-from graphrt.errors._codes.labels import BAD_TOKEN
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.protocol import Labels
 
@@ -85,7 +85,7 @@ def from_token(token: Any) -> Position:
     """Return the position that `to_token` wrote.
 
     Raises:
-        InputError: *token* is something else (`bad-token`).
+        InputError: *token* is something else (`input`).
     """
     if isinstance(token, str) and len(token) <= _LONGEST and token.isascii():
         try:
@@ -100,4 +100,8 @@ def from_token(token: Any) -> Position:
             if fits and 0 <= number < 2**62 and isinstance(place, str) and "\0" not in place:
                 # A lone surrogate, which a database refuses too, becomes a question mark.
                 return Position(float(asked_at), number, place.encode("utf-8", "replace").decode())
-    raise BAD_TOKEN(given=ascii(token)[:80] if isinstance(token, str) else f"a {type(token).__name__}")
+    raise INVALID_ARGUMENT(
+        argument="after=",
+        value=token if isinstance(token, str) else type(token),
+        wanted="the `token` of the last item of the page before, as it is",
+    )

@@ -75,7 +75,7 @@ class Searching(ABC):
             limit: Maximum number of questions. None: no limit.
 
         Raises:
-            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`input`).
+            InputError: *after* is not a token, or *limit* is not a number (`input`).
         """
         most = _refusals.page_size(limit)
         last = None if after is None else from_token(after)

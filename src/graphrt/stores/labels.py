@@ -113,7 +113,7 @@ class Findable(Protocol):
             limit: Maximum number of questions. None: no limit.
 
         Raises:
-            InputError: *after* is not a token (`bad-token`), or *limit* is not a number (`input`).
+            InputError: *after* is not a token, or *limit* is not a number (`input`).
         """
         ...
 

@@ -378,5 +378,5 @@ def test_what_is_no_budget_is_refused_where_it_is_bound(budget: Any) -> None:
         Runtime(fan(1, binds)).run({})
 
     assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.code == "bad-budget"
+    assert caught.value.__cause__.code == "input"
     assert calls.made == 0

@@ -75,26 +75,6 @@ MISSING_PACKAGE = ErrorCode(
     fix='pip install "graphrt[{extra}]"',
 )
 
-BAD_MIGRATIONS = ErrorCode(
-    "bad-migration",
-    InputError,
-    "migrations= must be a list of Migration(...), not {given!r}.",
-    fix='Pass Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations.',
-)
-
-
-BAD_SINK = ErrorCode(
-    "bad-sink",
-    InputError,
-    "sinks= must be a list of functions that take an entry, not {given}.",
-    fix="Pass functions or a TokenTracker, in a list: sinks=[tracker].",
-)
-
-
-BAD_MODE = ErrorCode(
-    "bad-mode", InputError, "{problem}", known="{modes:names}", fix="Choose one or several of the known modes."
-)
-
 FORKED = ErrorCode(
     "forked",
     InputError,

@@ -32,7 +32,6 @@ UNKNOWN_ON_EXCEEDED = BAD_BUDGET.variant(
     fix="Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error takes it; "
     "or 'interrupt', which asks a person for more.",
 )
-NOT_A_BUDGET = BAD_BUDGET.variant("budget= must be a Budget, not {value!r}.", fix="Pass Budget(tokens=50_000), say.")
 
 CALL_WITHOUT_MAX_TOKENS = ErrorCode(
     "budget-without-max-tokens",

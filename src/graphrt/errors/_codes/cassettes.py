@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, ScriptError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 CASSETTE_UNSTORABLE = ErrorCode(
@@ -20,12 +19,6 @@ OUTPUT_WITHOUT_JSON = CASSETTE_UNSTORABLE.variant(
     "A Cassette cannot write down the output of a reply: it is of type {value:type}, which has no JSON form.",
     fix="Put the cassette around the model of the agent: cassette.model(...).",
 )
-
-NO_HARNESS_TO_ASK = INVALID_ARGUMENT.variant(
-    "The cassette is in mode {mode!r} and was given no harness to ask.",
-    fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
-)
-
 
 CASSETTE_UNREADABLE = ErrorCode(
     "cassette-unreadable",

@@ -17,16 +17,6 @@ TENANT_OF_TENANT = BAD_TENANT.variant(
     fix="Make it of the store that the tenants share.",
 )
 BAD_LABEL = ErrorCode("bad-label", InputError, "{option}= cannot be {given}.", fix="Pass {wanted}.")
-LABELS_WITHOUT_INPUT = BAD_LABEL.variant(
-    "title=, tags= and priority= go with an input, and none was given.",
-    fix="Call label() to change the labels of a thread.",
-)
-BAD_TOKEN = ErrorCode(
-    "bad-token",
-    InputError,
-    "after= must be the token of a question, not {given}.",
-    fix="Pass the `token` of the last item of the page before, as it is.",
-)
 STORE_LACKS = ErrorCode(
     "store-lacks",
     InputError,

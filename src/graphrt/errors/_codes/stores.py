@@ -59,10 +59,6 @@ NOT_A_STORE = UNKNOWN_STORE.variant(
     known="{examples}",
     fix="Correct or remove the package that provides the scheme.",
 )
-NOT_A_STORE_ARGUMENT = UNKNOWN_STORE.variant(
-    "store= must be a store or a URL, not {given}.",
-    fix='Use store="sqlite:///runs.db", store="memory:", or open_store(...).',
-)
 
 BAD_ARCHIVE = ErrorCode(
     "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."

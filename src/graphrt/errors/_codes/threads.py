@@ -204,9 +204,6 @@ NO_ANSWER = ErrorCode("no-answer", InputError, "No answer was given.", known="{q
 AMBIGUOUS_ANSWER = ErrorCode(
     "ambiguous-answer", InputError, "One answer was given, but {number} {what}.", known="{questions}", fix="{how}"
 )
-ANSWERS_AND_ANSWER = AMBIGUOUS_ANSWER.variant(
-    "Both answers and answer= were given.", known="{questions}", fix="Pass one of the two."
-)
 
 ANSWER_HAS_EFFECTS = ErrorCode(
     "answer-has-effects",

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from graphrt.errors import names
 from graphrt.errors._codes.agents import NO_MODEL
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.cassettes import NO_HARNESS_TO_ASK
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
@@ -105,7 +104,11 @@ class Cassette:
             InputError: The harness is missing in a mode that may call it, or is not a harness.
         """
         if harness is None and self.mode != "replay":
-            raise NO_HARNESS_TO_ASK(mode=self.mode)
+            raise ARGUMENT_NEEDS_ANOTHER(
+                argument=f"A cassette in mode {self.mode!r}",
+                missing="a harness to ask",
+                fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
+            )
         return RecordedHarness(self, _checked_harness(harness), name=name, output=output)
 
     @property
