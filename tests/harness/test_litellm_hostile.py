@@ -277,7 +277,7 @@ def test_failure_told_within_a_stream_is_transient(wire: str) -> None:
     ids=["late", "bytes", "bytes of an event", "comments"],
 )
 def test_slow_bytes_end_with_the_time_that_the_call_has(wire: str, way: str, answer: ChatAnswer) -> None:
-    error = failure_of(wire, way, answer, timeout_s=0.3)
+    error = failure_of(wire, way, answer, timeout_s=1.0)  # on a busy machine, 0.3 s end before the request is sent
 
     assert (type(error), error.code) == (TransientModelError, "model-timeout")
 

@@ -165,7 +165,7 @@ def test_data_of_another_version(suite: Path) -> None:
     (suite / ".graphrt_coverage.json").write_text('{"format": 0}')
     code, text = run(suite, "--graphrt-cov", "--graphrt-cov-append", test_two=TWO)
     assert code == 1, text
-    assert r"route coverage data at .* cannot be used" in text
+    assert ".graphrt_coverage.json' cannot be used: ValueError: its format is not 1" in text
     assert "Traceback" not in text
 
 
