@@ -180,7 +180,7 @@ def test_the_way_on_can_be_typed_as_it_is_told(call, stored: str, monkeypatch: p
 def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> None:
     done = call("log", "flow.py:letters", "paused", "--event", "task-succeded", "--store", stored)
 
-    assert (done.code, done.document["error"]["code"]) == (2, "bad-document")
+    assert (done.code, done.document["error"]["code"]) == (2, "input")
     assert "Did you mean 'task-succeeded'?" in done.err
 
 

@@ -105,7 +105,7 @@ def test_a_runtime_has_a_store_of_its_own(call) -> None:
         (["--limits", "max_steps"], "bad-document"),
         (["--input", "twice.json"], "bad-document"),
         (["--input", "nan.json"], "bad-document"),
-        (["--limits", "max_stepz=1"], "bad-document"),
+        (["--limits", "max_stepz=1"], "input"),
         (["--limits", "max_steps=many"], "bad-document"),
         (["--limits", "max_steps=-1"], "bad-limit"),
         (["--store", "mongodb://x"], "unknown-store"),

@@ -83,7 +83,7 @@ def test_the_node_offers_only_the_tools_that_it_names() -> None:
         ({"input": "question"}, "no field takes its answer"),
         ({"input": 3, "output": "answer"}, "has the input 3"),
         ({"input": "question", "output": 3}, "has the output 3"),
-        ({"input": "question", "output": {"answer": "txt"}}, "writes 'txt' of the reply"),
+        ({"input": "question", "output": {"answer": "txt"}}, "has the output 'txt'"),
     ],
     ids=str,
 )

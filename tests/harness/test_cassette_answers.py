@@ -168,7 +168,7 @@ def test_harness_checks_its_arguments_as_every_harness_does(path: Path) -> None:
 
 
 def test_harness_may_be_left_out_in_replay_only(path: Path) -> None:
-    with pytest.raises(InputError, match="no harness"):
+    with pytest.raises(InputError, match="needs a harness"):
         Cassette(path, mode="record").harness()
 
 

@@ -204,7 +204,7 @@ def test_a_store_that_fails_is_tried_again(store: Store) -> None:
         (["one", "other file"], {}, "two-stores"),
         (["in memory", "other memory"], {}, "two-stores"),
         (["one"], {"max_tries": "3"}, "input"),
-        (["one"], {"per_graph": {"lop": 3}}, "unknown-graph"),
+        (["one"], {"per_graph": {"lop": 3}}, "input"),
     ],
 )
 def test_arguments_that_do_not_fit(

@@ -19,12 +19,12 @@ from graphrt._codec.secrets import SECRET_TAG, decode_secret, encode_secret
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt._secret import Secret
 from graphrt.errors import InputError, names
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.journal import (
     BAD_REGISTRATION,
     CLASS_WITH_SECRET,
     DUPLICATE_TAG,
     NO_STORED_FORM,
-    NOT_A_CLASS,
 )
 
 __all__ = [
@@ -93,9 +93,9 @@ def register(
         *cls*; without *cls*, a decorator.
 
     Raises:
-        InputError: *cls* is not a class, is built in, a metaclass or an exception, or holds a secret; *tag* is not
-            text; only one of *encode* and *decode* was given, or *cls* needs both (`bad-registration`). Or the tag
-            belongs to another type (`duplicate-tag`).
+        InputError: *cls* is not a class, is built in, a metaclass or an exception, or holds a secret; only one of
+            *encode* and *decode* was given, or *cls* needs both (`bad-registration`). Or *tag* is not text (`input`),
+            or belongs to another type (`duplicate-tag`).
     """
     if cls is None:
 
@@ -107,7 +107,9 @@ def register(
     _check_class(cls)
     name: Any = cls.__qualname__ if tag is None else tag
     if type(name) is not str or not name:
-        raise BAD_REGISTRATION(value=name, cls=cls.__qualname__)
+        raise INVALID_ARGUMENT(
+            argument=f"The tag of {cls.__qualname__}", value=name, wanted="a str that is not empty, or leave it out"
+        )
     entry = _entry(cls, name, encode, decode)
     # The registrations that stay. What is left out is replaced, so its tag is free.
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
@@ -154,11 +156,11 @@ def _check_class(cls: Any) -> None:
             built-in type, a metaclass, an exception (`bad-registration`).
     """
     if not _is_class(cls):
-        raise NOT_A_CLASS(cls=repr(cls), problem="is not a class")
+        raise BAD_REGISTRATION(cls=repr(cls), problem="is not a class")
     if is_secret(cls):
         raise CLASS_WITH_SECRET(cls=cls.__qualname__)
     if cls in (*BUILT_IN_ENCODERS, object) or issubclass(cls, (type, BaseException)):
-        raise NOT_A_CLASS(cls=cls.__qualname__, problem="is built in, a metaclass or an exception class")
+        raise BAD_REGISTRATION(cls=cls.__qualname__, problem="is built in, a metaclass or an exception class")
 
 
 def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> Entry:

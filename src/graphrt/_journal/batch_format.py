@@ -35,7 +35,7 @@ from graphrt._journal.body import NOTHING, VERSION, Body, Vouch
 from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
 from graphrt._journal.field_codecs import Form, node_of
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.stores import ENTRY_DAMAGED, STORE_NEWER, STORE_OLDER
+from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER, STORE_OLDER
 
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 """A reference to a large value. No text can look like it, because JSON escapes the quotes inside a string."""
@@ -181,11 +181,11 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False
         raise
     # Errors of indexing and converting arbitrary JSON: a body whose checksum is right may still hold anything.
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-        raise ENTRY_DAMAGED(
+        raise STORE_DAMAGED(
             problem="A part of the journal cannot be read: graphrt did not write it in this form",
             known=f"{type(error).__name__}: {str(error)[:80]}",
             seq=None,
-            or_fork="." if first else ", or fork the thread from an earlier entry.",
+            fix=None if first else "Restore the database from a backup, or fork the thread from an earlier entry.",
         ) from error
 
 

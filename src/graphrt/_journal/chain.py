@@ -45,7 +45,7 @@ from graphrt._journal.seal import (
 )
 from graphrt.errors import StoreError
 from graphrt.errors._codes.journal import FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED, TIME_CANNOT_BE_STORED
-from graphrt.errors._codes.stores import ENTRY_DAMAGED
+from graphrt.errors._codes.stores import STORE_DAMAGED
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import LogKeys
@@ -342,10 +342,10 @@ def _head(seq: int, count: int, at: float) -> bytes:
 
 def _misfit(seq: int, count: int) -> StoreError:
     """Return the error for a record of *count* entries, the last of them *seq*, that does not fit its seal."""
-    return ENTRY_DAMAGED(
+    return STORE_DAMAGED(
         problem=f"Entry {seq} of the journal is not what was written: its seal does not match",
         seq=seq,
-        or_fork=", or fork the thread from an entry before it." if seq > count else ".",
+        fix="Restore the database from a backup, or fork the thread from an entry before it." if seq > count else None,
         known=f"entries before {seq - count + 1} are as they were written" if seq > count else "it is the first",
     )
 

@@ -37,7 +37,7 @@ from graphrt.backends._dbos_tasks import WORKFLOW as TASK_WORKFLOW
 from graphrt.backends._dbos_tasks import TaskMessages
 from graphrt.backends._liveness import Liveness, with_timeouts
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
-from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH_OF_THREAD, WORKER_RUNS_ALREADY
+from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
@@ -295,7 +295,7 @@ class DbosHost:
         assert store is not None  # noqa: S101 - checked by the constructor
         head = store.head(thread)
         if head.graph not in self._runtimes:
-            raise UNKNOWN_GRAPH_OF_THREAD(thread=thread, name=head.graph, graphs=sorted(self._runtimes))
+            raise UNKNOWN_GRAPH(thread=thread, name=head.graph, graphs=sorted(self._runtimes))
         self._send(head.graph, thread, head.seq, head.priority)
 
     def _send(self, graph: str, thread: str, seq: int, priority: int) -> None:

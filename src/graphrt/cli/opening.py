@@ -16,13 +16,13 @@ import click
 from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
 from graphrt.commands import END, START
-from graphrt.errors import InputError, names
+from graphrt.errors import InputError, closest, names
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.command_line import (
     NO_STORE_GIVEN,
     NO_SUCH_DATABASE,
     RUNTIME_AND_OPTIONS,
     RUNTIME_HAS_A_STORE,
-    UNKNOWN_AMOUNT,
 )
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
@@ -219,8 +219,9 @@ def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
     known = list(signature(kind).parameters)
     for name in values:
         if name not in known:
-            guess = get_close_matches(name, known, 1)
-            raise UNKNOWN_AMOUNT(option=option, name=name, names=known, fix=f"Write {guess[0]}." if guess else "Name one of these.")  # fmt: skip
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument=option, name=name, what="amount", known_names=known, guess=closest(name, known)
+            )
     return kind(**values)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final, get_args
 
@@ -14,8 +13,8 @@ from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, views
-from graphrt.errors import GraphrtError
-from graphrt.errors._codes.command_line import UNKNOWN_AMOUNT
+from graphrt.errors import GraphrtError, closest
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import Event, event_kind
 from graphrt.stores import Status
 
@@ -77,8 +76,13 @@ def log(target: str, thread: str, store: str | None, after: int, limit: int | No
     """Show the journal of a thread."""
     for kind in kinds:
         if kind not in EVENT_KINDS:
-            guess = "".join(get_close_matches(kind, EVENT_KINDS, 1))
-            raise UNKNOWN_AMOUNT(option="--event", name=kind, names=EVENT_KINDS, guess=guess)
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument="--event",
+                name=kind,
+                what="kind of event",
+                known_names=EVENT_KINDS,
+                guess=closest(kind, EVENT_KINDS),
+            )
     with opened_runtime(target, store) as runtime:
         every = runtime.entries(thread, after=after)
         chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)

@@ -17,12 +17,11 @@ from graphrt._drivers.context import Context
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.node_attributes import declare_fields, declare_form
 from graphrt._plan.state import StateSchema
-from graphrt.errors import Problem
+from graphrt.errors import Problem, names
 from graphrt.errors._codes.findings import (
     BAD_HARNESS_NODE,
     BAD_HARNESS_PART,
     HARNESS_WITHOUT_ANSWER_FIELD,
-    UNKNOWN_PART_OF_REPLY,
 )
 from graphrt.graph.handles import S
 from graphrt.graph.policies import NodePolicy
@@ -120,7 +119,14 @@ def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
             where=where,
         )
     if unknown := [part for part in parts if part not in REPLY]:
-        return UNKNOWN_PART_OF_REPLY(node=node, name=name, part=unknown[0], parts=REPLY, where=where)
+        return BAD_HARNESS_PART(
+            name=name,
+            part="output",
+            given=unknown[0],
+            wanted=f"attributes of the reply, of {names(REPLY)}",
+            node=node,
+            where=where,
+        )
     return None
 
 

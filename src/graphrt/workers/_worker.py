@@ -14,7 +14,8 @@ import typing_extensions as te
 
 from graphrt._forks import Home
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.workers import UNKNOWN_GRAPH_OF_LIMIT, WORKER_RUNS_ALREADY
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
@@ -90,7 +91,12 @@ class Worker:
         }
         unknown = sorted(self._per_graph.keys() - self._runtimes.keys())
         if unknown:
-            raise UNKNOWN_GRAPH_OF_LIMIT(name=unknown[0], graphs=sorted(self._runtimes))
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument="per_graph=",
+                name=unknown[0],
+                what="graph of the worker's runtimes",
+                known_names=sorted(self._runtimes),
+            )
         self._poll_s = checked_pause("poll_s", poll_s)
         self._max_tries = checked_number("max_tries", max_tries, whole=True)
         served = checked_queues("queues=", queues, self._runtimes.values())

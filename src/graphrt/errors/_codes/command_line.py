@@ -56,7 +56,6 @@ WORKER_IN_MEMORY = NO_SUCH_DATABASE.variant(
     fix="Give --store sqlite:///runs.db or --store postgresql://..., and start the threads in the same store.",
 )
 NOT_WRITTEN = BAD_DOCUMENT.variant("{path!r} cannot be written: {problem}.", fix="Name a file that may be written.")
-UNKNOWN_AMOUNT = BAD_DOCUMENT.variant("{option} has no {name!r}.", known="{names:names}", fix="Name one of these.")
 NO_PERSON = ErrorCode(
     "no-person",
     InputError,

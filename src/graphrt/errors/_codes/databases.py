@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, StoreError
-from graphrt.errors._codes.stores import BAD_COMMIT, BAD_PATH, STORE_DAMAGED
+from graphrt.errors._codes.stores import BAD_PATH, STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 STORE_UNAVAILABLE = ErrorCode(
@@ -27,15 +27,12 @@ SQLITE_IO_ERROR = STORE_UNAVAILABLE.variant(
 SQLITE_BAD_FILE = STORE_UNAVAILABLE.variant(
     "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}."
 )
-SQLITE_TOO_OLD = STORE_UNAVAILABLE.variant(
-    "The database {database!r} needs SQLite 3.24 or newer, not {version}: nothing was changed.", fix="Update SQLite."
+DATABASE_TOO_OLD = STORE_UNAVAILABLE.variant(
+    "{database} {version} is too old, {oldest} or newer is needed: nothing was changed.", fix="Update {database}."
 )
 SQLITE_REPLACED = STORE_UNAVAILABLE.variant(
     "The database {database!r} was removed or replaced while it was open: nothing was changed.",
     fix="Put it back, or open the store again.",
-)
-POSTGRES_TOO_OLD = STORE_UNAVAILABLE.variant(
-    "The server's version is {version}, and the oldest supported one is 13.", fix="Upgrade the server."
 )
 LOG_REMOVED = STORE_UNAVAILABLE.variant(
     "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
@@ -154,5 +151,3 @@ SQLITE_IN_MEMORY = BAD_PATH.variant(
     "A SQLite store keeps threads in a file; ':memory:' is not one.",
     fix='Use the store "memory:" to keep threads in this process.',
 )
-
-SEQ_TOO_LARGE = BAD_COMMIT.variant("Entry {entry:,} of thread {of!r} is beyond the last, {most:,}.", where="")

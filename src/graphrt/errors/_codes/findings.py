@@ -203,9 +203,6 @@ HARNESS_WITHOUT_ANSWER_FIELD = BAD_HARNESS_NODE.variant(
     "Node {name!r} is an agent or harness, and no field takes its answer.", fix="Name it: output='answer'."
 )
 BAD_HARNESS_PART = BAD_HARNESS_NODE.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
-UNKNOWN_PART_OF_REPLY = BAD_HARNESS_NODE.variant(
-    "Node {name!r} writes {part!r} of the reply, which it has not.", fix="Known: {parts:names}."
-)
 
 UNKNOWN_READ = Finding(
     "unknown-read", "Node {node!r} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."

@@ -25,10 +25,9 @@ DAMAGED_VALUE = ErrorCode(
 BAD_REGISTRATION = ErrorCode(
     "bad-registration",
     InputError,
-    "The tag {value!r} of {cls} is not a str.",
-    fix="Pass tag= as a str, or leave it out.",
+    "{cls} {problem}.",
+    fix="Register a class of your own.",
 )
-NOT_A_CLASS = BAD_REGISTRATION.variant("{cls} {problem}.", fix="Register a class of your own.")
 CLASS_WITH_SECRET = BAD_REGISTRATION.variant(
     "{cls} holds a secret, and secrets are never stored.",
     fix="Keep the secret out of the state; read it where it is used, from the environment or a key store.",

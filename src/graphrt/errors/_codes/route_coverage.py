@@ -28,6 +28,3 @@ FIRST_RUN_FAILED = INVALID_ARGUMENT.variant(
     known="{output}",
     fix="Run pytest alone and correct what fails, or leave it out with --deselect; tests are named after --.",
 )
-VERDICTS_NOT_WRITTEN = INVALID_ARGUMENT.variant(
-    "The verdicts cannot be written: {error:told}", fix="Name another file."
-)

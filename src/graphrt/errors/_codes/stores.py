@@ -6,7 +6,6 @@ from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
 STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}.", fix="Restore the database from a backup.")
-ENTRY_DAMAGED = STORE_DAMAGED.variant("{problem}.", fix="Restore the database from a backup{or_fork}")
 LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
     "A large value of thread {thread!r} is missing: {name}.",
     fix="Call verify() to see what else is damaged; restore the database from a backup.",

@@ -19,13 +19,6 @@ TWO_STORES_OF_A_WORKER = ErrorCode(
     known="a worker looks for threads, schedules and old threads in one store",
     fix="Pass one store to all runtimes of a worker, and make another worker for the other store.",
 )
-UNKNOWN_GRAPH_OF_LIMIT = ErrorCode(
-    "unknown-graph",
-    InputError,
-    "per_graph= names {name!r}, and no runtime of the worker has a graph of this name.",
-    known="{graphs:names}",
-    fix="Name one of these graphs.",
-)
 SERVE_OUTSIDE_MAIN_THREAD = ErrorCode(
     "serve-outside-main",
     InputError,
@@ -39,7 +32,9 @@ WORKER_RUNS_ALREADY = ErrorCode(
     "This worker is {state}: it begins once.",
     fix="Make another Worker with the same runtimes.",
 )
-UNKNOWN_GRAPH_OF_THREAD = UNKNOWN_GRAPH_OF_LIMIT.variant(
+UNKNOWN_GRAPH = ErrorCode(
+    "unknown-graph",
+    InputError,
     "Thread {thread!r} is of graph {name!r}, and no runtime of the host has a graph of this name.",
     known="{graphs:names}",
     fix="Pass a Runtime of this graph to the host, or ask another host.",

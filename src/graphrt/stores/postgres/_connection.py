@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from graphrt._forks import Home, OwnLock
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE, POSTGRES_TOO_OLD, STORE_UNSAFE
+from graphrt.errors._codes.databases import DATABASE_TOO_OLD, POSTGRES_POOL_IN_USE, STORE_UNSAFE
 from graphrt.stores import _refusals
 from graphrt.stores.postgres import _errors, _schema
 from graphrt.stores.postgres._driver import Connection, driver
@@ -170,7 +170,12 @@ class Link:
         if weak and not self.address.unsafe:
             raise STORE_UNSAFE(settings=", ".join(weak), where=self.address.place)
         if connection.info.server_version < _OLDEST:
-            raise POSTGRES_TOO_OLD(version=connection.info.server_version // 10000, where=self.address.place)
+            raise DATABASE_TOO_OLD(
+                database="PostgreSQL",
+                version=connection.info.server_version // 10_000,
+                oldest=_OLDEST // 10_000,
+                where=self.address.place,
+            )
 
     def _prepare(self, connection: Connection) -> None:
         """Create the tables, with the first connection that is lent.

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from graphrt.errors import StoreError, brief
 from graphrt.errors._codes.databases import (
+    DATABASE_TOO_OLD,
     SQLITE_BAD_FILE,
     SQLITE_IN_MEMORY,
     SQLITE_IN_USE,
     SQLITE_NOT_A_DATABASE,
     SQLITE_READ_ONLY,
     SQLITE_REPLACED,
-    SQLITE_TOO_OLD,
 )
 from graphrt.errors._codes.stores import BAD_PATH
 from graphrt.stores.sqlite import _journal_modes as modes
@@ -123,7 +123,12 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
     import sqlite3
 
     if sqlite3.sqlite_version_info < OLDEST:
-        raise SQLITE_TOO_OLD(database=path, version=sqlite3.sqlite_version)
+        raise DATABASE_TOO_OLD(
+            database="SQLite",
+            version=sqlite3.sqlite_version,
+            oldest=".".join(map(str, OLDEST)),
+            where=f"database {path!r}",
+        )
     _make(path)
     what = why_read_only(path)
     state = None if what is None else look(path)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.databases import SEQ_TOO_LARGE
+from graphrt.errors._codes.stores import BAD_COMMIT
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores.ids import check_id
@@ -209,7 +209,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         seq = _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
         if seq >= SPAN:  # the key of a record is `no * SPAN + seq`
-            raise SEQ_TOO_LARGE(entry=seq, of=thread, most=SPAN - 1)
+            raise BAD_COMMIT(thread=thread, why=f"entry {seq:,} is beyond the last, {SPAN - 1:,}")
 
         if not isinstance(claim, SqliteClaim) or claim.token != self._file.owner.token:  # the same test as `_gave`
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.route_coverage import VERDICTS_NOT_WRITTEN
+from graphrt.errors._codes.command_line import NOT_WRITTEN
 from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate import reports
 from graphrt.testing.mutate.first_run import first_run
@@ -175,7 +175,7 @@ def _write_json(given: argparse.Namespace, text: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
-            raise VERDICTS_NOT_WRITTEN(error=error) from error
+            raise NOT_WRITTEN(path=given.json, problem=error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":
