@@ -285,7 +285,7 @@ def test_a_source_that_another_branch_writes_conflicts() -> None:
         ({"sources": [], "prompt": "x"}, "at least one field"),
         ({"sources": "notes"}, "a prompt or a function"),
         ({"sources": "notes", "prompt": "{notes}", "function": len}, "does not go with function="),
-        ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "does not use"),
+        ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "'pages', which reduce.. deletes, needs a place"),
         ({"sources": "notes", "prompt": "{notes}", "keep": "pages"}, "'pages', which is not a source"),
         ({"sources": "notes", "function": 3}, "function= of reduce"),
         ({"sources": "notes", "function": len, "system": Template("x")}, "options of a model"),

@@ -17,7 +17,6 @@ from graphrt.errors._codes.arguments import (
     INVALID_ARGUMENT,
     UNKNOWN_NAME_IN_ARGUMENT,
 )
-from graphrt.errors._codes.ready_nodes import UNUSED_SOURCE
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._model_call import ModelForm, ModelOptions, PromptField, PromptSource, model_call
@@ -105,7 +104,11 @@ def _reduced(
         call = model_call(prompt, options, of="reduce", output=output)
         unread = [] if not isinstance(call.prompt, Template) else [s for s in gone if s not in call.reads]
         if unread:
-            raise UNUSED_SOURCE(field_name=unread[0])
+            raise ARGUMENT_NEEDS_ANOTHER(
+                argument=f"The source {unread[0]!r}, which reduce() deletes,",
+                missing="a place in the prompt",
+                fix="Use it in the prompt, or leave it out of the sources.",
+            )
 
         async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
             return update(answer_of(await call.ask(state, ctx)))

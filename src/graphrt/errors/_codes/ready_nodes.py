@@ -7,10 +7,6 @@ from graphrt.errors._codes.agents import AGENT_LIMIT
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode, Finding
 
-UNUSED_SOURCE = INVALID_ARGUMENT.variant(
-    "reduce() would delete {field_name!r}, which its prompt does not use.",
-    fix="Use it in the prompt, or leave it out of the sources.",
-)
 UNREADABLE_REQUIRED = INVALID_ARGUMENT.variant(
     "The state requires {fields:names}, which designs may not read: no design could start.",
     fix="Add them to reads= of the validator, or give the fields defaults.",

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
-NO_GRAPH_MEASURED = INVALID_ARGUMENT.variant(
-    "The data has no graph that was compiled outside of test files.",
-    fix="Run pytest with --graphrt-cov on tests that import the graphs, or name a graph with --target.",
-)
 BAD_COVERAGE_DATA = INVALID_ARGUMENT.variant(
     "The route coverage data at {file!r} cannot be used: {problem}",
     fix="Run pytest with --graphrt-cov on one version of the code, and name the file that it wrote; delete an older one.",

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from graphrt.errors import GraphrtError, InputError
-from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA, NO_GRAPH_MEASURED
+from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA
 from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
+from graphrt.testing.route_coverage.targets import no_graph
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +34,12 @@ def main(arguments: list[str] | None = None) -> int:
             data.save(given.save)
         summary = summarise(data, given.target)
         if not summary.graphs:
-            raise NO_GRAPH_MEASURED()
+            raise no_graph(
+                data,
+                "",
+                "The data has no graph that was compiled outside of test files.",
+                hint=" Or run pytest with --graphrt-cov on tests that import the graphs.",
+            )
     except GraphrtError as error:
         sys.stderr.write(f"{error}\n")
         return 2
