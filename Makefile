@@ -57,7 +57,7 @@ lint: $(VENV)/.has-test
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m pyright --pythonpath $(PY)
-	$(PY) -m pyright --pythonpath $(PY) --verifytypes graphrt --ignoreexternal
+	PYTHONPATH=src $(PY) -m pyright --pythonpath $(PY) --verifytypes graphrt --ignoreexternal
 	$(VENV)/bin/lint-imports
 
 format: $(VENV)/.has-test

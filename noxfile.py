@@ -108,7 +108,8 @@ def types(session: nox.Session) -> None:
     session.install(*LOCKED, "--editable", ".[dev,node]")
     session.run("mypy")
     session.run("pyright")
-    session.run("pyright", "--verifytypes", "graphrt", "--ignoreexternal")
+    # An editable install puts errors/errors.md into site-packages/graphrt, where pyright would look for py.typed first.
+    session.run("pyright", "--verifytypes", "graphrt", "--ignoreexternal", env={"PYTHONPATH": "src"})
 
 
 @nox.session
