@@ -343,6 +343,11 @@ class Sealed:
         ValueError: It does not have the form of a record.
     """
 
+    version: int
+    kid: bytes
+    state: bytes
+    leaf: bytes
+    macs: tuple[bytes, ...]
     commits: list[bytes]
     erased: tuple[int, ...]
 

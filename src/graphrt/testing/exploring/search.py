@@ -79,14 +79,14 @@ class Search(Generic[R]):
         self._progress = Progress(what, tell)
         self.total: int | None = None
         """How many cases there are; None if that is not known."""
-        self.tried = 0
+        self.tried: int = 0
         self.found: dict[Key, tuple[str, R]] = {}
         """Bugs to their text, and to the result of the smallest case that shows them."""
         self.left_out: dict[str, None] = {}
         self.noted: dict[str, None] = {}
         self.failed: list[Finding] = []
         """That a function of the user raised, which is no case's fault."""
-        self.interrupted = False
+        self.interrupted: bool = False
 
     def keep(self, bugs: Iterable[Bug], result: R) -> set[Key]:
         """Keep *bugs*, which *result* shows, where its case is the smallest so far; return those that are new."""

@@ -40,7 +40,7 @@ class Unit:
             elif arc.kind == "route":
                 self.routes.setdefault((arc.source, arc.branch), []).append(arc)
         lines = {name: at[1] for name in graph.nodes if (at := graph.declared_at(name)) and at[0] == place[0]}
-        self.data = GraphData(
+        self.data: GraphData = GraphData(
             key=self.key,
             name=graph.name,
             file=place[0],
