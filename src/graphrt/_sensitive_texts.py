@@ -82,7 +82,7 @@ _SECRET_OPTION: Final = re.compile(
     r"|^(?:api_base|base_url)$",
     re.IGNORECASE,
 )
-"""Names of options that are no part of what a model is asked."""
+"""Names of options that hold a credential or an address, and are not part of a prompt."""
 _URL_NAME: Final = re.compile(r"(?:URL|BASE|ENDPOINT|PROXY)$", re.IGNORECASE)
 """Names of environment variables that hold an address, which may contain a credential."""
 _HEADERS: Final = frozenset({"headers", "extra_headers", "default_headers"})

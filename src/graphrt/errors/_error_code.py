@@ -5,9 +5,10 @@ The values themselves are in `_codes`. A raise names one and gives the fields of
     raise UNKNOWN_THREAD(thread=thread)
 
 A template is a `str.format` text whose fields are plain names. Besides the usual conversions and format specifications
-it knows `{items:names}`, `{value:brief}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`, `{number:count entry}` for a number, or
-the length of a collection, with its noun, and `{items:is|are}`, which chooses by the number, or by the length of a collection. An error must not be lost while its text is made: a field
-that is missing, or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
+it knows `{items:names}`, `{value:brief}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`,
+`{number:count entry}` for a number, or the length of a collection, with its noun, and `{items:is|are}`, which chooses by
+the number, or by the length of a collection. An error must not be lost while its text is made: a field that is missing,
+or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
 
 Declarations are plain classes with `Final` attributes, because `import graphrt` makes some 250 of them: two frozen
 dataclasses cost 3 ms, two named tuples 0.5 ms.

@@ -30,7 +30,8 @@ def tell_unseen(agent: str) -> None:
     at = plan.spec_where(task.node.index)
     text = (
         f"Agent {agent!r} was called in node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} past the node's "
-        f"context: what it does is not counted, not held to a budget and not remembered by the thread. Let it take a context, {node}(state, ctx)."
+        "context: what it does is not counted, not held to a budget and not remembered by the thread. "
+        f"Let it take a context, {node}(state, ctx)."
     )
     if text not in services.warnings:
         services.warnings.append(text)
