@@ -304,9 +304,35 @@ class Runtime(Generic[S]):
         how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "while_running": while_running}
         return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags, priority), **how)
 
-    async def astart(self, input: Any = UNSET, **options: Any) -> str:
-        """Begin a run and leave it to a worker; see `start`, whose arguments it takes."""
-        return await self._unhurried(lambda: self.start(input, **options))
+    async def astart(
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        abandon: bool = False,
+        only_if_new: bool = False,
+        while_running: Literal["refuse", "queue", "abandon"] = "refuse",
+        title: str | None = None,
+        tags: Tags = (),
+        priority: int = 0,
+    ) -> str:
+        """Begin a run and leave it to a worker; see `start`."""
+        return await self._unhurried(
+            lambda: self.start(
+                input,
+                thread=thread,
+                answers=answers,
+                answer=answer,
+                abandon=abandon,
+                only_if_new=only_if_new,
+                while_running=while_running,
+                title=title,
+                tags=tags,
+                priority=priority,
+            )
+        )
 
     def wait(self, thread: str, *, timeout_s: float | None = None) -> RunResult[S]:
         """Block until the thread's run has ended, whichever process drives it, and return its result.
@@ -927,12 +953,46 @@ class Runtime(Generic[S]):
         )
         return finding.threads(self._config, wanted, after=after, newest_first=newest_first, limit=limit)
 
-    async def athreads(self, **filters: Any) -> tuple[ThreadInfo, ...]:
+    async def athreads(
+        self,
+        *,
+        status: Status | None = None,
+        graph: str | None = None,
+        prefix: str | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        title: str | None = None,
+        updated_after: float | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> tuple[ThreadInfo, ...]:
         """List threads of the store; see `threads`."""
-        return await self._unhurried(lambda: self.threads(**filters))
+        return await self._unhurried(
+            lambda: self.threads(
+                status=status,
+                graph=graph,
+                prefix=prefix,
+                tenant=tenant,
+                tags=tags,
+                title=title,
+                updated_after=updated_after,
+                updated_before=updated_before,
+                after=after,
+                newest_first=newest_first,
+                limit=limit,
+            )
+        )
 
     def label(
-        self, thread: str, *, title: Any = UNSET, add_tags: Tags = (), remove_tags: Tags = (), priority: Any = UNSET
+        self,
+        thread: str,
+        *,
+        title: str | None = UNSET,
+        add_tags: Tags = (),
+        remove_tags: Tags = (),
+        priority: int = UNSET,
     ) -> None:
         """Change title, tags and priority of a thread that no run has. The journal records it as `ThreadLabelled`.
 
@@ -951,9 +1011,19 @@ class Runtime(Generic[S]):
         """
         finding.label(self._config, thread, title, add_tags, remove_tags, priority)
 
-    async def alabel(self, thread: str, **labels: Any) -> None:
-        """Change the title and the tags of a thread; see `label`."""
-        await self._unhurried(lambda: self.label(thread, **labels))
+    async def alabel(
+        self,
+        thread: str,
+        *,
+        title: str | None = UNSET,
+        add_tags: Tags = (),
+        remove_tags: Tags = (),
+        priority: int = UNSET,
+    ) -> None:
+        """Change title, tags and priority of a thread; see `label`."""
+        await self._unhurried(
+            lambda: self.label(thread, title=title, add_tags=add_tags, remove_tags=remove_tags, priority=priority)
+        )
 
     def inbox(
         self,
@@ -985,9 +1055,21 @@ class Runtime(Generic[S]):
         wanted = finding.wanted_questions(kind, tenant, tags, graph, node)
         return finding.inbox(self._config, wanted, after=after, limit=limit)
 
-    async def ainbox(self, **filters: Any) -> tuple[InboxItem, ...]:
+    async def ainbox(
+        self,
+        *,
+        kind: InterruptKind | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        graph: str | None = None,
+        node: str | None = None,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> tuple[InboxItem, ...]:
         """List the open questions of all threads; see `inbox`."""
-        return await self._unhurried(lambda: self.inbox(**filters))
+        return await self._unhurried(
+            lambda: self.inbox(kind=kind, tenant=tenant, tags=tags, graph=graph, node=node, after=after, limit=limit)
+        )
 
     def reindex(self) -> int:
         """List the open questions and the labels of this graph's threads anew, from their journals.
@@ -1084,9 +1166,20 @@ class Runtime(Generic[S]):
 
         return erasing.erase(self._config, where, threads=threads, reason=reason, by=by, dry_run=dry_run, force=force)
 
-    async def aerase(self, where: Where, **options: Any) -> ErasureReport:
+    async def aerase(
+        self,
+        where: Where,
+        *,
+        threads: Iterable[str] | None = None,
+        reason: str = "",
+        by: str | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ErasureReport:
         """Erase values from stored threads. See `erase`."""
-        return await self._unhurried(lambda: self.erase(where, **options))
+        return await self._unhurried(
+            lambda: self.erase(where, threads=threads, reason=reason, by=by, dry_run=dry_run, force=force)
+        )
 
     @overload
     def sweep(self, *, older_than_s: float, dry_run: Literal[False] = ..., **which: Unpack[Which]) -> int: ...
@@ -1138,10 +1231,21 @@ class Runtime(Generic[S]):
     async def asweep(
         self, *, older_than_s: float, dry_run: Literal[True], **which: Unpack[Which]
     ) -> tuple[ThreadInfo, ...]: ...
-    async def asweep(self, *, older_than_s: float, dry_run: bool = False, **which: Any) -> int | tuple[ThreadInfo, ...]:
+    async def asweep(
+        self,
+        *,
+        older_than_s: float,
+        status: Status | None = None,
+        graph: str | None = None,
+        tenant: str | None = None,
+        tags: Tags = (),
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> int | tuple[ThreadInfo, ...]:
         """Delete threads that were not written for *older_than_s* seconds; see `sweep`."""
-        verb: Any = self.sweep
-        return await self._unhurried(lambda: verb(older_than_s=older_than_s, dry_run=dry_run, **which))
+        which = Which(status=status, graph=graph, tenant=tenant, tags=tags, limit=limit)
+        verb = maintenance.old_threads if dry_run else maintenance.sweep
+        return await self._unhurried(lambda: verb(self._config, older_than_s, which))
 
     def verify(self, *, replay: bool = False) -> Verification:
         """Read everything in the store and check that it is what was written; see `StoreVerbs.verify`.

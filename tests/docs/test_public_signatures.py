@@ -6,8 +6,9 @@ import contextlib
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 
@@ -85,9 +86,57 @@ def test_signature_of_the_main_verbs(function: Callable[..., Any], signature: st
     assert str(shown) == signature
 
 
-@pytest.mark.parametrize("owner", [CompiledGraph, Runtime])
-@pytest.mark.parametrize("verb", ["run", "steps", "stream"])
-def test_async_twin_takes_the_arguments_of_its_sync_twin(owner: type[Any], verb: str) -> None:
-    sync, twin = (inspect.signature(getattr(owner, name)) for name in (verb, f"a{verb}"))
+def twins() -> list[Any]:
+    """Pairs of a public verb and its async twin, of the classes and functions of all public modules."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for case in public_modules():
+        if case.marks:
+            continue
+        callables = dict(public_callables(importlib.import_module(case.values[0])))
+        for path, twin in callables.items():
+            owner, _, name = path.rpartition(".")
+            verb = {"await_": "wait"}.get(name, name[1:] if name.startswith("a") else "")
+            sync = callables.get(f"{owner}.{verb}" if owner else verb)
+            if sync is not None:
+                found[path] = sync, twin
+    return [pytest.param(*pair, id=path) for path, pair in found.items()]
 
-    assert list(twin.parameters.values()) == list(sync.parameters.values())
+
+def declarations(function: Callable[..., Any]) -> list[inspect.Signature]:
+    """What type checkers read: the overloads of *function* if it has some, and its own signature."""
+    return [inspect.signature(declared) for declared in (*get_overloads(function), function)]
+
+
+@pytest.mark.parametrize(("sync", "twin"), twins())
+def test_async_twin_has_the_signature_of_its_sync_twin(sync: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Names, kinds, order, defaults and annotations of each parameter, in each overload; and what it returns."""
+    one, other = declarations(sync), declarations(twin)
+
+    assert [list(declared.parameters.values()) for declared in other] == [
+        list(declared.parameters.values()) for declared in one
+    ]
+    # A verb that iterates has a twin that iterates asynchronously, or that returns everything.
+    assert [declared.return_annotation.replace("Async", "") for declared in other] in (
+        [declared.return_annotation for declared in one],
+        [re.sub(r"^Iterator\[(.*)\]$", r"tuple[\1, ...]", declared.return_annotation) for declared in one],
+    )
+
+
+@pytest.mark.parametrize(("sync", "twin"), twins())
+def test_no_twin_hides_its_parameters(sync: Callable[..., Any], twin: Callable[..., Any]) -> None:
+    """Neither verb takes arguments of any name, which type checkers could not compare."""
+    hidden = [
+        str(parameter)
+        for function in (sync, twin)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
+        and not parameter.annotation.startswith("Unpack[")
+    ]
+
+    assert hidden == []
+
+
+def test_twins_of_all_classes_are_found() -> None:
+    owners = {case.id.rpartition(".")[0] for case in twins() if case.id is not None}
+
+    assert owners >= {"", "CompiledGraph", "Context", "RecordedRun", "Runtime", "Schedules", "StoreVerbs"}

@@ -464,13 +464,20 @@ class Context(Generic[D]):
             make()
         return child
 
-    async def astart(self, graph: StateGraph[S], input: S | Mapping[str, Any], **options: Any) -> ChildThread[S]:
-        """Start a child thread in an async node, without blocking the event loop; takes the arguments of `start`."""
+    async def astart(
+        self,
+        graph: StateGraph[S],
+        input: S | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        detached: bool = False,
+        title: str | None = None,
+        tags: Tags = (),
+    ) -> ChildThread[S]:
+        """Start a child thread in an async node, without blocking the event loop; see `start`."""
         from graphrt._drivers.blocking_calls import call_store
 
-        # The defaults of `start`; an option that `start` does not have is a TypeError.
-        how: dict[str, Any] = {"name": None, "title": None, "tags": (), "detached": False, **options}
-        child, make = _begun(self, self._scope, self._task, graph, input, **how)
+        child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
         if make is not None:
             await call_store(self._scope, make)
         return child

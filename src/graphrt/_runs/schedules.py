@@ -198,9 +198,24 @@ class Schedules:
             raise failure
         return tuple(started)
 
-    async def aadd(self, name: str, cron: str, input: Any, **options: Any) -> Schedule:
+    async def aadd(
+        self,
+        name: str,
+        cron: str,
+        input: Any,
+        *,
+        timezone: str = "UTC",
+        missed: Missed = "once",
+        title: str | None = None,
+        tags: Tags = (),
+        replace: bool = False,
+    ) -> Schedule:
         """Start a thread at each time that *cron* names; see `add`."""
-        found: Schedule = await self._unhurried(lambda: self.add(name, cron, input, **options))
+        found: Schedule = await self._unhurried(
+            lambda: self.add(
+                name, cron, input, timezone=timezone, missed=missed, title=title, tags=tags, replace=replace
+            )
+        )
         return found
 
     async def alist(self) -> tuple[Schedule, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, Unpack, final
 
 from graphrt.commands import END, START, UNSET, Send
 from graphrt.errors import GraphrtError
@@ -26,7 +26,7 @@ from graphrt.events import (
     Usage,
 )
 from graphrt.graph import CompiledGraph
-from graphrt.runtime import InterruptInfo, RunResult, Runtime, Step
+from graphrt.runtime import InterruptInfo, RunResult, Runtime, RuntimeOptions, Step
 
 S = TypeVar("S")
 
@@ -131,20 +131,20 @@ class RecordedRun(Generic[S]):
         """The events of `entries`, without their places."""
         return tuple(entry.event for entry in self.entries)
 
-    def resume(self, answers: Any = UNSET, **words: Any) -> RecordedRun[S]:
+    def resume(self, answers: Any = UNSET, *, answer: Any = UNSET) -> RecordedRun[S]:
         """Answer the open questions and record the run to its next end; see `Runtime.resume`.
 
         Args:
             answers: A mapping is read as interrupt ids to answers. Any other value answers the only open question. Without
                 it, the thread goes on if a timer has fired or a question has expired.
-            words: `answer=`, which answers the only open question with a mapping too.
+            answer: The answer to the only open question, of any type; a mapping too.
         """
-        given = _answers(answers, words)
+        given = _answers(answers, answer)
         return _run(self._runtime, self.thread, self._kept(), **given)
 
-    async def aresume(self, answers: Any = UNSET, **words: Any) -> RecordedRun[S]:
+    async def aresume(self, answers: Any = UNSET, *, answer: Any = UNSET) -> RecordedRun[S]:
         """Answer the open questions on the running event loop; see `resume`."""
-        given = _answers(answers, words)
+        given = _answers(answers, answer)
         return await _arun(self._runtime, self.thread, self._kept(), **given)
 
     def retry(self) -> RecordedRun[S]:
@@ -171,7 +171,11 @@ class _Kept(Generic[S]):
 
 
 def record(
-    graph: CompiledGraph[S, Any], input: S | Mapping[str, Any], *, thread: str = THREAD, **options: Any
+    graph: CompiledGraph[S, Any],
+    input: S | Mapping[str, Any],
+    *,
+    thread: str = THREAD,
+    **options: Unpack[RuntimeOptions],
 ) -> RecordedRun[S]:
     """Run *graph* once and return the recording. A run that fails is recorded too: its error is in `error`.
 
@@ -189,7 +193,11 @@ def record(
 
 
 async def arecord(
-    graph: CompiledGraph[S, Any], input: S | Mapping[str, Any], *, thread: str = THREAD, **options: Any
+    graph: CompiledGraph[S, Any],
+    input: S | Mapping[str, Any],
+    *,
+    thread: str = THREAD,
+    **options: Unpack[RuntimeOptions],
 ) -> RecordedRun[S]:
     """Run *graph* once on the running event loop and return the recording; see `record`."""
     runtime, kept = _prepared(graph, options)
@@ -240,12 +248,12 @@ async def _arun(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) 
     return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
 
 
-def _answers(answers: Any, words: dict[str, Any]) -> dict[str, Any]:
+def _answers(answers: Any, answer: Any) -> dict[str, Any]:
     """Return the arguments of `Runtime.steps` that resume a thread, as `Runtime.resume` reads its own."""
-    if "answer" in words:
-        return words
+    if answer is not UNSET:
+        return {"answer": answer} if answers is UNSET else {"answers": answers, "answer": answer}
     # No answers are an empty mapping, as in `Runtime.resume`: with None, a timer would be asked to take the answer None.
-    return {"answers": {} if answers is UNSET else answers, **words}
+    return {"answers": {} if answers is UNSET else answers}
 
 
 @dataclass

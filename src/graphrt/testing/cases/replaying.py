@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Unpack, final
 
 from graphrt.errors import GraphrtError, ModelRequestForbiddenError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -20,7 +20,7 @@ from graphrt.errors._codes.recorded_runs import (
 from graphrt.events import Entry, SuperstepCommitted, TaskFailed, TaskSucceeded
 from graphrt.graph import CompiledGraph
 from graphrt.harness.real_requests import allow_model_requests
-from graphrt.runtime import Runtime
+from graphrt.runtime import Runtime, RuntimeOptions
 from graphrt.stores import MemoryStore
 from graphrt.testing.cases import _archive
 from graphrt.testing.written_tests import plain
@@ -95,7 +95,7 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
         return f"ReplayedStep({list(self._tasks.values())}, next={self.next}, asked={self.asked})"
 
 
-def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Any) -> ReplayedStep:
+def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Unpack[RuntimeOptions]) -> ReplayedStep:
     """Run the step of *case* once more, and return what it did.
 
     The step gets the state, the replies of models and tools, the results of `ctx.effect`, the answers, the clock and

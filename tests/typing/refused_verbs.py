@@ -1,0 +1,57 @@
+"""Misspelt and wrong arguments of the verbs of a runtime and of their async twins, which both checkers notice."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from graphrt import CompiledGraph, Context, Runtime
+from graphrt.testing import RecordedRun, arecord, record, replay_case
+
+
+class State(BaseModel, frozen=True):
+    question: str = ""
+
+
+def verbs(runtime: Runtime[State], graph: CompiledGraph[State, State], recorded: RecordedRun[State]) -> None:
+    runtime.run({}, thred="t")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.start({}, whle_running="queue")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.start({}, while_running="wait")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    runtime.steps({}, thred="t")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    runtime.stream({}, thred="t")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    runtime.threads(statuss="failed")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.threads(status="done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    runtime.inbox(knd="question")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.inbox(kind="questions")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    runtime.label("t", titel="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.label("t", title=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    runtime.label("t", priority="high")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    runtime.erase("x", dryrun=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    runtime.sweep(older_than_s=1, statuss="failed")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    runtime.schedules.add("nightly", "0 3 * * *", {}, timzone="UTC")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    record(graph, {}, hrness=None)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    replay_case(graph, "", dps=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    recorded.resume(anwser=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def twins(
+    runtime: Runtime[State], graph: CompiledGraph[State, State], recorded: RecordedRun[State], ctx: Context
+) -> None:
+    await runtime.arun({}, thred="t")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.astart({}, whle_running="queue")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.astart({}, while_running="wait")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.astart({}, thread=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.asteps({}, thred="t")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await runtime.astream({}, thred="t")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await runtime.athreads(statuss="failed")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.athreads(status="done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.ainbox(knd="question")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.ainbox(kind="questions")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.alabel("t", titel="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.alabel("t", title=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.alabel("t", priority="high")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await runtime.aerase("x", dryrun=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await runtime.asweep(older_than_s=1, statuss="failed")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await runtime.schedules.aadd("nightly", "0 3 * * *", {}, timzone="UTC")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await ctx.astart(graph, {}, nme="child")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await arecord(graph, {}, hrness=None)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await recorded.aresume(anwser=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
