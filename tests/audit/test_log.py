@@ -16,7 +16,7 @@ from graphrt import Runtime
 from graphrt._journal.log_keys import KeyRing, kid_of
 from graphrt._journal.merkle import root_of
 from graphrt._journal.seal import leaf_in
-from graphrt.audit import AuditLog, Head, export, generate_key, head, heads_in, offline
+from graphrt.audit import AuditLog, Head, _mirror, export, generate_key, head, heads_in, offline
 from graphrt.errors import AuditError, InputError, StoreError
 from graphrt.stores import MemoryStore, SqliteStore
 
@@ -309,7 +309,8 @@ def test_file_of_another_thread_or_store_is_not_continued(tmp_path: Path) -> Non
     assert file_of(audit, "t").read_bytes() == kept["t"]
 
 
-def test_two_writers_of_one_file_are_told_apart(tmp_path: Path) -> None:
+def test_two_writers_of_one_file_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_mirror, "WAIT_S", 0.0)
     audit = AuditLog(tmp_path / "logs", key=KEY)
     inside, go = threading.Event(), threading.Event()
 

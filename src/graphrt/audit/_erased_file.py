@@ -19,7 +19,7 @@ from graphrt._journal.batch_format import blob_names
 from graphrt._journal.erasing import Choose, part_of, repeated
 from graphrt._journal.seal import ERASED, erased
 from graphrt.audit._lines import blob_in, record_line
-from graphrt.audit._mirror import sync_folder
+from graphrt.audit._mirror import private_file, sync_folder
 from graphrt.stores.protocol import Record, Store
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ErasedFile:
             return False
         half = self._path.with_name(f"{self._path.name}.part")
         try:
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with private_file(half) as file:
                 for old, new in self._lines():
                     if not old.startswith(b'{"blob":') or json.loads(old)["blob"] in named:
                         file.write(new)

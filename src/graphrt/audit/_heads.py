@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from graphrt._journal.log_keys import LogKeys
 from graphrt._journal.merkle import Tree
 from graphrt.audit._lines import line_of
-from graphrt.audit.offline import Head
+from graphrt.audit.offline import BAD_DATA, Head
 from graphrt.errors._codes.audit import NOT_A_HEAD
 
 Anchor: TypeAlias = str | os.PathLike[str] | Callable[[Head], Any]
@@ -36,10 +36,14 @@ def anchored(head: Head, anchor: Anchor) -> None:
     if callable(anchor):
         anchor(head)
         return
-    with Path(anchor).open("ab") as file:
+    with open(anchor, "ab", opener=_private) as file:
         file.write(line_of({"head": head.to_dict()}))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # a new file: ids of threads may be personal data
 
 
 def heads_in(path: str | os.PathLike[str]) -> list[Head]:
@@ -53,6 +57,6 @@ def heads_in(path: str | os.PathLike[str]) -> list[Head]:
     for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
         try:
             found.append(Head.from_dict(json.loads(line)["head"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except BAD_DATA as error:
             raise NOT_A_HEAD(path=str(path), number=number) from error
     return found

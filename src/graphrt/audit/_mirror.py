@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
-from errno import ENOENT
+from errno import ELOOP, ENOENT
+from operator import index
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from time import monotonic, sleep
+from typing import Any, BinaryIO, Final, NamedTuple, final
 from urllib.parse import quote
 
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._lines import first_line, line_of
-from graphrt.errors._codes.audit import FOREIGN_MIRROR, MIRROR_IN_USE
+from graphrt.audit.offline import BAD_DATA
+from graphrt.errors._codes.audit import FOREIGN_MIRROR, MIRROR_DAMAGED, MIRROR_IN_USE
 
 try:
     import fcntl
 except ImportError:  # Windows: there a file that is open for appending twice is not detected
     fcntl = None  # type: ignore[assignment]
 
-_TAIL_BYTES: Final = 1 << 16
+WAIT_S: Final = 10.0
+"""Seconds to wait for another writer. Usually that is the run before, which is writing its last lines."""
+_FIRST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.02
+NO_LINK: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait for its other end
 
 
 class End(NamedTuple):
@@ -48,32 +57,29 @@ class Mirror:
 
     Raises:
         OSError: The file cannot be opened or written.
-        AuditError: Another writer has it, or it is not the log of this thread.
+        StoreError: Another writer has it, and still had it after a while.
+        AuditError: It is not the log of this thread, or a line of it is damaged. It is unchanged.
     """
 
     __slots__ = ("_file", "blobs", "end", "names", "path")
 
     def __init__(self, path: Path, log: str, thread: str) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = self._opened(thread)
         try:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
-                    raise MIRROR_IN_USE(path=str(path), thread=thread) from error
+            self._lock(thread)
             self.names = 0
             """Number of names that the file has."""
             self.blobs: set[str] = set()
             """Names of the large values that the file has."""
             self.end = End(0, b"")
-            torn = self._cut()
-            if os.fstat(self._file).st_size:
-                self._read(log, thread)
-            else:
-                self.append([first_line(log, thread)])
+            begin = first_line(log, thread)
+            new = not os.fstat(self._file).st_size
+            whole = self._read(begin, thread)
+            torn = self._cut(whole)  # only now is it known that the file is ours
+            if not whole:
+                self.append([begin])
             if torn:
                 self.append([line_of({"recovered": {"bytes": torn}})])
             if new:
@@ -81,6 +87,34 @@ class Mirror:
         except BaseException:
             self.close()
             raise
+
+    def _opened(self, thread: str) -> int:
+        """Open the file itself: what a link points to is another program's, and a pipe or a device is not a log."""
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINK | _NO_WAIT, 0o600)
+        except OSError as error:
+            if error.errno != ELOOP:
+                raise
+            raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known="it is a symbolic link") from error
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known="it is not a regular file")
+        return file
+
+    def _lock(self, thread: str) -> None:
+        """Wait until no other writer has the file: the run before releases its thread before it has recorded its end."""
+        if fcntl is None:
+            return
+        until, pause_s = monotonic() + WAIT_S, _FIRST_PAUSE_S
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if monotonic() >= until:
+                    raise MIRROR_IN_USE(path=str(self.path), thread=thread, wait_s=WAIT_S) from error
+            sleep(pause_s)
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
     def append(self, lines: Iterable[bytes], end: End | None = None) -> None:
         """Append *lines*, and return when they are durable.
@@ -116,42 +150,66 @@ class Mirror:
         if hasattr(self, "_file"):
             self.close()
 
-    def _cut(self) -> int:
-        """Cut off a line that a crash left unfinished, and return its length; a copy of it is kept beside the file."""
-        size = os.fstat(self._file).st_size
-        begin, tail = size, b""
-        while begin and b"\n" not in tail:
-            at = max(0, begin - _TAIL_BYTES)
-            tail, begin = os.pread(self._file, begin - at, at) + tail, at
-        torn = tail[tail.rfind(b"\n") + 1 :]
+    def _read(self, begin: bytes, thread: str) -> int:
+        """Read what the file has: its names, large values and end. Nothing is changed.
+
+        Args:
+            begin: The first line of the log that the file must be.
+
+        Returns:
+            Number of bytes of all complete lines.
+
+        Raises:
+            AuditError: It is another log's file, or a line of it is damaged.
+        """
+        whole = 0
+        for number, line in enumerate(lines_in(self._file), 1):
+            if number == 1 and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
+                known = f"it begins with {line[:120].decode(errors='replace')!r}"
+                raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known=known)
+            if not line.endswith(b"\n"):  # a crash left it unfinished
+                return whole
+            if number > 1:
+                try:
+                    self._take(json.loads(line))
+                except BAD_DATA as error:
+                    raise MIRROR_DAMAGED(path=str(self.path), thread=thread, number=number) from error
+            whole += len(line)
+        return whole
+
+    def _take(self, data: Any) -> None:
+        if data.__class__ is not dict:
+            raise ValueError("it is not an object")
+        if "names" in data:
+            self.names = len(data["names"])
+        elif "blob" in data:
+            self.blobs.add(data["blob"])
+        elif "seal" in data:
+            self.end = End(index(data["seq"]), leaf_in(b64decode(data["seal"], validate=True)))
+        elif "begin" in data:
+            self.end = End(index(data["begin"]["seq"]), bytes.fromhex(data["begin"]["digests"]["\x00"]))
+
+    def _cut(self, whole: int) -> int:
+        """Cut off what follows *whole* bytes, and return its length; a copy of it is kept beside the file."""
+        torn = os.fstat(self._file).st_size - whole
         if torn:
-            keep = size - len(torn)
-            self.path.with_name(f"{self.path.name}.torn-{keep}").write_bytes(torn)
-            os.ftruncate(self._file, keep)
+            with private_file(self.path.with_name(f"{self.path.name}.torn-{whole}")) as copy:
+                copy.write(os.pread(self._file, torn, whole))
+            os.ftruncate(self._file, whole)
             os.fsync(self._file)
-        return len(torn)
-
-    def _read(self, log: str, thread: str) -> None:
-        """Read what the file has: its names, large values and end."""
-        for number, data in enumerate(lines_in(self.path)):
-            if number == 0:
-                if (data.get("log"), data.get("thread")) != (log, thread):
-                    raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known=f"it begins with {str(data)[:120]}")
-            elif "names" in data:
-                self.names = len(data["names"])
-            elif "blob" in data:
-                self.blobs.add(data["blob"])
-            elif "seal" in data:
-                self.end = End(data["seq"], leaf_in(b64decode(data["seal"])))
-            elif "begin" in data:
-                self.end = End(data["begin"]["seq"], bytes.fromhex(data["begin"]["digests"]["\x00"]))
+        return torn
 
 
-def lines_in(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file as data."""
-    with path.open("rb") as file:
-        for line in file:
-            yield json.loads(line)
+def lines_in(file: int) -> Iterator[bytes]:
+    """Yield the lines of an open file from its beginning, each with its end; the last one may have none."""
+    with os.fdopen(os.dup(file), "rb") as reader:
+        reader.seek(0)
+        yield from reader
+
+
+def private_file(path: Path) -> BinaryIO:
+    """Open a file for writing anew, which only its owner may read: it holds values of the state."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb")
 
 
 def sync_folder(folder: Path) -> None:

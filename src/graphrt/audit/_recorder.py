@@ -105,6 +105,8 @@ class Recorder:
             self._write(commit, head)
         except OSError as error:
             self._failed(error)
+        if commit.release:
+            self.close()  # the next run waits for the file, and must not wait for another system that keeps heads
         if head is not None:
             self._anchor(head)
 

@@ -12,6 +12,7 @@ from graphrt.audit._export import exported, log_of, tree_of
 from graphrt.audit._heads import head_of
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import line_of
+from graphrt.audit._mirror import private_file
 from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import NO_HEAD
 
@@ -40,7 +41,8 @@ def head(store: Store | str, thread: str, *, key: bytes | None = None) -> Head:
 def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key: bytes | None = None) -> Head:
     """Write the log of a thread to a file that `verify` checks without the store, and return its head.
 
-    The file ends with the head. It is written beside *path* and then renamed, so that there is never half of it.
+    The file ends with the head. Only its owner may read it. It is written beside *path* and then renamed, so that there
+    is never half of it.
 
     Args:
         store: The store, or its URL.
@@ -58,7 +60,7 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
     with opened(store) as source:
         log, _ = log_of(source, thread)
         keys = _keys(key, log)
-        with half.open("wb") as file:
+        with private_file(half) as file:
             file.writelines(exported(source, thread, PLAIN))
             found = _head(source, thread, log, keys)
             file.write(line_of({"head": found.to_dict()}))

@@ -7,6 +7,7 @@ that when they are asked for, so neither memory nor file holds a state for each 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -172,8 +173,12 @@ class RunLog:
         if self._path is None:
             return
         text = to_json({"at": self._now(), **line}, fallback=repr, inf_nan_mode="constants")
-        with self._path.open("ab") as file:
+        with open(self._path, "ab", opener=_private) as file:
             file.write(text + b"\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # a new file: it holds values of the state
 
 
 @final

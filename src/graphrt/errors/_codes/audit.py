@@ -48,8 +48,16 @@ NOT_RECORDED = ErrorCode(
 MIRROR_IN_USE = ErrorCode(
     "log-in-use",
     StoreError,
-    "The log file {path!r} is being written by another process.",
-    fix="Give each store a folder of its own for its logs.",
+    "The log file {path!r} is still being written: another run of thread {thread!r} has it since {wait_s:g} s.",
+    known="a run writes the end of its log after its thread is released; nothing of this call was done",
+    fix="Make the call again. If a second store has a thread of this name, give each store a folder of its own.",
+)
+MIRROR_DAMAGED = ErrorCode(
+    "log-damaged",
+    AuditError,
+    "Line {number} of the log file {path!r} is damaged.",
+    known="the store has the records all the same, and the file was not changed",
+    fix="Verify the file with graphrt.audit.verify(), and move it away: the thread goes on with a new one.",
     where="thread {thread!r}",
 )
 FOREIGN_MIRROR = ErrorCode(

@@ -1,0 +1,170 @@
+"""The files of a folder of logs: who may write them, what is changed in them, and who may read them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.audit.support import KEY, ask, records_in, talk
+
+from graphrt import Runtime
+from graphrt.audit import AuditLog, Head, _mirror, export
+from graphrt.errors import AuditError, GraphrtError, StoreError
+
+
+def runtime_of(tmp_path: Path, graph: Any = None, **options: Any) -> Runtime[Any]:
+    audit = AuditLog(tmp_path / "logs", key=KEY, **options)
+    return Runtime(graph or ask(), store=f"sqlite:///{tmp_path}/runs.db", audit=audit)
+
+
+def rights(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_next_verb_need_not_wait_until_heads_are_anchored(tmp_path: Path) -> None:
+    """The first run has released its thread, and still sends its head to another system."""
+    sending, sent = threading.Event(), threading.Event()
+
+    def send(_: Head) -> None:
+        if not sending.is_set():
+            sending.set()
+            assert sent.wait(20)
+
+    with runtime_of(tmp_path, anchor=send) as runtime:
+        first = threading.Thread(target=lambda: runtime.run({"notes": []}, thread="t"))
+        first.start()
+        try:
+            assert sending.wait(20)
+            status = runtime.resume("t", "yes").status
+        finally:
+            sent.set()
+            first.join()
+
+    assert status == "completed"
+    assert [one["seq"] for one in records_in(tmp_path / "logs" / "t.jsonl")][-1] == 11
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_next_verb_waits_for_the_file_of_the_run_before(
+    tmp_path: Path, free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with runtime_of(tmp_path) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        path = tmp_path / "logs" / "t.jsonl"
+        other = os.open(path, os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waits: list[float] = []
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if free:
+                fcntl.flock(other, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(_mirror, "sleep", wait)
+        times = iter(range(0, 1000, 4))
+        monkeypatch.setattr(_mirror, "monotonic", lambda: float(next(times)))
+        if free:
+            assert runtime.resume("t", "yes").status == "completed"
+        else:
+            with pytest.raises(StoreError, match="still being written") as caught:
+                runtime.resume("t", "yes")
+            assert caught.value.code == "log-in-use"
+            assert runtime.state("t").status == "interrupted"
+        os.close(other)
+
+    assert waits
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a file without a line": lambda path: path.write_bytes(b"-----BEGIN KEY-----"),
+    "a file whose last line has no end": lambda path: path.write_bytes(b"-----BEGIN KEY-----\nx\n-----END KEY-----"),
+    "bytes": lambda path: path.write_bytes(b"\xff\x00\n\xfe"),
+    "a directory": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("linked", [False, True])
+def test_file_that_is_no_log_of_the_thread_is_left_as_it_is(tmp_path: Path, what: str, linked: bool) -> None:
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "t.jsonl"
+    target = tmp_path / "target" if linked else path
+    FOREIGN[what](target)
+    if linked:
+        path.symlink_to(target)
+    before = target.read_bytes() if target.is_file() else b""
+    with runtime_of(tmp_path) as runtime, pytest.raises((AuditError, StoreError)) as caught:
+        runtime.run({"notes": []}, thread="t")
+
+    assert caught.value.code == ("log-not-written" if what == "a directory" and not linked else "other-log")
+    assert (target.read_bytes() if target.is_file() else b"") == before
+    assert [one.name for one in (tmp_path / "logs").iterdir()] == ["t.jsonl"]
+
+
+def test_link_to_nothing_makes_no_file_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "t.jsonl").symlink_to(tmp_path / "target")
+    with runtime_of(tmp_path) as runtime, pytest.raises(AuditError, match="not the log") as caught:
+        runtime.run({"notes": []}, thread="t")
+
+    assert caught.value.known == "it is a symbolic link"
+    assert not (tmp_path / "target").exists()
+
+
+DAMAGE: list[Callable[[bytes], bytes]] = [
+    lambda line: line[:20] + b"}" + line[20:],
+    lambda _: b"7\n",
+    lambda _: b"\xff\n",
+    lambda line: line.replace(b'"seq":3', b'"seq":"3"'),
+    lambda line: line.replace(b'"seal":"', b'"seal":"*'),
+    lambda _: b'{"begin":{}}\n',
+    lambda _: b"[" * 100_000 + b"\n",
+]
+
+
+@pytest.mark.parametrize("change", DAMAGE)
+def test_damaged_line_is_an_error_with_a_code_and_changes_nothing(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    with runtime_of(tmp_path) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    path = tmp_path / "logs" / "t.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if b'"seq":3' in line)
+    lines[number] = change(lines[number])
+    path.write_bytes(b"".join(lines)[:-5])
+    before = path.read_bytes()
+    with runtime_of(tmp_path) as runtime:
+        with pytest.raises(GraphrtError, match=f"Line {number + 1} of the log file") as caught:
+            runtime.resume("t", "yes")
+        assert caught.value.code == "log-damaged"
+        assert path.read_bytes() == before
+        path.rename(tmp_path / "damaged")
+
+        assert runtime.resume("t", "yes").status == "completed"
+
+
+def test_only_the_owner_may_read_what_has_values(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with runtime_of(tmp_path, talk(2), anchor=tmp_path / "anchors") as runtime:
+            runtime.run({"notes": []}, thread="t")
+            path = tmp_path / "logs" / "t.jsonl"
+            path.write_bytes(path.read_bytes()[:-9])
+            runtime.run({"notes": []}, thread="t")
+            runtime.erase("note 0")
+        export(f"sqlite:///{tmp_path}/runs.db", "t", tmp_path / "exported.jsonl")
+    finally:
+        os.umask(before)
+    made = [one for one in tmp_path.rglob("*") if one.is_file() and one.suffix not in (".db", ".db-wal", ".db-shm")]
+
+    assert {one.name.partition(".torn-")[0] for one in made} >= {"t.jsonl", "anchors", "exported.jsonl"}
+    assert any(".torn-" in one.name for one in made)
+    assert {one.name: oct(rights(one)) for one in made if rights(one) != 0o600} == {}
+    assert rights(tmp_path / "logs") == 0o700
