@@ -12,6 +12,7 @@ from tests.otel.support import State, World, chain, one, tree
 
 from graphrt import END, START, GraphBuilder, RetryPolicy, Runtime
 from graphrt.otel import DerivedIds, trace_id_of, trace_thread
+from graphrt.stores import MemoryStore, TenantStore
 
 
 @pytest.mark.parametrize("sampler", [ALWAYS_OFF, TraceIdRatioBased(0.0)])
@@ -64,6 +65,30 @@ def test_ids_of_other_spans_stay_random():
 
 def test_namespace_tells_threads_of_two_stores_apart():
     assert trace_id_of("t") != trace_id_of("t", namespace="other")
+
+
+def test_threads_of_tenants_have_traces_of_their_own_whoever_drives_them(world: World):
+    """A trace and a conversation are named by the id over all tenants, for runs, edits and forks, live and stored."""
+
+    def question(state, ctx):
+        ctx.interrupt("on?")
+
+    graph, store = chain(question), MemoryStore()
+    acme, beta = TenantStore(store, "acme"), TenantStore(store, "beta")
+    for own in (acme, beta, store):
+        with Runtime(graph, store=own, sinks=[world.tracing]) as runtime:
+            runtime.run({}, thread="t")
+            runtime.fork("t", to="fork")
+            runtime.update("edited", {})
+    with Runtime(graph, store=store, sinks=[world.tracing]) as runtime:
+        runtime.resume("acme~t", answer="yes")
+    conversations = {span.attributes["gen_ai.conversation.id"]: span.trace for span in world.spans()}
+    names = [f"{tenant}{name}" for tenant in ("", "acme~", "beta~") for name in ("t", "fork", "edited")]
+    links = {link[0] for span in world.spans() for link in span.links if link[2] == "forked-from"}
+
+    assert conversations == {name: f"{trace_id_of(name):032x}" for name in names}
+    assert links == {conversations[name] for name in ("t", "acme~t", "beta~t")}
+    assert trace_thread(acme, "t", tracer_provider=world.provider) == conversations["acme~t"]
 
 
 def test_trace_id_of_a_thread_stays_the_same_over_releases():

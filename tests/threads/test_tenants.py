@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Annotated
 
-from graphrt import Runtime
-from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+import pytest
+from typing_extensions import TypedDict
+
+from graphrt import END, START, ChildThread, GraphBuilder, Runtime
+from graphrt.errors import ConflictError, GraphrtError, InputError, NodeError, StoreError
+from graphrt.harness import Agent, ScriptedModel, TokenTracker
+from graphrt.reducers import append
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, Record, TenantStore, open_store
+from graphrt.stores.ids import beside
+from graphrt.testing import drive_due
 
 from .support import ask, line, note
 
@@ -233,3 +240,113 @@ def test_a_store_may_be_opened_for_a_tenant(tmp_path):
     with open_store(url) as shared, open_store(url, tenant="globex") as other:
         assert [head.thread for head in shared.heads()] == ["acme~t"]
         assert other.heads() == []
+
+
+# -- ids in a state: the same for every driver, and never those of another tenant ------------------------------
+
+
+class Order(TypedDict, total=False):
+    """State of a parent, which keeps the id of its child, and what nodes are told of their thread."""
+
+    child: str
+    got: str
+    seen: Annotated[list[str | None], append]
+
+
+class Page(TypedDict, total=False):
+    """State of a child."""
+
+    secret: str
+
+
+def page_graph():
+    g = GraphBuilder(Page, name="page")
+    g.add_node("work", lambda state: {})
+    return g.add_sequence([START, "work", END]).compile()
+
+
+PAGE = page_graph()
+
+
+def order_graph():
+    g = GraphBuilder(Order, name="order")
+
+    @g.node
+    def begin(state, ctx):
+        if state.get("child"):
+            return {"seen": [ctx.thread]}
+        return {"child": ctx.start(PAGE, {"secret": "mine"}).thread, "seen": [ctx.thread]}
+
+    @g.node
+    def finish(state, ctx):
+        child = ChildThread(PAGE, state["child"])
+        return {"got": ctx.wait(child)["secret"], "seen": [ctx.thread, child.thread]}
+
+    return g.add_sequence([START, begin, finish, END]).compile()
+
+
+ORDER = order_graph()
+DRIVERS = ("tenant", "shared")
+
+
+def drivers(world, graph):
+    """Runtimes of the tenant alpha and of the shared store, and the prefix that alpha's threads have there."""
+    alpha = world.runtime(graph, store=TenantStore(world.store, "alpha"))
+    return {"tenant": (alpha, ""), "shared": (world.runtime(graph), "alpha~")}
+
+
+@pytest.mark.parametrize("begins", DRIVERS)
+@pytest.mark.parametrize("goes_on", DRIVERS)
+def test_a_thread_is_the_same_whichever_store_its_drivers_have_opened(world, begins, goes_on):
+    parents, children = drivers(world, ORDER), drivers(world, PAGE)
+    runtime, prefix = parents[begins]
+    assert runtime.run({}, thread=f"{prefix}t").status == "interrupted"
+    drive_due(parents[goes_on][0], children[goes_on][0])
+
+    values = parents["tenant"][0].state("t").values
+    assert values["got"] == "mine"
+    assert values["seen"] == ["t", "t", values["child"]]
+    assert "~" not in values["child"]
+
+
+@pytest.mark.parametrize("drives", DRIVERS)
+@pytest.mark.parametrize("named", ["beta~bx", "bx", "alpha~a0", "sh"])
+def test_an_id_in_a_state_never_reaches_another_tenants_thread(world, drives, named):
+    world.runtime(PAGE, store=TenantStore(world.store, "beta")).run({"secret": "TOP"}, thread="bx")
+    world.runtime(PAGE).run({"secret": "TOP"}, thread="sh")
+    parents = drivers(world, ORDER)
+    parents["tenant"][0].start({"child": named}, thread="a0")
+    runtime, prefix = parents[drives]
+    with pytest.raises(NodeError) as caught:
+        runtime.drive(f"{prefix}a0")
+
+    refused = "bad-thread" if "~" in named else "child-ended"  # the text for a thread that does not exist
+    assert refused in str(caught.value)
+    assert "got" not in parents["tenant"][0].state("a0").values
+
+
+def test_a_tracker_and_a_second_execution_know_threads_of_tenants_apart(world):
+    """Entries name their thread with its tenant, and a second execution in memory has the same keys as the first."""
+    tracker, agent = TokenTracker(), Agent(ScriptedModel(["one", "two"]), name="writer")
+
+    async def node(state, ctx):
+        await ctx.bind(agent).run("write")
+        return {"seen": [ctx.idempotency_key]}
+
+    g = GraphBuilder(Order, name="tracked")
+    g.add_sequence([START, g.node(node), END])
+    for tenant in ("acme", "globex"):
+        runtime = world.runtime(g.compile(), store=TenantStore(world.store, tenant), sinks=[tracker])
+        runtime.run({}, thread="t")
+
+        assert runtime.reexecute("t").same
+        assert world.runtime(g.compile()).reexecute(f"{tenant}~t").same
+        assert {entry.event.thread for entry in runtime.entries("t") if hasattr(entry.event, "thread")} == {
+            f"{tenant}~t"
+        }
+    assert {node: usage.calls for node, usage in tracker.by_node().items()} == {"node": 2}
+
+
+def test_ids_of_journals_never_lead_to_another_tenant():
+    """A forged journal may name any parent and child: letters go to a thread of the tenant that the journal is of."""
+    assert [beside(thread, "beta~x") for thread in ("t", "alpha~t")] == ["x", "alpha~x"]

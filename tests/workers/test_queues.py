@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, Command, Context, GraphBuilder, Interrupt, NodeError, RetryPolicy, Runtime, Send
+from graphrt.stores import TenantStore
 from graphrt.testing import drive_due
 from graphrt.workers import Worker
 
@@ -274,3 +275,23 @@ def test_a_nested_graph_that_fails_on_the_queue_fails_the_run(open_: Open) -> No
         runtime.drive(thread)
     with closing(runtime.follow(thread)) as entries:
         assert type(list(entries)[-1].event).__name__ == "RunFailed"
+
+
+@pytest.mark.parametrize("first", ["tenant", "shared"])
+def test_a_task_is_claimed_once_by_workers_of_the_tenants_store_and_of_the_shared_one(open_: Open, first: str) -> None:
+    tried: list[str] = []
+
+    def work(state: State) -> None:
+        runtime, thread = drivers["shared" if first == "tenant" else "tenant"]
+        tried.append(runtime.run_task(thread, "1.0:work"))
+
+    graph = alone(work)
+    shared = open_(graph)
+    assert shared.store is not None
+    with TenantStore(shared.store, "acme") as own, Runtime(graph, store=own) as acme:
+        drivers = {"tenant": (acme, "t"), "shared": (shared, "acme~t")}
+        runtime, thread = drivers[first]
+        acme.run({}, thread="t")
+
+        assert runtime.run_task(thread, "1.0:work") == "ended"
+    assert tried == ["left"]

@@ -97,7 +97,7 @@ class TaskServices:
         """True if replies are recorded by key. Outside a graph they are not, and agents compute no keys."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
-        self.thread: str | None = self._scope.thread
+        self.thread: str | None = context.thread
         self.ledger: Ledger | None = ledger
         """Innermost ledger that bounds the calls."""
         self.known_by: Ledger | None = ledger

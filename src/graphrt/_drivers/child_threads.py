@@ -52,7 +52,10 @@ class Ended(NamedTuple):
 
 
 class ChildThreads(Protocol):
-    """The child threads of a run, as the store has them. `_runs` implements it. All methods but `check` may block."""
+    """The child threads of a run, as the store has them. `_runs` implements it. All methods but `check` may block.
+
+    Ids have no tenant: a thread and its children have the same one.
+    """
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
         """Check what a child is to be started with, and return its labels; None without title and tags.
@@ -73,7 +76,7 @@ class ChildThreads(Protocol):
 
         Args:
             given: The checked input.
-            thread: Id of the child, as for the store: with the tenant that the run's own thread has there.
+            thread: Id of the child.
             labels: What `check` returned.
             detached: Whether the child goes on when the run's own thread is cancelled.
         """

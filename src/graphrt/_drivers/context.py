@@ -14,9 +14,9 @@ is missing, and a child is never unknown to its parent. The id of a child is mad
 that no execution of the node makes a second one. How a child ended is read from the store (a *look*), and recorded once
 on the task as the result of an effect: a mapping with `status`, and `state` if that is "completed", else `error`. If
 the child has not ended, the task asks a question of the kind `thread`. A child that ends later answers it by a letter
-in the commit that ends it; the node then runs again and looks again. Ids in questions, effects and journalled events
-have no tenant (`bare_id`), so that they do not depend on the store that a process opened; `ChildThread.thread` has that
-of the store (`beside`).
+in the commit that ends it; the node then runs again and looks again. A node sees ids without the tenant (`bare_id`):
+they do not depend on the store that a process opened, and none of them can name a thread of another tenant. `_runs`
+adds the tenant of the run's own thread (`beside`).
 
 When a run is executed again from its log (`services.recorded`), no child is made or looked at. The private methods are
 for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`. For the
@@ -54,7 +54,7 @@ from graphrt.errors._codes.child_threads import CHILD_DELETED, CHILD_ENDED, CHIL
 from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION, NO_HARNESS
 from graphrt.errors._codes.timers import QUESTION_EXPIRED
 from graphrt.events import ThreadStarted
-from graphrt.stores.ids import bare_id, beside
+from graphrt.stores.ids import bare_id, check_bare_id
 
 if TYPE_CHECKING:
     import random
@@ -88,7 +88,7 @@ class ChildThread(Generic[S]):
 
     Args:
         graph: The graph of the thread.
-        thread: Its id.
+        thread: Its id, without the tenant. It names a thread of the tenant whose thread waits.
     """
 
     __slots__ = ("graph", "thread")
@@ -96,7 +96,7 @@ class ChildThread(Generic[S]):
     def __init__(self, graph: StateGraph[S], thread: str) -> None:
         self.graph: StateGraph[S] = graph
         self.thread: str = thread
-        """Id of the thread, for the verbs of a `Runtime` of its graph."""
+        """Id of the thread without its tenant, whichever store the process that runs the node has opened."""
 
     def __eq__(self, other: object) -> bool:
         """Compare by id: each execution of a node makes a new object for the same child."""
@@ -192,8 +192,9 @@ class Context(Generic[D]):
 
     @property
     def thread(self) -> str | None:
-        """Id of the thread that the run belongs to; None for a run without a thread."""
-        return self._scope.thread
+        """Id of the run's thread, without its tenant; None for a run without a thread."""
+        thread = self._scope.thread
+        return None if thread is None else bare_id(thread)
 
     @property
     def run_id(self) -> str:
@@ -491,7 +492,8 @@ class Context(Generic[D]):
 
         Raises:
             ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread it looks again.
-            InputError: *child* is not a ChildThread, or is a child of another thread that has not ended.
+            InputError: *child* is not a ChildThread, or is a child of another thread that has not ended; or its id names
+                a tenant (`bad-thread`).
         """
         outcome = _known(self._task, _checked(self._task, child))
         if outcome is None:
@@ -727,9 +729,8 @@ def _begun(
     thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
         # This thread is a copy or fork. Its source has waited for that child of its own, and the outcome is recorded.
-        return ChildThread(graph, beside(mine, known.thread)), None
-    # `beside`: the id with the tenant that the run's own thread has in its store.
-    child = ChildThread(graph, beside(mine, thread))
+        return ChildThread(graph, known.thread), None
+    child = ChildThread(graph, thread)
     if known is not None and known.thread == thread and known.made:
         return child, None
     event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
@@ -746,7 +747,7 @@ def _begun(
         # Staged before the thread is made. The keys of effects end with a number, this one does not.
         if new:
             services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
-        children.make(graph, given, child.thread, labels, detached=event.detached)
+        children.make(graph, given, thread, labels, detached=event.detached)
         extra.threads[key] = replace(event, made=True)
 
     return child, make
@@ -765,10 +766,10 @@ def _of_thread(services: RunServices, task: Task) -> tuple[ChildThreads, str]:
 
 
 def _checked(task: Task, child: Any) -> str:
-    """Return the id of *child* without its tenant.
+    """Return the id of *child*.
 
     Raises:
-        InputError: *child* is not a `ChildThread`.
+        InputError: *child* is not a `ChildThread`, or its id names a tenant.
     """
     if not isinstance(child, ChildThread):
         raise INVALID_ARGUMENT(
@@ -778,7 +779,7 @@ def _checked(task: Task, child: Any) -> str:
             where=task.engine.where(task),
             boundary=True,
         )
-    return bare_id(child.thread)
+    return check_bare_id(child.thread)
 
 
 def _known(task: Task, thread: str) -> Any:
@@ -809,7 +810,7 @@ def _asked(
     looked. Then it has to wait once more, with a new question, since an answered one cannot be answered again.
     """
     children, _ = _of_thread(services, task)
-    thread = bare_id(child.thread)
+    thread = child.thread
     wakes = 0
     while True:
         name = f"thread {wakes} {thread}"
@@ -840,10 +841,11 @@ def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> N
     Raises:
         InputError: It is a child of another thread, or of none.
     """
-    thread = bare_id(child.thread)
-    started = any(one.thread == thread for one in task.more().threads.values())  # by this task: no look at the store
+    started = any(
+        one.thread == child.thread for one in task.more().threads.values()
+    )  # by this task: no look at the store
     if not started and not children.has(child.graph, child.thread):
-        raise NOT_A_CHILD(child=child.thread, thread=task.engine.thread, where=task.engine.where(task))
+        raise NOT_A_CHILD(child=child.thread, thread=bare_id(task.engine.thread or ""), where=task.engine.where(task))
 
 
 def _data(ended: Ended | None) -> dict[str, Any]:
@@ -861,10 +863,9 @@ def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: 
         ChildThreadError: It did not complete.
     """
     children, _ = _of_thread(services, task)
-    thread = bare_id(child.thread)
     for engine in (task.engine, services.root):
         if engine is not None:
-            engine.forget_child(thread)  # it has ended, so a cancellation of this thread need not cancel it
+            engine.forget_child(child.thread)  # it has ended, so a cancellation of this thread need not cancel it
     if outcome["status"] == "completed":
         return children.state(child.graph, outcome["state"])
     raise _ended_badly(task, child, outcome)

@@ -255,7 +255,7 @@ class ActiveRun:
         thread = claim.thread if claim is not None else None
         return listeners.OpenedRun(
             graph=self.engine.plan.name,
-            thread=thread,
+            thread=self.services.known_as,
             run=self.services.run_id,
             seq=fold.seq if fold is not None else 0,
             # The claim was free, the thread running, and it was not handed over (`left`): the owner of that run died.

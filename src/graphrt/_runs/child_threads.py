@@ -1,8 +1,9 @@
 """The child threads of a run, as its store has them: made once, looked at, and cancelled with their parent (R24).
 
 The id of a child is derived from the task, so a node that runs again finds the child that it has made. This module
-makes and reads the thread of the child; any worker drives it. Journals and letters name threads without the tenant
-(`bare_id`), which a store that tenants share puts before an id.
+makes and reads the thread of the child; any worker drives it. Nodes, journals and letters name threads without the
+tenant (`bare_id`). Whichever store the process has opened, the store's id of a child has the tenant of its parent
+(`beside`), so no id that a node finds in its state reaches a thread of another tenant.
 
 What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its parent
 or children when it ends is in `_journal.family_letters`. For the terms, see docs/glossary.md.
@@ -28,7 +29,7 @@ from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
-from graphrt.stores.ids import bare_id
+from graphrt.stores.ids import bare_id, beside
 from graphrt.stores.labels import finder
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels
@@ -83,7 +84,7 @@ class ThreadsOfRun:
 
         Args:
             given: The input of its run.
-            thread: Id of the child, as this store knows it.
+            thread: Id of the child, without its tenant.
             detached: Whether the child outlives a parent that is cancelled.
 
         Raises:
@@ -91,7 +92,7 @@ class ThreadsOfRun:
             InputError: The input does not fit the graph, or cannot be stored.
             StoreError: The store failed.
         """
-        config = self._config.for_child(graph)
+        config, thread = self._config.for_child(graph), beside(self._thread, thread)
         store = the_store(config)
         until = monotonic() + 2 * config.lease_s  # a claim of a process that died is free after one lease
         while not exists(store, thread):
@@ -133,7 +134,7 @@ class ThreadsOfRun:
 
     def ended(self, graph: Any, thread: str) -> Ended | None:
         """Return how the last run of a child ended, with its final state as plain data; None if it has not ended."""
-        config = self._config.for_child(graph)
+        config, thread = self._config.for_child(graph), beside(self._thread, thread)
         store = the_store(config)
         release_now(store, thread)  # a claim of this process whose release failed would make the child look driven
         try:
@@ -161,7 +162,8 @@ class ThreadsOfRun:
         `ctx.wait` asks this about a child that its own task has not started.
         """
         config = self._config.for_child(graph)
-        return folded(config, the_store(config).load(thread)).engine.parent == bare_id(self._thread)
+        loaded = the_store(config).load(beside(self._thread, thread))
+        return folded(config, loaded).engine.parent == bare_id(self._thread)
 
     def state(self, graph: Any, data: Any) -> Any:
         """Return the final state of a child as an instance of its state class, from the plain data of `ended`."""

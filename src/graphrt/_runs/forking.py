@@ -144,7 +144,7 @@ def _begin_fork(
         commits: Writes to the new thread.
         tags: Tags of the source, which the fork gets.
     """
-    engine, source = fold.engine, fold.reader.thread
+    engine, source = fold.engine, shared_id(store, fold.reader.thread)
     chained = config.chains(store)  # a chain of its own: that of the source begins with another id
     run = fold.run or config.ids()  # the run that the fork goes on with; a new one for a thread that never ran
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))

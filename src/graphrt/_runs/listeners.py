@@ -6,6 +6,8 @@ Python logger `graphrt.runs`. graphrt's own sinks have more methods and attribut
 - `__graphrt_watch__(opened)` makes a watcher for a run, or returns None. A watcher gets the run's entries as a sink
   does. It also sees when attempts, model calls, tool calls and commits begin and end. No journal can hold these times,
   since a journal must be the same in any order of completion (R13).
+- `__graphrt_edited__(entry, thread)` gets the entries that are written outside runs, with the id of their thread over
+  all tenants of the store.
 - `__graphrt_conflict__(graph)` counts the times that a thread could not be claimed.
 - `__graphrt_reads__` marks a listener that never changes an entry. It gets the objects of the journal itself, and not
   copies, if all other listeners have the mark too.
@@ -20,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from graphrt._runs import run_log
+from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
     from graphrt._runs.run_config import RunConfig
@@ -38,7 +41,7 @@ class OpenedRun(NamedTuple):
     graph: str
     """Name of the graph."""
     thread: str | None
-    """Id of the thread; None for a run without one."""
+    """Id of the thread, with its tenant, so unique over all tenants of a store; None for a run without one."""
     run: str
     """Id of the run."""
     seq: int
@@ -122,7 +125,22 @@ def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], R
 
 def of_edits(config: RunConfig) -> tuple[Sink, ...]:
     """Return the functions that get the entries of edits, forks and prunes, which happen outside runs."""
-    return (*config.sinks, run_log.RunLog(config.plan.name)) if run_log.wanted() else config.sinks
+    heard: list[Sink] = []
+    for sink in config.sinks:
+        edited = getattr(sink, "__graphrt_edited__", None)
+        heard.append(sink if edited is None else _with_shared_id(config, edited))
+    if run_log.wanted():
+        heard.append(run_log.RunLog(config.plan.name))
+    return tuple(heard)
+
+
+def _with_shared_id(config: RunConfig, edited: Callable[[Entry, str | None], Any]) -> Sink:
+    """Return a function that passes an entry on to *edited*, with the thread's id over all tenants."""
+
+    def hear(entry: Entry) -> Any:
+        return edited(entry, None if entry.thread is None else shared_id(config.store, entry.thread))
+
+    return hear
 
 
 def conflicted(config: RunConfig) -> None:

@@ -248,7 +248,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
             events.RunStarted(
                 graph=engine.plan.name,
                 fingerprint=opened.config.graph.fingerprint,
-                thread=services.thread,
+                thread=services.known_as,
                 seed=opened.seeded(),
                 input=kept,
                 fresh=fresh,

@@ -35,6 +35,7 @@ from graphrt.errors import GraphrtError
 from graphrt.events import Entry
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Head, Record, Store
+from graphrt.stores.tenants import TenantStore
 
 _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)
@@ -69,7 +70,11 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
     log = list(entries(config, thread))
     store = the_store(config)
     begun = _taken_over(store, thread, log)
-    with MemoryStore() as memory:
+    tenant = getattr(store, "tenant", None)
+    with MemoryStore() as shared:
+        memory: Store = (
+            shared if tenant is None else TenantStore(shared, tenant)
+        )  # so that ids over all tenants are the same
         if begun:
             _copy(store, memory, thread, begun, status=_status(log, begun))
         rest = [entry for entry in log if entry.seq > begun]

@@ -39,7 +39,7 @@ from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
 from graphrt.reducers import TOKEN_BUDGET
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import bare_id, beside, check_id
 from graphrt.stores.labels import finder
 from graphrt.stores.mail import postable
 from graphrt.stores.protocol import Store
@@ -71,7 +71,9 @@ def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> 
     check_id(thread)
     # Several tasks that draw on one budget at once would each see all of it: they run one after another.
     alone = config.budget is not None or _shares_budget(config.plan)
-    lock = place_of("task", thread if alone else f"{thread}/{task}")
+    # The same place whether this process has opened the shared store or that of the thread's tenant.
+    bare = bare_id(thread)
+    lock = beside(thread, place_of("task", bare if alone else f"{bare}/{task}"))
     # *mine* is false if another worker holds the claim.
     with held(config, store, lock) as mine:
         return _ran(config, store, thread, task, lock, queue, alone=alone) if mine else "left"

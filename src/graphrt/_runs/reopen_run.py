@@ -192,7 +192,8 @@ def continued(
         raise
     open_run.adopted(engine, fold)  # notes a migration to a changed graph (R14)
     emit_events.note(
-        engine, events.RunResumed(verb=verb, thread=thread_id, user=config.user, redaction=config.redaction)
+        engine,
+        events.RunResumed(verb=verb, thread=opened.services.known_as, user=config.user, redaction=config.redaction),
     )
     engine.retry()  # the failed tasks of the open superstep are due again
     for question, reason in anew:

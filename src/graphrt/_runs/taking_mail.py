@@ -31,6 +31,7 @@ from graphrt._runs.mail import labels_of
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.threads import NOT_DUE
+from graphrt.stores.ids import shared_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim, Status, Store
 
@@ -205,6 +206,7 @@ def _as_resumption(config: RunConfig, thread: str, logged: Sequence[Logged]) -> 
     The run begins right before the first answer. What was noted before it, such as a received signal, precedes the run.
     """
     at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
-    begun = events.RunResumed(verb="resume", thread=thread, user=config.user, redaction=config.redaction)
+    known_as = shared_id(config.store, thread)
+    begun = events.RunResumed(verb="resume", thread=known_as, user=config.user, redaction=config.redaction)
     left = events.RunHandedOver(reason="mail was taken")
     return [*logged[:at], ("", begun), *logged[at:], ("", left)]

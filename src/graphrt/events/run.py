@@ -48,7 +48,7 @@ class RunStarted(Word):
     fingerprint: str
     """Fingerprint of the graph."""
     thread: str | None
-    """Id of the thread; None for a run without one."""
+    """Id of the thread, with its tenant; None for a run without one."""
     seed: int
     """Seed of the run's randomness (`ctx.random`)."""
     input: Mapping[str, Any]
@@ -70,7 +70,7 @@ class RunResumed(Word):
     verb: str
     """`resume` or `retry`."""
     thread: str | None
-    """Id of the thread."""
+    """Id of the thread, with its tenant."""
     user: str = ""
     """Who resumed it, as the audit log of the runtime says; empty if that is not known."""
     redaction: str = ""

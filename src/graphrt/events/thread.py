@@ -144,7 +144,7 @@ class ThreadForked(Word):
     """The thread began as a fork of *source* after its entry *at*."""
 
     source: str
-    """Id of the thread that was forked."""
+    """Id of the thread that was forked, with its tenant."""
     at: int
     """`seq` of the last entry that the fork is based on."""
     state: StateSaved

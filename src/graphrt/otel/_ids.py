@@ -83,7 +83,7 @@ def trace_id_of(thread: str, *, namespace: str = "") -> int:
     """Return the trace id of a thread.
 
     Args:
-        thread: Id of the thread; of a run without a thread, the run's id.
+        thread: Id of the thread, with its tenant and `~` if it has one; of a run without a thread, the run's id.
         namespace: The `namespace` of the `Tracing`.
     """
     return int.from_bytes(_digest(16, namespace, thread), "big") or 1

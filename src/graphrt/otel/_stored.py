@@ -12,6 +12,7 @@ from graphrt.otel._ids import trace_id_of
 from graphrt.otel._projection import Projection
 from graphrt.otel._spans import Emitter
 from graphrt.runtime import Runtime
+from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
     from graphrt.stores import Store
@@ -51,17 +52,16 @@ def trace_thread(
         StoreError: An entry is missing or damaged. What comes before it is shown.
     """
     emitter = Emitter(tracer_provider if tracer_provider is not None else trace.get_tracer_provider())
-    trace_id = trace_id_of(thread, namespace=namespace)
-    projection = Projection(trace_id, thread=thread, namespace=namespace)
     if isinstance(source, Runtime):
-        _emit(source, thread, projection, emitter)
-    else:
-        with Runtime(_any_graph(), store=source) as runtime:
-            _emit(runtime, thread, projection, emitter)
-    return f"{trace_id:032x}"
+        return _emit(source, thread, namespace, emitter)
+    with Runtime(_any_graph(), store=source) as runtime:
+        return _emit(runtime, thread, namespace, emitter)
 
 
-def _emit(runtime: Runtime[Any], thread: str, projection: Projection, emitter: Emitter) -> None:
+def _emit(runtime: Runtime[Any], thread: str, namespace: str, emitter: Emitter) -> str:
+    known_as = shared_id(runtime.store, thread)
+    trace_id = trace_id_of(known_as, namespace=namespace)
+    projection = Projection(trace_id, thread=known_as, namespace=namespace)
     for entry in runtime.entries(thread):
         for span in projection.feed(entry):
             emitter.emit(span)
@@ -69,6 +69,7 @@ def _emit(runtime: Runtime[Any], thread: str, projection: Projection, emitter: E
     if not running:  # a run without an end has lost its owner; one that is under way is not over yet
         for span in projection.end(projection.last_ns, "lost", "OwnerDied"):
             emitter.emit(span)
+    return f"{trace_id:032x}"
 
 
 def _any_graph() -> Any:

@@ -57,11 +57,19 @@ class Tracing:
         self._sending: Sending | None = None
 
     def __call__(self, entry: Entry, /) -> None:
-        """Take an entry that was written outside a run: an edit or a fork. Only those that begin a thread are shown."""
+        """Take an entry, as sinks do. `Runtime` passes those of edits to `__graphrt_edited__` instead."""
+        self.__graphrt_edited__(entry, entry.thread)
+
+    def __graphrt_edited__(self, entry: Entry, thread: str | None) -> None:
+        """Take an entry that was written outside a run: an edit or a fork. Only those that begin a thread are shown.
+
+        Args:
+            thread: Id of the thread, with its tenant.
+        """
         sending = self._resolved()
-        if sending is not None and entry.seq == 1 and entry.thread is not None:
+        if sending is not None and entry.seq == 1 and thread is not None:
             self._delivery.start()
-            sending.put(_begun, sending, entry, entry.thread)
+            sending.put(_begun, sending, entry, thread)
 
     def __graphrt_watch__(self, opened: Any) -> Any:
         """Return the watcher of a run, as `Runtime` asks for it; None while no provider is configured."""

@@ -47,14 +47,16 @@ def check_id(value: Any) -> str:
 
 
 def check_bare_id(value: Any) -> str:
-    """Return *value* if it is a valid thread id without a tenant. A tenant's store checks the ids of new threads so.
+    """Return *value* if it is a valid thread id without a tenant.
+
+    A tenant's store checks the ids of new threads so, and a node the id of a thread that it waits for.
 
     Raises:
         InputError: It is not, or names a tenant (`bad-thread`).
     """
     if BETWEEN in check_id(value):
         problem = f"The thread's id {value!r} has {BETWEEN!r}, which stands between a tenant and its threads."
-        fix = "Leave the tenant out: this store gives it to each of its threads."
+        fix = "Leave the tenant out: it is that of the store, or of the thread that runs."
         raise BAD_THREAD_ID(problem=problem, rule="an id without a tenant", fix=fix)
     return str(value)
 
@@ -89,10 +91,10 @@ def beside(thread: str, bare: str) -> str:
 
     Args:
         thread: Id of the thread that is known, with or without a tenant.
-        bare: Id of the other thread, without a tenant.
+        bare: Id of the other thread. A tenant in it is dropped: the result is always of the tenant of *thread*.
     """
     tenant, between, _ = thread.rpartition(BETWEEN)
-    return f"{tenant}{between}{bare}"
+    return f"{tenant}{between}{bare_id(bare)}"
 
 
 def shared_id(store: Any, thread: str) -> str:
