@@ -45,8 +45,8 @@ __all__ = ["BoundHarness", "MessageItem"]
 T = TypeVar("T")
 Show = Callable[[Any], None]
 """Shows an item of a reply, or the whole reply, to the reader of a stream."""
-_FORGOTTEN: Final[set[tuple[str, str]]] = set()
-"""Pairs of names of agent and node that this process has logged a warning about; see `tell_forgotten`."""
+_WITHHELD: Final[set[tuple[str, str]]] = set()
+"""Pairs of names of agent and node that this process has logged a warning about; see `default_tools`."""
 
 
 class TaskHost(AgentServices, Protocol):
@@ -256,26 +256,33 @@ def _check_usage(harness: Any, reply: Any) -> None:
         raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem)
 
 
-def tell_forgotten(harness: Any, task: Task, warnings: list[str]) -> None:
-    """Warn that the node of *task* allows its agent no tools, although the agent has some and `tools=[]` was not given.
+def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:
+    """Return the names of the tools of *harness* that a node of a nested graph may use without naming them.
 
-    That is probably an omission: an agent may use only the tools that its node names. The sentence is added to the
-    *warnings* of each run, and logged once per process. `TaskServices.harness` calls this.
+    These are the tools that need no approval. A warning names the others: it is added to the *warnings* of each run,
+    and logged once per process.
+
+    Returns:
+        0..n names; None if *harness* has no tool that needs approval, or is not an agent.
     """
+    own = harness.tools if hasattr(harness, "__graphrt_drive__") else ()
+    withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
+    if not withheld:
+        return None
     import logging
 
-    agent, node, plan = str(getattr(harness, "name", harness)), task.node.name, task.engine.plan
-    known = list(getattr(harness.tools, "names", ()))
+    agent, node, plan = str(harness.name), task.node.name, task.engine.plan
     at = plan.spec_where(task.node.index)  # file and line where the node was added; empty if unknown
     text = (
-        f"Node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} offers agent {agent!r} none of its tools "
-        f"{known}: the model answers without them. Name those that it may use, @g.node(tools={known!r}), or say tools=[]."
+        f"Node {node!r} of nested graph {plan.name!r}{f' at {at}' if at else ''} does not offer agent {agent!r} its tools "
+        f"{withheld}, which need approval: a node of a nested graph has to name them in tools=[...]."
     )
     if text not in warnings:
         warnings.append(text)
-    if (agent, node) not in _FORGOTTEN:
-        _FORGOTTEN.add((agent, node))
+    if (agent, node) not in _WITHHELD:
+        _WITHHELD.add((agent, node))
         logging.getLogger("graphrt.harness").warning("%s", text)
+    return [tool.spec.name for tool in own if tool.policy.approval is False]
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:

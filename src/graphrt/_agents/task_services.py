@@ -20,7 +20,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from graphrt._agents.bound_harness import BoundHarness, tell_forgotten
+from graphrt._agents.bound_harness import BoundHarness, default_tools
 from graphrt._agents.budget_grants import grant, owner, was_granted
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._ambient import PARENT_AGENT, WATCHER
@@ -328,17 +328,20 @@ class TaskServices:
         raise pause
 
     def harness(self) -> BoundHarness[Any]:
-        """Return the run's harness, bound to the task."""
+        """Return the run's harness, bound to the task, with the tools that the node names, or the default ones."""
         harness, tools = self._scope.harness, self._task.node.policy.tools
-        if tools is None and getattr(harness, "tools", None):  # the node does not say which tools its agent may use
-            tell_forgotten(harness, self._task, self._scope.warnings)
-        return self.bind(harness, tools or (), None)  # (): no tools, whereas None would be all of its own; no budget
+        if tools is None and self._task.engine.path:  # a nested graph
+            tools = default_tools(harness, self._task, self._scope.warnings)
+        return self.bind(harness, tools, None)  # None: all tools of the agent; no budget
 
     def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
         """Return *harness* bound to the task, for `ctx.bind()`.
 
-        *tools* are those that an agent may use, None for all of its own; *budget* is for this one use.
+        *tools* are those that an agent may use, None for all of its own; *budget* is for this one use. In a graph that
+        was designed at run time, None stands for those that need no approval.
         """
+        if tools is None and self._task.engine.designed:
+            tools = default_tools(harness, self._task, self._scope.warnings)
         check_harness(
             harness,
             taker="ctx.bind() takes a harness",

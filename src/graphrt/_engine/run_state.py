@@ -66,6 +66,7 @@ class RunState:
         "children",
         "codec",
         "depth",
+        "designed",
         "dirty",
         "due",
         "entering",
@@ -217,6 +218,8 @@ class RunState:
         """Fields of which the trail needs only the last write."""
         self.depth: int = 0
         """Number of graphs that enclose this one."""
+        self.designed: bool = False
+        """True if this graph, or one around it, was chosen by the argument of a Send, as designed graphs are."""
         self.usage: Usage | None = None
         """Usage of the model calls of committed tasks; None if there were no calls."""
         self.granted: Amounts | None = None
@@ -242,13 +245,15 @@ class RunState:
         erased = any(value is ERASED for value in self.values.values())  # reducers must not be called with it
         self.fast: bool = not (odd or erased)
 
-    def nest_in(self, parent: RunState, kept: dict[str, Any]) -> None:
+    def nest_in(self, parent: RunState, kept: dict[str, Any], *, designed: bool) -> None:
         """Belong to the run of *parent*, as the engine of a graph that is nested in its graph.
 
         Args:
             kept: As the attribute; the dict is shared by all nested graphs of the thread.
+            designed: Whether the argument of a Send chose the graph.
         """
         self.kept = kept
+        self.designed = designed or parent.designed
         self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
         self.depth = parent.depth + 1
         if parent.redactor is not None:

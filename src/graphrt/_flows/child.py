@@ -103,7 +103,7 @@ def child_of(task: Task) -> Engine:
     # `path` begins the ids of its tasks. `check_state`: look for changes inside of values, as the parent does (R15).
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
     # It gets run id, depth and redaction from the parent, and what a fork kept for its tasks (`_flows.kept`).
-    engine.nest_in(parent, task.more().kept)
+    engine.nest_in(parent, task.more().kept, designed=task.node.choose)
     return engine
 
 

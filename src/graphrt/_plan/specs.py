@@ -55,7 +55,8 @@ class Policy:
     version: str | None = None
     """Free text in the fingerprint, to be changed when the meaning of the node changes."""
     tools: tuple[str, ...] | None = None
-    """Names of the tools that an agent may use for this node. None, the default, allows no tool."""
+    """Names of the tools that the agent of the run may use for this node. None, the default, allows all of its tools; in a
+    nested graph, all that need no approval."""
     budget: Any = None
     """A Budget for the model calls of each task; None for no limit."""
     input: Any = None

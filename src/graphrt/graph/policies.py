@@ -63,7 +63,8 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     version: str | None
     """Part of the graph's fingerprint: change it when the node's meaning changes."""
     tools: Iterable[str]
-    """Names of the tools that an agent may use for this node through `ctx.harness`; by default none."""
+    """Names of the tools that the agent of the run may use for this node; by default all of its tools, and in a nested
+    graph all that need no approval. An empty list offers none."""
     budget: Budget | None
     """How much the model calls of each task of the node may use."""
 

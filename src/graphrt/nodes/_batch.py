@@ -164,7 +164,9 @@ class BatchForm(Form):
         for at, node in enumerate(self.work):
             if "policy" in node.model_fields_set:
                 parts.problem("A node of a batch has no policy of its own: use each", f"work[{at}].policy")
-        policy = {} if self.each is None else parts.policy(self.each, "each")
+        policy = parts.policy(
+            self.each or PolicySpec(), "each", of_agent=any(node.kind == "agent" for node in self.work)
+        )
         given = self.arguments(parts)
         given = {name: value for name, value in given.items() if name not in ("work", "each")}
         return None if parts.failed else batch(parts.state, nodes, **given, **policy)
@@ -176,7 +178,9 @@ class BatchForm(Form):
         nodes = arguments["work"].items()
         found = {"work": [writer.item(name, fn, f"work[{at}]") for at, (name, fn) in enumerate(nodes)]}
         found |= super().written(plain, writer)
-        each = writer.policy(arguments["policy"], "each")
+        each = writer.policy(
+            arguments["policy"], "each", of_agent=any(node["kind"] == "agent" for node in found["work"])
+        )
         return {**found, "each": each} if each else found
 
 

@@ -51,8 +51,15 @@ class Parts(Protocol):
         """Return the node of a nested description, such as one of a batch; *name* is the field it stands in."""
         ...
 
-    def policy(self, spec: PolicySpec, name: str) -> dict[str, Any]:
-        """Return a policy that stands in the field *name* as arguments of `add_node`."""
+    def policy(self, spec: PolicySpec, name: str, *, of_agent: bool = False) -> dict[str, Any]:
+        """Return a policy that stands in the field *name* as arguments of `add_node`.
+
+        Args:
+            spec: The policy.
+            name: The field.
+            of_agent: Whether it is the policy of an agent as a node, which may use its own tools if it names none. Any
+                other node of a manifest gets only the tools that it names.
+        """
         ...
 
     def graph(self, data: Mapping[str, Any], name: str) -> Any:
@@ -82,8 +89,8 @@ class Writer(Protocol):
         """Return a node that stands in a field of the present one, such as one of a batch."""
         ...
 
-    def policy(self, given: Mapping[str, Any], field: str) -> dict[str, Any]:
-        """Return policy arguments of `add_node` as data; *field* is where they stand."""
+    def policy(self, given: Mapping[str, Any], field: str, *, of_agent: bool = False) -> dict[str, Any]:
+        """Return policy arguments of `add_node` as data; *field* is where they stand, *of_agent* as in `Parts`."""
         ...
 
     def registered(self, section: Section, value: Any) -> str | None:

@@ -78,7 +78,7 @@ class PolicySpec(Entry):
     interrupt_after: bool = False
     version: str | None = None
     tools: list[Name] | None = None
-    """Tools of the agent that the node may use through `ctx.harness`."""
+    """Tools of the run's agent that the node may use; null for none. For an agent as a node: its tools; null for all."""
     budget: BudgetSpec | None = None
     input: dict[Name, Name] | FunctionRef | None = None
     """For a nested graph: its field to this graph's field."""

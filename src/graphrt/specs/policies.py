@@ -35,9 +35,20 @@ def ref(name: str) -> Any:
     return START if name == "START" else END if name == "END" else name
 
 
-def policy_of(look: Looks, spec: PolicySpec, where: str) -> dict[str, Any]:
-    """Return the policy of a node as arguments of `add_node`."""
+def policy_of(look: Looks, spec: PolicySpec, where: str, *, of_agent: bool) -> dict[str, Any]:
+    """Return the policy of a node as arguments of `add_node`.
+
+    Args:
+        look: Looks names up.
+        spec: The policy in the manifest.
+        where: Its path.
+        of_agent: Whether the node is an agent, which may use its own tools unless the policy names some. Any other
+            node of a manifest gets only the tools that its policy names.
+    """
     given = {name: getattr(spec, name) for name in spec.model_fields_set}
+    if spec.tools is None:
+        given.pop("tools", None)
+        given |= {} if of_agent else {"tools": []}
     for name in ("on_error", "on_fatigue"):
         if given.get(name) is not None:
             given[name] = ref(given[name])

@@ -27,7 +27,7 @@ from graphrt.errors._codes.specs import (
     UNKNOWN_PART,
 )
 from graphrt.limits import Limits
-from graphrt.specs.forms import Form, Section, TemplateRef
+from graphrt.specs.forms import AgentForm, Form, Section, TemplateRef
 from graphrt.specs.manifest import (
     BudgetSpec,
     ConditionalSpec,
@@ -160,9 +160,9 @@ class _Parts:
         """Return the node of a nested description, such as one of a batch; *name* is the field it stands in."""
         return self._reader.node(spec, within(self._path, name), self.state)[0]
 
-    def policy(self, spec: PolicySpec, name: str) -> dict[str, Any]:
+    def policy(self, spec: PolicySpec, name: str, *, of_agent: bool = False) -> dict[str, Any]:
         """Return a policy that stands in the field *name* as arguments of `add_node`."""
-        return policy_of(self._reader, spec, within(self._path, name))
+        return policy_of(self._reader, spec, within(self._path, name), of_agent=of_agent)
 
     def graph(self, data: Mapping[str, Any], name: str) -> Any:
         """Return the compiled graph of a nested manifest."""
@@ -195,7 +195,8 @@ class _Reader:
         for at, node in enumerate(spec.nodes):
             where = f"{joined(path, 'nodes')}[{at}]"
             made, more = self.node(node, where, state)
-            policy = policy_of(self, node.policy, joined(where, "policy")) | more
+            is_agent = self.registry.kinds.get(node.kind) is AgentForm
+            policy = policy_of(self, node.policy, joined(where, "policy"), of_agent=is_agent) | more
             calls.append(("node", (node.name, made, policy), where))
         for at, edge in enumerate(spec.edges):
             calls.append(("edge", (ref(edge.source), ref(edge.target)), f"{joined(path, 'edges')}[{at}]"))

@@ -138,7 +138,7 @@ class GraphWriter:
         else:
             form, arguments = _PLAIN["function"], {"function": fn}
         data = {"name": name, "kind": kind_of(form), **form.written(arguments, self)}
-        told = self._policy(policy, fields, "policy")
+        told = self._policy(policy, fields, "policy", of_agent=form is _PLAIN["agent"])
         self._node = around
         return {**data, "policy": told} if told else data
 
@@ -151,8 +151,8 @@ class GraphWriter:
         finally:
             self._path = around
 
-    def policy(self, given: Mapping[str, Any], field: str) -> dict[str, Any]:
-        """Return policy arguments of `add_node` as data; *field* is where they stand."""
+    def policy(self, given: Mapping[str, Any], field: str, *, of_agent: bool = False) -> dict[str, Any]:
+        """Return policy arguments of `add_node` as data; *field* is where they stand, *of_agent* as in `Parts`."""
         read = dict(given)
         if isinstance(read.get("retry"), int):
             read["retry"] = RetryPolicy(read["retry"])
@@ -163,7 +163,7 @@ class GraphWriter:
         for name in ("on_error", "on_fatigue"):
             if read.get(name) is not None:
                 read[name] = node_name(read[name])
-        return self._policy(Policy(**read), None, field)
+        return self._policy(Policy(**read), None, field, of_agent=of_agent)
 
     # -- names and values ------------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class GraphWriter:
             data["default"] = _ref(branch.default)
         return data
 
-    def _policy(self, policy: Policy, fields: Any, field: str) -> dict[str, Any]:
+    def _policy(self, policy: Policy, fields: Any, field: str, *, of_agent: bool) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for name in Policy.__slots__:
             value = getattr(policy, name)
@@ -299,6 +299,8 @@ class GraphWriter:
                 continue
             if name == "writes" and fields is not None and tuple(fields.writes) == tuple(value):
                 continue
+            if name == "tools" and not value and not of_agent:
+                continue  # what a node of a manifest does not name, it does not get
             match name:
                 case "retry":
                     data[name] = self._retry(value)

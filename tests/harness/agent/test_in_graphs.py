@@ -47,8 +47,10 @@ def test_an_agent_may_be_bound_to_a_node(way):
 # -- deny by default -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("allowed", "offered"), [(None, []), ((), []), (("a",), ["a"]), (("b", "a"), ["a", "b"])])
-def test_a_node_has_only_the_tools_that_it_names(way, allowed, offered):
+@pytest.mark.parametrize(
+    ("allowed", "offered"), [(None, ["a", "b"]), ((), []), (("a",), ["a"]), (("b", "a"), ["a", "b"])]
+)
+def test_a_node_narrows_the_tools_of_its_agent(way, allowed, offered):
     model = Model("done")
     agent = Agent(model, tools=[counting([], "a"), counting([], "b")])
 
