@@ -11,7 +11,7 @@ import builtins
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeVar, final, overload
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, final, overload
 
 from graphrt.commands import DELETE, UNSET, Overwrite
 
@@ -34,39 +34,56 @@ __all__ = [
     "untracked",
 ]
 
+
+class Items(Protocol):
+    """A list, tuple, set or frozenset; a str does not fit, as it looks for a str only. Not a union: mypy makes Any of it."""
+
+    def __contains__(self, item: object, /) -> bool: ...
+    def __len__(self) -> int: ...
+
+
+class Ordered(Items, Protocol):
+    """A list or a tuple."""
+
+    def __getitem__(self, part: slice, /) -> Any: ...
+
+
+# The types of whole fields, so that a set stays a set. The items of an update are checked against the field when it is
+# folded. `T` includes None for "no value yet": with `T | None`, mypy finds no T for `reduced(add, default_factory=int)`.
 T = TypeVar("T")
+OrderedT = TypeVar("OrderedT", bound=Ordered)
+ItemsT = TypeVar("ItemsT", bound=Items)
+M = TypeVar("M")
+"""A message."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def overwrite(current: T, incoming: T) -> T:  # noqa: ARG001 - the signature of a reducer
+def overwrite(current: T, incoming: Any) -> T:  # noqa: ARG001 - the signature of a reducer
     """Return *incoming*: the last value wins.
 
     It does not aggregate: two tasks of one superstep that write the field raise a ConcurrentUpdateError.
     """
-    return incoming
+    result: T = incoming
+    return result
 
 
-def append(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
+def append(current: OrderedT | None, incoming: Iterable[Any]) -> OrderedT:
     """Return the items of *current* followed by those of *incoming*: a list, or a tuple if *current* is a tuple."""
-    if current is None:
-        return list(incoming)
-    held: Any = current  # a list, or a tuple where the field is one
+    held: Any = [] if current is None else current  # a list, or a tuple where the field is one
     longer: Any = (*held, *incoming) if isinstance(held, tuple) else [*held, *incoming]
-    whole: list[T] = longer
+    whole: OrderedT = longer
     return whole
 
 
-def add(current: T | None, incoming: T) -> T:
+def add(current: T, incoming: Any) -> T:
     """Return `current + incoming`, for numbers, strings, lists, Decimals and timedeltas."""
-    if current is None:
-        return incoming
     held: Any = current  # has an addition, else the update is refused
-    total: T = held + incoming
+    total: T = incoming if held is None else held + incoming
     return total
 
 
-def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
+def union(current: ItemsT | None, incoming: Iterable[Any]) -> ItemsT:
     """Return the distinct items of *current* and then *incoming*, in first-seen order.
 
     The result has the type of *current*, for instance list or set. Items that cannot be hashed are compared one by one.
@@ -74,14 +91,14 @@ def union(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
     held: Any = current  # a list, or whatever else the field holds
     if held is None:
         held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []
-    result: list[T]
+    result: ItemsT
     if issubclass(type(held), (set, frozenset)):
         result = held.union(incoming)  # a set field stays a set
         return result
     try:
-        merged: Iterable[T] = dict.fromkeys((*held, *incoming))
+        merged: Iterable[Any] = dict.fromkeys((*held, *incoming))
     except TypeError:  # items that cannot be hashed
-        kept: list[T] = []
+        kept: list[Any] = []
         for item in (*held, *incoming):
             if item not in kept:
                 kept.append(item)
@@ -95,17 +112,21 @@ def merge(current: dict[K, V] | None, incoming: Mapping[K, V]) -> dict[K, V]:
     return {**incoming} if current is None else {**current, **incoming}
 
 
-def min(current: T | None, incoming: T) -> T:
+def min(current: T, incoming: Any) -> T:
     """Return the smaller value; *current* if they are equal."""
-    return incoming if current is None else builtins.min(current, incoming)  # type: ignore[call-overload]  # T has <
+    held: Any = current  # has <, else the update is refused
+    result: T = incoming if held is None else builtins.min(held, incoming)
+    return result
 
 
-def max(current: T | None, incoming: T) -> T:
+def max(current: T, incoming: Any) -> T:
     """Return the larger value; *current* if they are equal."""
-    return incoming if current is None else builtins.max(current, incoming)  # type: ignore[call-overload]  # T has <
+    held: Any = current  # has <, else the update is refused
+    result: T = incoming if held is None else builtins.max(held, incoming)
+    return result
 
 
-def first(current: T | None, incoming: T) -> T:
+def first(current: T, incoming: Any) -> T:
     """Return *current*: the first value is kept, and later ones are dropped."""
     return incoming if current is None else current
 
@@ -115,7 +136,7 @@ def _id_of(message: Any) -> object:
     return found
 
 
-def messages(current: list[T] | None, incoming: Iterable[T]) -> list[T]:
+def messages(current: list[M] | None, incoming: Iterable[M]) -> list[M]:
     """Return *current* with *incoming* upserted by id: a known id replaces the old message, others are appended.
 
     A message is a mapping with an "id" key or an object with an `id` attribute. One without an id, or with the id None,
@@ -181,6 +202,8 @@ class ReducedBy:
 
 @overload
 def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default: T) -> T: ...
+@overload  # a reducer whose result is never None, though it takes None for "no value yet"
+def reduced(reducer: Callable[[T | None, Any], T], *markers: Marker, default: None) -> T | None: ...
 @overload
 def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default_factory: Callable[[], T]) -> T: ...
 def reduced(

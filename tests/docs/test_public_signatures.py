@@ -8,7 +8,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, get_overloads
+from typing import Any, ParamSpec, get_overloads
 
 import pytest
 
@@ -140,3 +140,30 @@ def test_twins_of_all_classes_are_found() -> None:
     owners = {case.id.rpartition(".")[0] for case in twins() if case.id is not None}
 
     assert owners >= {"", "CompiledGraph", "Context", "RecordedRun", "Runtime", "Schedules", "StoreVerbs"}
+
+
+def public_generics() -> list[Any]:
+    """The public classes that have type parameters."""
+    found: dict[type[Any], Any] = {}
+    for case in public_modules():
+        if case.marks:
+            continue
+        module = importlib.import_module(case.values[0])
+        for name in getattr(module, "__all__", ()):
+            cls: Any = getattr(module, name)
+            if inspect.isclass(cls) and cls.__module__.startswith("graphrt") and getattr(cls, "__parameters__", ()):
+                found[cls] = pytest.param(cls, id=name)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("cls", public_generics())
+def test_public_generic_class_can_be_called_with_its_parameters(
+    cls: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`typing` sets an attribute on the new object, which it allows a class to refuse by an AttributeError alone."""
+    for method in ("__init__", "__del__"):  # what a stream closes when it is collected was never opened here
+        monkeypatch.setattr(cls, method, lambda self: None, raising=False)
+    generic: Any = cls
+    parameters = tuple(... if isinstance(parameter, ParamSpec) else int for parameter in generic.__parameters__)
+
+    assert type(generic[parameters]()) is cls

@@ -23,7 +23,7 @@ from graphrt import (
     Send,
 )
 from graphrt.harness import Agent, AgentReply, Cassette, ScriptedModel
-from graphrt.reducers import append, reduced
+from graphrt.reducers import add, append, first, merge, messages, reduced, union
 from graphrt.testing import FakeChatServer
 
 
@@ -308,8 +308,16 @@ for step in graph.steps({}):
 @dataclass(frozen=True)
 class Point:
     x: int
-    trail: list[str] = reduced(append, default_factory=dict)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    steps: str = reduced(append, default_factory=list)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    trail: list[str] = reduced(append, default_factory=dict)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    steps: str = reduced(append, default_factory=list)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    numbers: list[int] = reduced(append, default_factory=list[str])  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    tags: set[str] = reduced(append, default_factory=set)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportAssignmentType]
+    text: str = reduced(append, default="")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    words: set[str] = reduced(union, default_factory=list)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    count: int = reduced(add, default_factory=str)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    best: int = reduced(first, default=None)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    scores: dict[str, int] = reduced(merge, default_factory=list)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    chat: list[str] = reduced(messages, default_factory=set)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @dataclass

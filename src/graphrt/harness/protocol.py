@@ -6,13 +6,14 @@ Requests are defined in `request`. Nothing that knows a provider, a script or a 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field
-from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, Unpack
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, Unpack
 
 import typing_extensions as te
 
 from graphrt._arguments import check_amount, check_whole
 from graphrt.events import Usage
+from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,
@@ -122,14 +123,7 @@ class AgentReply(Generic[OutputT_co]):
         return said[max(asked, default=0) :]
 
 
-def _refuse(self: AgentReply, name: str, value: object) -> NoReturn:  # noqa: ARG001
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-# AgentReply[Person](...) sets an attribute that is not a field (`__orig_class__`). For a frozen class with slots, the
-# `__setattr__` that dataclass generates raises TypeError then, and before Python 3.12.3 typing does not expect that
-# (python/cpython#115165).
-AgentReply.__setattr__ = _refuse  # type: ignore[assignment, method-assign]  # dataclass takes no method of that name
+AgentReply.__setattr__ = refuse_assignment  # type: ignore[method-assign]  # see there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

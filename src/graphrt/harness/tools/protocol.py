@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
 
 import typing_extensions as te
 
+from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness.messages import ToolCall, ToolSpec
 
 __all__ = ["EffectClass", "Tool", "ToolContext", "ToolPolicy", "ToolResult"]
@@ -67,6 +68,9 @@ class ToolContext(Generic[D_co]):
     """Id of the thread that the graph runs on; None outside of a graph, or in a run without a thread."""
     emit: Callable[[Any], None] = field(default=_emit_nothing, compare=False, repr=False)
     """Sends an item to the graph's stream in mode `custom`; does nothing if that is not streamed."""
+
+
+ToolContext.__setattr__ = refuse_assignment  # type: ignore[method-assign]  # see there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
