@@ -57,7 +57,7 @@ def app() -> FastAPI:
 
     @server.post("/runs", status_code=202)
     async def start(order: Order) -> dict[str, str]:
-        return {"id": await reports.astart({"topic": order.topic}, thread=order.id, only_if_new=True)}
+        return {"id": await reports.astart({"topic": order.topic}, thread=order.id, if_exists="return")}
 
     @server.get("/runs/{thread}")
     async def show(thread: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from graphrt._runs import (
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits
 from graphrt._runs.erasure_report import ErasureReport, Left
+from graphrt._runs.if_exists import IfExists
 from graphrt._runs.labels import Begin, GoOn, new_labels
 from graphrt._runs.live_items import LiveItem
 from graphrt._runs.maintenance import Which
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "InboxItem", "InterruptInfo",
+    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "IfExists", "InboxItem", "InterruptInfo",
     "InterruptKind", "Left", "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime",
     "RuntimeOptions", "Schedule", "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
@@ -167,21 +168,23 @@ class Runtime(Generic[S]):
         input: S | Mapping[str, Any],
         *,
         thread: str | None = None,
-        abandon: bool = False,
-        only_if_new: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
     ) -> RunResult[S]:
         """Run the graph until it completes, pauses or is cancelled; block until then.
 
         Args:
-            input: The initial state on a new thread; an update on a finished one.
+            input: The initial state on a new thread; an update on a finished or cancelled one.
             thread: Id of the thread to run on; needs a store. If there is a store and no id is given, an id is made.
-            abandon: Give up what the thread left undone: the open superstep with its questions and outcomes. The
-                journal records it as `SuperstepAbandoned`. Then the input folds as an update, and START begins.
-            only_if_new: If the thread exists, run nothing and return its present result, so that a request that
-                arrives twice runs once. *input* is not checked then. If the last run has no result, because it
-                failed or its owner died, an InputError names the verb to use.
+            if_exists: What becomes of the input if the thread exists. "update" folds it into the state of a finished
+                or cancelled thread, and START begins; for other threads an InputError names the right verb.
+                "continue" goes on with an unfinished thread as `retry` does, if the same input began its run, so
+                that a job which died can be started again by the same call; of a finished or waiting thread it
+                returns the present result. "return" runs nothing and returns the present result, so that a request
+                which arrives twice runs once; *input* is not checked then. "abandon" gives up what the thread left
+                undone, the open superstep with its questions and outcomes, which the journal records as
+                `SuperstepAbandoned`; then the input folds as an update.
             title: What the thread is listed as; None leaves the title that it has.
             tags: What the thread is found by, besides the tags that it has.
 
@@ -190,27 +193,25 @@ class Runtime(Generic[S]):
 
         Raises:
             GraphrtError: The run failed. On a thread, `retry` continues it.
-            InputError: The input does not fit, there is no store for *thread*, or the thread needs another verb.
+            InputError: The input does not fit, there is no store for *thread*, or the thread needs another verb
+                (`wrong-verb`), or another input began its run (`other-input`).
             ConflictError: A living owner drives the thread.
         """
         labels = new_labels(title, tags)
-        return run_to_end.run(self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels)
+        return run_to_end.run(self._config, input, thread, if_exists=if_exists, labels=labels)
 
     async def arun(
         self,
         input: S | Mapping[str, Any],
         *,
         thread: str | None = None,
-        abandon: bool = False,
-        only_if_new: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
     ) -> RunResult[S]:
         """Run the graph on the running event loop; see `run`."""
         labels = new_labels(title, tags)
-        return await run_to_end.arun(
-            self._config, input, thread, abandon=abandon, only_if_new=only_if_new, labels=labels
-        )
+        return await run_to_end.arun(self._config, input, thread, if_exists=if_exists, labels=labels)
 
     def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it.
@@ -267,8 +268,7 @@ class Runtime(Generic[S]):
         thread: str | None = None,
         answers: Any = UNSET,
         answer: Any = UNSET,
-        abandon: bool = False,
-        only_if_new: bool = False,
+        if_exists: IfExists = "update",
         while_running: Literal["refuse", "queue", "abandon"] = "refuse",
         title: str | None = None,
         tags: Tags = (),
@@ -284,12 +284,12 @@ class Runtime(Generic[S]):
             thread: As for `run`.
             answers: Continue as `resume` does with these answers.
             answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
-            abandon: As for `run`.
-            only_if_new: If the thread exists, whatever its status, change nothing: a request that arrives twice begins
-                one run.
+            if_exists: As for `run`, with the id of the thread for its result. "return" changes nothing, whatever the
+                status of the thread: a request that arrives twice begins one run.
             while_running: What becomes of the input if a run of the thread goes on, in whichever process. "refuse"
                 raises ConflictError. "queue" begins a run with it when that one has completed, after those that were
-                queued before. "abandon" ends that run at once, and begins with the input as *abandon* does.
+                queued before. "abandon" ends that run at once, and begins with the input as
+                `if_exists="abandon"` does.
             title: As for `run`.
             tags: As for `run`.
             priority: Workers take threads of a higher priority first; 0 leaves that of a thread that has one. See
@@ -301,7 +301,7 @@ class Runtime(Generic[S]):
             InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
             ConflictError: A living owner drives the thread.
         """
-        how: dict[str, Any] = {"abandon": abandon, "only_if_new": only_if_new, "while_running": while_running}
+        how: dict[str, Any] = {"if_exists": if_exists, "while_running": while_running}
         return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags, priority), **how)
 
     async def astart(
@@ -311,8 +311,7 @@ class Runtime(Generic[S]):
         thread: str | None = None,
         answers: Any = UNSET,
         answer: Any = UNSET,
-        abandon: bool = False,
-        only_if_new: bool = False,
+        if_exists: IfExists = "update",
         while_running: Literal["refuse", "queue", "abandon"] = "refuse",
         title: str | None = None,
         tags: Tags = (),
@@ -325,8 +324,7 @@ class Runtime(Generic[S]):
                 thread=thread,
                 answers=answers,
                 answer=answer,
-                abandon=abandon,
-                only_if_new=only_if_new,
+                if_exists=if_exists,
                 while_running=while_running,
                 title=title,
                 tags=tags,
@@ -512,7 +510,7 @@ class Runtime(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
-        abandon: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
@@ -525,7 +523,7 @@ class Runtime(Generic[S]):
         Args:
             input: As for `run`. Without an input, the *thread* is continued.
             thread: As for `run`.
-            abandon: As for `run`.
+            if_exists: As for `run`. Where nothing runs, the stream ends at once, with the present result.
             title: As for `run`.
             tags: As for `run`.
             answers: Continue as `resume` does with these answers.
@@ -540,7 +538,7 @@ class Runtime(Generic[S]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.steps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
+        return streaming.steps(self._config, input, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     @overload
     def stream(
@@ -585,7 +583,7 @@ class Runtime(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
-        abandon: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
@@ -599,7 +597,7 @@ class Runtime(Generic[S]):
         Args:
             input: As for `steps`.
             thread: As for `steps`.
-            abandon: As for `run`.
+            if_exists: As for `run`. Where nothing runs, the stream ends at once, with the present result.
             title: As for `run`.
             tags: As for `run`.
             answers: As for `steps`.
@@ -618,7 +616,7 @@ class Runtime(Generic[S]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.stream(self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels)
+        return streaming.stream(self._config, input, modes, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     @overload
     def asteps(self, input: Given[S], **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
@@ -629,7 +627,7 @@ class Runtime(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
-        abandon: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
@@ -641,7 +639,7 @@ class Runtime(Generic[S]):
         call.
         """
         labels = new_labels(title, tags)
-        return streaming.asteps(self._config, input, thread, answers, answer, abandon=abandon, labels=labels)
+        return streaming.asteps(self._config, input, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     @overload
     def astream(
@@ -688,7 +686,7 @@ class Runtime(Generic[S]):
         input: Any = UNSET,
         *,
         thread: str | None = None,
-        abandon: bool = False,
+        if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
         answers: Any = UNSET,
@@ -701,7 +699,9 @@ class Runtime(Generic[S]):
         call.
         """
         labels = new_labels(title, tags)
-        return streaming.astream(self._config, input, modes, thread, answers, answer, abandon=abandon, labels=labels)
+        return streaming.astream(
+            self._config, input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
+        )
 
     # -- looking -------------------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ def test_thread_with_a_key_is_driven_by_nobody_without_it(tmp_path: Path) -> Non
                 lambda it: it.resume("t", "yes"),
                 lambda it: it.update("t", {"answer": "no"}),
                 lambda it: it.cancel("t"),
-                lambda it: it.run({"notes": []}, thread="t", abandon=True),
+                lambda it: it.run({"notes": []}, thread="t", if_exists="abandon"),
             ):
                 with pytest.raises(InputError) as caught:
                     verb(runtime)

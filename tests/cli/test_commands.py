@@ -94,8 +94,8 @@ def test_run_reads_its_input_from_a_file(call, folder: Path) -> None:
     assert done.result["interrupts"][0]["answer_schema"]["properties"]["do"]["enum"] == ["send", "drop"]
 
 
-def test_run_only_if_new_runs_nothing_twice(call, stored: str) -> None:
-    again = call("run", "flow.py:fan", "--store", stored, "--thread", "done", "--only-if-new")
+def test_run_if_exists_return_runs_nothing_twice(call, stored: str) -> None:
+    again = call("run", "flow.py:fan", "--store", stored, "--thread", "done", "--if-exists", "return")
 
     assert (again.code, again.result["state"]["notes"]) == (0, [0, 1, 2, 3])
 

@@ -24,7 +24,7 @@ WORDS: dict[str, tuple[list[str], int]] = {
     "run": (["run", "flow.py:fan", "--quiet"], 0),
     "resume": (["resume", "flow.py:letters", "paused", "--no-input", *S], 4),
     "retry": (["retry", "flow.py:letters", "failed", "--quiet", *S], 1),
-    "start": (["start", "flow.py:fan", "--thread", "started", "--only-if-new", *S], 0),
+    "start": (["start", "flow.py:fan", "--thread", "started", "--if-exists", "return", *S], 0),
     "threads": (["threads", *S], 0),
     "show": (["show", "flow.py:letters", "paused", "--history", *S], 0),
     "log": (["log", "flow.py:letters", "paused", *S], 0),

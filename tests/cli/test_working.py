@@ -51,7 +51,7 @@ def test_a_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> 
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     started = call("start", target, "--set", "topic=tea", "--thread", "t", "--store", store, "--tag", "new").result
     assert started == {"thread": "t", "status": "running"}
-    assert call("start", target, "--thread", "t", "--only-if-new", "--store", store).result["thread"] == "t"
+    assert call("start", target, "--thread", "t", "--if-exists", "return", "--store", store).result["thread"] == "t"
     src = Path(__file__).parents[2] / "src"
     worker = subprocess.Popen(
         [sys.executable, "-m", "graphrt", "worker", target, "--store", store, "--poll", "0.02"],

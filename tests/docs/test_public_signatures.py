@@ -70,12 +70,12 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
         (GraphBuilder.add_conditional_edges, "(self, src, router, routes, default=None)"),
         (GraphBuilder.set_conditional_entry, "(self, router, routes, default=None)"),
         (GraphBuilder.compile, "(self, *, limits=None, allow=())"),
-        (CompiledGraph.run, "(self, input, *, thread=None, **options)"),
+        (CompiledGraph.run, "(self, input, *, thread=None, if_exists='update', **options)"),
         (CompiledGraph.steps, "(self, input, **options)"),
         (CompiledGraph.stream, "(self, input, *, modes=('updates',), **options)"),
         (
             Runtime.run,
-            "(self, input, *, thread=None, abandon=False, only_if_new=False, title=None, tags=())",
+            "(self, input, *, thread=None, if_exists='update', title=None, tags=())",
         ),
     ],
 )

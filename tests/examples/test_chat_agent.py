@@ -150,8 +150,8 @@ def test_new_input_gives_the_open_question_up_and_the_conversation_goes_on(tmp_p
     with runtime_on(tmp_path, shop) as runtime:
         with pytest.raises(InputError) as refused:
             runtime.run(said("How many teapots do you have?"), thread="ann")
-        assert (refused.value.code, "abandon=True" in str(refused.value)) == ("wrong-verb", True)
-        done = runtime.run(said("Wait, how many do you have?"), thread="ann", abandon=True)
+        assert (refused.value.code, 'if_exists="abandon"' in str(refused.value)) == ("wrong-verb", True)
+        done = runtime.run(said("Wait, how many do you have?"), thread="ann", if_exists="abandon")
 
         (given_up,) = [e.event for e in runtime.entries("ann") if isinstance(e.event, SuperstepAbandoned)]
         assert given_up.interrupts == (question.id,)

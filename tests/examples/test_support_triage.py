@@ -280,7 +280,7 @@ def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
     with pytest.raises(InputError) as refused:
         runtime.resume("t", answer={"do": "drop"})
     assert (refused.value.code, refused.value.effects) == ("answer-has-effects", ("send",))
-    assert all(named in str(refused.value) for named in ("retry('t')", "as_node='approve'", "abandon=True"))
+    assert all(named in str(refused.value) for named in ("retry('t')", "as_node='approve'", 'if_exists="abandon"'))
 
     if way == "retry":
         assert runtime.retry("t").state.receipt == "mail 1"
@@ -291,7 +291,7 @@ def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
         done = runtime.retry("t")  # what stood in the way is done; this ends the run
         assert (done.status, done.state.receipt) == ("completed", "mail 1, closed by hand")
     else:
-        again = runtime.run({"ticket": "You charged me thrice!"}, thread="t", abandon=True)
+        again = runtime.run({"ticket": "You charged me thrice!"}, thread="t", if_exists="abandon")
         assert (again.status, again.interrupts[0].payload["ticket"]) == ("interrupted", "You charged me thrice!")
     assert world.texts() == ["You owe us."]
     assert world.desk.closed == ([7] if way == "retry" else [])
@@ -303,9 +303,9 @@ def test_another_ticket_gives_an_open_question_up(world: World) -> None:
     runtime = world.runtime()
     with pytest.raises(InputError) as refused:
         runtime.run({"ticket": "I cannot sign in."}, thread="t")
-    assert (refused.value.code, "abandon=True" in str(refused.value)) == ("wrong-verb", True)
+    assert (refused.value.code, 'if_exists="abandon"' in str(refused.value)) == ("wrong-verb", True)
 
-    done = runtime.run({"ticket": "I cannot sign in."}, thread="t", abandon=True)
+    done = runtime.run({"ticket": "I cannot sign in."}, thread="t", if_exists="abandon")
     assert (done.status, world.desk.sent) == ("completed", [("ann@example.org", SIGN_IN)])
     (given_up,) = events_of(runtime, SuperstepAbandoned)
     assert (given_up.tasks, given_up.interrupts) == (("4.0:approve",), ("t/4.0:approve#key=approve",))

@@ -74,7 +74,7 @@ def changed(at: int, new: Record) -> list[Record]:
 
 
 def later(record: Record) -> Record:
-    return with_line(record, b"[3,17", b"[3,18")
+    return with_line(record, b"[4,17", b"[4,18")
 
 
 def number(record: Record) -> Record:
@@ -133,7 +133,7 @@ def test_changed_record_is_refused_and_named(change: Callable[[Record], Record],
 @pytest.mark.parametrize("time", [b"9300000000000", b"-9300000000000", b"9" * 400, b"1e400", b'"NaN"'])
 def test_time_that_no_header_holds_is_damage(time: bytes) -> None:
     begin = RECORDS[5].body.split(b",")[1]
-    records = changed(5, with_line(RECORDS[5], b"[3," + begin, b"[3," + time))
+    records = changed(5, with_line(RECORDS[5], b"[4," + begin, b"[4," + time))
 
     with pytest.raises(StoreError) as caught:
         fold_all(fold(), records)

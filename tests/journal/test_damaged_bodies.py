@@ -223,7 +223,7 @@ entries = st.lists(
 )
 
 
-@given(structure=json | entries.map(lambda made: [3, 1.5, "r", 0, ["a", "b"], made]), values=st.lists(json, max_size=3))
+@given(structure=json | entries.map(lambda made: [4, 1.5, "r", 0, ["a", "b"], made]), values=st.lists(json, max_size=3))
 def test_any_structure_is_refused_or_read(structure: Any, values: Any) -> None:
     typed_error_or_batch(mended(b"\n".join(map(to_json, [structure, *values]))))
 
@@ -238,19 +238,19 @@ def test_any_bytes_are_refused(noise: bytes) -> None:
     ("structure", "code"),
     [
         (b"[" * 5_000 + b"]" * 5_000, "store-damaged"),
-        (b'[3,1e999,"r",0,[],[]]', "store-damaged"),
-        (b'[3,NaN,"r",0,[],[]]', "store-damaged"),
-        (b'[3,%s,"r",0,[],[]]' % (b"9" * 400), "store-damaged"),
-        (b'[3,1.5,"r",0,[],[[99,0]]]', "store-damaged"),
-        (b'[3,1.5,"r",0,[],[[20,7]]]', "store-damaged"),
-        (b'[3,1.5,"r",0,[],[[20,["a"]]]]', "store-damaged"),
-        (b'[3,1.5,"r",0,[1],[]]', "store-damaged"),
-        (b"[3,1.5,null,0,[],[]]", "store-damaged"),
-        (b'[3,1.5,"r",0,[]]', "store-damaged"),
-        (b'[3,1.5,"r",0,[],[],[]]', "store-damaged"),
-        (b'[3,1.5,"r",0,["n"],[[10,0,[1,0,-1]]]]', "store-damaged"),
-        (b'[3,1.5,"r",0,[],[[7,0]]]', "store-damaged"),
-        (b'[4,1.5,"r",0,[],[]]', "store-newer"),
+        (b'[4,1e999,"r",0,[],[]]', "store-damaged"),
+        (b'[4,NaN,"r",0,[],[]]', "store-damaged"),
+        (b'[4,%s,"r",0,[],[]]' % (b"9" * 400), "store-damaged"),
+        (b'[4,1.5,"r",0,[],[[99,0]]]', "store-damaged"),
+        (b'[4,1.5,"r",0,[],[[20,7]]]', "store-damaged"),
+        (b'[4,1.5,"r",0,[],[[20,["a"]]]]', "store-damaged"),
+        (b'[4,1.5,"r",0,[1],[]]', "store-damaged"),
+        (b"[4,1.5,null,0,[],[]]", "store-damaged"),
+        (b'[4,1.5,"r",0,[]]', "store-damaged"),
+        (b'[4,1.5,"r",0,[],[],[]]', "store-damaged"),
+        (b'[4,1.5,"r",0,["n"],[[10,0,[1,0,-1]]]]', "store-damaged"),
+        (b'[4,1.5,"r",0,[],[[7,0]]]', "store-damaged"),
+        (b'[5,1.5,"r",0,[],[]]', "store-newer"),
         (b'[2,1.5,"r",0,[],[]]', "store-older"),
         (b'["3",1.5,"r",0,[],[]]', "store-damaged"),
     ],
@@ -285,7 +285,7 @@ def test_names_and_lines_are_counted_from_the_first_and_never_back(
     error = CODEC.dump_error(ValueError("no"))
 
     def body(number: int) -> bytes:
-        structure = b'[3,1.5,"r",0,["n"],[%b]]' % (entry % number).encode()
+        structure = b'[4,1.5,"r",0,["n"],[%b]]' % (entry % number).encode()
         return mended(b"\n".join([structure, b'"x"', error]))
 
     assert read(body(right)).logged

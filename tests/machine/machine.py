@@ -185,7 +185,7 @@ class Machine(Comparing, RuleBasedStateMachine):
         def play(model: ThreadModel, outside: Outside) -> str:
             return model.run(given, outside, abandon=True)
 
-        self.drive(thread, how, "run", play, given, thread=thread.id, abandon=True)
+        self.drive(thread, how, "run", play, given, thread=thread.id, if_exists="abandon")
 
     @replaceable_answer
     @rule(which=WHICH, how=HOW, number=NUMBER)

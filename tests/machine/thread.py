@@ -123,7 +123,7 @@ class ThreadModel:
         if self.status == "new":
             state = self.first_state(given)
         else:
-            if not abandon:
+            if not (abandon or self.status == "cancelled"):
                 self.want("run")
             state = self.folded_in(given, reset=True)
             if self.status != "completed":

@@ -368,7 +368,7 @@ def test_given_up_superstep_and_migration_are_events_of_the_run_that_follows(wor
 
     with Runtime(chain(ask), store=url, sinks=[world.tracing]) as runtime:
         runtime.run({}, thread="t")
-        runtime.run({"notes": ["x"]}, thread="t", abandon=True)
+        runtime.run({"notes": ["x"]}, thread="t", if_exists="abandon")
     with Runtime(chain(ask, more), store=url, sinks=[world.tracing]) as runtime:
         runtime.run({}, thread="t")
 

@@ -27,8 +27,8 @@ def test_new_input_while_a_question_is_open_gives_the_question_up(world):
     graph = fan(("p", ask("p")), ("c", Counts("c")))
     runtime = world.runtime(graph)
     question = runtime.run({"notes": ["one"]}, thread="t").interrupts[0]
-    refused("wrong-verb", lambda: runtime.run({"notes": ["two"]}, thread="t"), "abandon=True", error=InputError)
-    result = world.runtime(graph).run({"notes": ["two"]}, thread="t", abandon=True)
+    refused("wrong-verb", lambda: runtime.run({"notes": ["two"]}, thread="t"), 'if_exists="abandon"', error=InputError)
+    result = world.runtime(graph).run({"notes": ["two"]}, thread="t", if_exists="abandon")
 
     assert result.status == "interrupted"
     assert result.state["notes"] == ["one", "split", "two", "split"]
@@ -50,14 +50,14 @@ def test_fork_of_a_thread_right_after_it_gave_up_an_answered_question_can_be_rea
     runtime = world.runtime(line(("q", q)))
     runtime.run({"notes": []}, thread="t")
     runtime.resume("t", "first")
-    runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+    runtime.run({"notes": ["new"]}, thread="t", if_exists="abandon")
     at = kinds(runtime.entries("t")).index("superstep-abandoned") + 1
 
     runtime.fork("t", at=at, to="fork")
 
     assert kinds(runtime.entries("fork")) == ["thread-forked"]
     assert runtime.state("fork").interrupts == ()
-    assert runtime.run({"notes": ["again"]}, thread="fork", abandon=True).status == "interrupted"
+    assert runtime.run({"notes": ["again"]}, thread="fork", if_exists="abandon").status == "interrupted"
 
 
 def test_a_failed_thread_takes_new_input(world):
@@ -67,7 +67,7 @@ def test_a_failed_thread_takes_new_input(world):
         runtime.run({"notes": ["one"]}, thread="t")
     fails.broken = False
 
-    assert runtime.run({"notes": ["two"]}, thread="t", abandon=True).state["notes"] == ["one", "two", "mended"]
+    assert runtime.run({"notes": ["two"]}, thread="t", if_exists="abandon").state["notes"] == ["one", "two", "mended"]
     assert abandoned(runtime).tasks == ("1.0:f",)
     runtime.replay("t")
 
@@ -83,7 +83,7 @@ def test_what_ends_after_an_abandoned_superstep_of_which_nothing_was_told_runs_o
     with pytest.raises(ConcurrentUpdateError):
         world.runtime(graph).run({"notes": []}, thread="t")
     with pytest.raises(ConcurrentUpdateError):
-        world.runtime(graph).run({}, thread="t", abandon=True)
+        world.runtime(graph).run({}, thread="t", if_exists="abandon")
     both[0] = False
     result = world.runtime(graph).retry("t")
 
@@ -92,8 +92,8 @@ def test_what_ends_after_an_abandoned_superstep_of_which_nothing_was_told_runs_o
 
 def test_a_completed_and_a_new_thread_take_it_as_a_plain_run(world):
     runtime = world.runtime(line(("a", note("a"))))
-    runtime.run({"notes": []}, thread="t", abandon=True)
-    assert runtime.run({"notes": ["more"]}, thread="t", abandon=True).state["notes"] == ["a", "more", "a"]
+    runtime.run({"notes": []}, thread="t", if_exists="abandon")
+    assert runtime.run({"notes": ["more"]}, thread="t", if_exists="abandon").state["notes"] == ["a", "more", "a"]
 
     assert "superstep-abandoned" not in kinds(runtime.entries("t"))
 
@@ -102,7 +102,7 @@ def test_a_thread_whose_owner_died_takes_new_input(world):
     runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
     left = runtime.fork("t", at=3)  # running, and nobody drives it
-    result = runtime.run({"notes": ["new"]}, thread=left, abandon=True)
+    result = runtime.run({"notes": ["new"]}, thread=left, if_exists="abandon")
 
     assert result.state["notes"] == ["a", "new", "a", "b"]
     assert abandoned(runtime, left).next == ("b",)
@@ -111,7 +111,7 @@ def test_a_thread_whose_owner_died_takes_new_input(world):
 def test_what_a_living_run_drives_is_not_abandoned(world):
     def node(state: Any, ctx: Context) -> Any:
         with pytest.raises(ConflictError):
-            runtime.run({"notes": []}, thread="t", abandon=True)
+            runtime.run({"notes": []}, thread="t", if_exists="abandon")
         return {"notes": ["ran"]}
 
     runtime = world.runtime(line(("n", node)))
@@ -131,7 +131,7 @@ def test_an_effect_of_unknown_outcome_is_named(world):
     runtime = world.runtime(line(("pay", node)))
     with pytest.raises(KeyboardInterrupt):
         runtime.run({"notes": []}, thread="t")
-    result = runtime.run({"notes": ["again"]}, thread="t", abandon=True)
+    result = runtime.run({"notes": ["again"]}, thread="t", if_exists="abandon")
 
     assert result.status == "completed"
     assert abandoned(runtime).effects == ("1.0:pay#charge#0",)
@@ -148,7 +148,7 @@ def test_what_the_abandoned_tasks_used_stays_in_the_totals_and_the_new_run_begin
     tracker = TokenTracker()
     runtime = world.runtime(line(("draft", node)), harness=agent, sinks=[tracker])
     first = runtime.run({"notes": []}, thread="t").usage
-    second = runtime.run({"notes": ["again"]}, thread="t", abandon=True)
+    second = runtime.run({"notes": ["again"]}, thread="t", if_exists="abandon")
 
     assert (first.calls, second.usage.calls) == (1, 1)
     assert abandoned(runtime).usage == first
@@ -172,7 +172,7 @@ def test_ephemeral_fields_and_open_joins_begin_anew(world):
     graph = g.compile()
     runtime = world.runtime(graph)
     runtime.run({"notes": []}, thread="t")
-    result = runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+    result = runtime.run({"notes": ["new"]}, thread="t", if_exists="abandon")
 
     assert result.state["notes"] == ["new"]
     assert finish(runtime, "t")["notes"] == ["new", "a", "yes None", "end"]
@@ -181,18 +181,12 @@ def test_ephemeral_fields_and_open_joins_begin_anew(world):
 def test_a_stream_and_steps_abandon_too(world):
     runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
-    steps = list(runtime.steps({"notes": ["two"]}, thread="t", abandon=True))
-    updates = list(runtime.stream({"notes": ["three"]}, thread="t", abandon=True))
+    steps = list(runtime.steps({"notes": ["two"]}, thread="t", if_exists="abandon"))
+    updates = list(runtime.stream({"notes": ["three"]}, thread="t", if_exists="abandon"))
 
     assert [step.node for step in steps] == ["a", "q"]
     assert updates == [{"a": {"notes": ["a"], "n": 1}}]
     assert runtime.state("t").values["notes"] == ["a", "two", "a", "three", "a"]
-
-
-def test_abandoning_and_running_once_are_two_wishes(world):
-    runtime = world.runtime(line(("a", note("a"))))
-
-    refused("input", lambda: runtime.run({}, thread="t", abandon=True, only_if_new=True), "only_if_new")
 
 
 def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
@@ -206,7 +200,7 @@ def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
     graph = g.compile()
     runtime = world.runtime(graph)
     runtime.run({"notes": []}, thread="t")
-    world.runtime(graph).run({"notes": ["new"]}, thread="t", abandon=True)
+    world.runtime(graph).run({"notes": ["new"]}, thread="t", if_exists="abandon")
 
     assert finish(runtime, "t")["notes"] == ["new", "item 1", "item 2", "in1", "in2=yes"]
     runtime.replay("t")
@@ -235,7 +229,7 @@ def test_what_a_nested_graph_did_is_told_whatever_becomes_of_its_outcome(world, 
         runtime.update("t", {"notes": ["by hand"]}, as_node="child")
         runtime.update("t", {"notes": ["and more"]})
     if abandon:
-        runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+        runtime.run({"notes": ["new"]}, thread="t", if_exists="abandon")
         assert abandoned(runtime).usage == Usage(input_tokens=1, output_tokens=1, calls=1)
     else:
         finish(runtime, "t")
@@ -320,6 +314,6 @@ def test_a_cancelled_thread_takes_new_input(world):
     runtime = world.runtime(line(("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     runtime.cancel("t")
-    runtime.run({"notes": ["new"]}, thread="t", abandon=True)
+    runtime.run({"notes": ["new"]}, thread="t", if_exists="abandon")
 
     assert finish(runtime, "t")["notes"] == ["new", "q=yes"]

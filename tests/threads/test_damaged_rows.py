@@ -117,7 +117,7 @@ EDITS: dict[str, Callable[[Any], Any]] = {
     "prune": lambda runtime: runtime.prune("t"),
     "delete": lambda runtime: runtime.delete_thread("t"),
     "run": lambda runtime: runtime.run({"log": [], "n": 7}, thread="new"),
-    "abandon": lambda runtime: runtime.run({"log": [], "n": 7}, thread="t", abandon=True),
+    "abandon": lambda runtime: runtime.run({"log": [], "n": 7}, thread="t", if_exists="abandon"),
     "cancel": lambda runtime: runtime.cancel("t"),
     "label": lambda runtime: runtime.label("t", title="other", remove_tags=["one"], add_tags=["two"]),
     "signal": lambda runtime: runtime.signal("t", "stop"),

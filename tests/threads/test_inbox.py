@@ -69,7 +69,7 @@ def test_cancelling_and_abandoning_take_questions_off(world):
     for thread in ("cancelled", "abandoned", "kept"):
         runtime.run({}, thread=thread)
     runtime.cancel("cancelled")
-    runtime.run({}, thread="abandoned", abandon=True)
+    runtime.run({}, thread="abandoned", if_exists="abandon")
 
     assert listed(runtime) == ["kept/2.0:b#0", "abandoned/4.0:b#0"]
     runtime.retry("cancelled")

@@ -112,7 +112,7 @@ def test_an_answer_on_which_an_effect_rests_cannot_be_replaced(world, kind):
         "'send'",
         "retry('t')",
         "as_node='q'",
-        "abandon=True",
+        'if_exists="abandon"',
         error=InputError,
     )
     assert error.effects == ("send",)

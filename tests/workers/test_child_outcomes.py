@@ -168,7 +168,7 @@ def test_abandoning_a_run_cancels_its_children(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
-    parents.run({"most": 0}, thread="p", abandon=True)
+    parents.run({"most": 0}, thread="p", if_exists="abandon")
     drive_due(parents, children)
 
     assert [children.state(one).status for one in started(children)] == ["cancelled"]

@@ -83,15 +83,13 @@ def test_input_that_does_not_fit_stores_nothing(store: Store) -> None:
 
 def test_a_request_that_arrives_twice_starts_one_run(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    assert runtime.start({"n": 4}, thread="t", only_if_new=True) == "t"
-    assert runtime.start({"n": 0}, thread="t", only_if_new=True) == "t"
+    assert runtime.start({"n": 4}, thread="t", if_exists="return") == "t"
+    assert runtime.start({"n": 0}, thread="t", if_exists="return") == "t"
     runtime.drive("t")
-    assert runtime.start({"n": 0}, thread="t", only_if_new=True) == "t"
+    assert runtime.start({"n": 0}, thread="t", if_exists="return") == "t"
     assert runtime.wait("t").state.log == [4]
     with pytest.raises(InputError):
-        runtime.start({"n": 0}, only_if_new=True)
-    with pytest.raises(InputError):
-        runtime.start({"n": 0}, thread="t", only_if_new=True, abandon=True)
+        runtime.start({"n": 0}, if_exists="return")
 
 
 def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
@@ -100,7 +98,7 @@ def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
 
     def request() -> None:
         barrier.wait()
-        runtime.start({"n": 4}, thread="t", only_if_new=True)
+        runtime.start({"n": 4}, thread="t", if_exists="return")
 
     threads = [threading.Thread(target=request) for _ in range(8)]
     for thread in threads:

@@ -146,7 +146,7 @@ def test_a_policy_changes_nothing_where_no_run_goes_on(open_: Open) -> None:
 
 def test_bad_policies_are_refused(open_: Open) -> None:
     runtime = open_(line(paid))
-    for options in ({"while_running": "wait"}, {"while_running": "queue", "only_if_new": True}):
+    for options in ({"while_running": "wait"}, {"while_running": "queue", "if_exists": "return"}):
         refused("input", lambda options=options: runtime.start({}, thread="t", **options))
     refused("input", lambda: runtime.start(thread="t", while_running="queue"))
     runtime.start({}, thread="t")

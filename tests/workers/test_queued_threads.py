@@ -75,7 +75,7 @@ def test_a_thread_that_was_abandoned_drops_what_is_reported_late(open_: Open) ->
     run = threading.Thread(target=lambda: other.run_task(thread, "1.0:work"))
     run.start()
     assert entered.wait(10.0)
-    runtime.run({"number": 4}, thread=thread, abandon=True)
+    runtime.run({"number": 4}, thread=thread, if_exists="abandon")
     go.set()
     run.join(30.0)
     result = drive_due(runtime)[thread]

@@ -1,8 +1,8 @@
-"""Abandoning an open superstep in favour of a new input (`abandon=True`, rule R10, decision 0059).
+"""Abandoning an open superstep in favour of a new input (`if_exists="abandon"`, rule R10, decision 0059).
 
-An unfinished thread (paused, failed, cancelled, or left by a process that died) takes no new input by itself. With
-`run(..., abandon=True)` it does: `_runs.open_run.begin` calls this for what was left, before it notes the new run. The
-journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened. For the
+An unfinished thread (paused, failed, or left by a process that died) takes no new input by itself. With
+`run(..., if_exists="abandon")` it does, and a cancelled one does in any case: `_runs.open_run.begin` calls this for what
+was left, before it notes the new run. The journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened. For the
 terms, see docs/glossary.md.
 """
 

@@ -156,7 +156,7 @@ def _failed(engine: Engine, event: events.TaskFailed) -> None:
 
 
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned) -> None:
-    """Drop the unfinished work that a run with `abandon=True` gave up; its `RunStarted` follows."""
+    """Drop the unfinished work that a run on a new input gave up; its `RunStarted` follows."""
     engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
     engine.close_superstep()
     engine.due = []
@@ -200,6 +200,7 @@ def _started(engine: Engine, event: events.RunStarted) -> None:
     """Begin a run, with its input as the whole state of a new thread (`fresh`), or as an update of a finished one."""
     values = dict(event.input)
     start(engine, values if event.fresh else folded_in(engine, values, reset=True, past=True))  # R16: `reset`
+    engine.began = event.digests
     if event.fresh:
         engine.belong_to(event.parent)
 
@@ -254,6 +255,7 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     engine.signals = saved.signals
+    engine.began = saved.began
     engine.inherit(saved.children, saved.parent)  # except for those of the thread that this is a copy of
     set_joins(engine, saved.joins)
     if saved.held:

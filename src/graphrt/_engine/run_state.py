@@ -60,6 +60,7 @@ class RunState:
         "aliases",
         "asked",
         "batches",
+        "began",
         "call",
         "changed_joins",
         "check_state",
@@ -147,6 +148,8 @@ class RunState:
         the top, and in that of the nested graph while it is open."""
         self.parent: str | None = None
         """Id, without tenant, of the thread whose task started this one; None for any other."""
+        self.began: Mapping[str, str] = {}
+        """Digests of the input that began the run, by field; see `events.RunStarted.digests`."""
         self.check_state: bool = check_state
         """Whether the stored forms of values are compared, to find changes inside them (R15)."""
         self.codec: Codec | None = None

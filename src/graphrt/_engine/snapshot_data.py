@@ -52,4 +52,5 @@ def saved(engine: Engine) -> events.StateSaved:
         signals=engine.signals,
         children=tuple(engine.children),
         parent=engine.parent,
+        began=engine.began,
     )

@@ -20,8 +20,8 @@ from graphrt._journal.name_table import Names
 if TYPE_CHECKING:
     from graphrt._codec import Codec
 
-VERSION: Final = 3
-"""Version of the structure, the only one that is read and written. Unreleased builds wrote 1 and 2 (decision 0168)."""
+VERSION: Final = 4
+"""Version of the structure, the only one that is read and written. Unreleased builds wrote 1 to 3 (decision 0168)."""
 ERASED_LINE: Final = b'{"$t":"erased","v":null}'
 """What stands in the place of a line that was erased."""
 ERASED_TEXT: Final = "(erased)"

@@ -157,6 +157,7 @@ STATE: Final[Form] = (
     ("signals", SIGNALS),
     ("children", TEXTS),
     ("parent", MAYBE_TEXT),
+    ("began", CHECKSUMS),
 )
 """The form of `StateSaved`."""
 
@@ -175,6 +176,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("user", TEXT),
             ("redaction", TEXT),
             ("parent", MAYBE_TEXT),
+            ("digests", CHECKSUMS),
         ),
     ),
     (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)), ("user", TEXT), ("redaction", TEXT))),

@@ -49,7 +49,7 @@ class StateSchema:
 
     # fmt: off
     __slots__ = (
-        "_also", "_hidden", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
+        "_also", "_hidden", "aliases", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
         "unquoted", "untracked", "view",
     )
     # fmt: on
@@ -61,6 +61,8 @@ class StateSchema:
         self.problems: list[Problem] = []
         self._also: frozenset[str] = frozenset()
         """Keys that an input may have besides the fields: aliases, InitVars."""
+        self.aliases: dict[str, str] = {}
+        """Alias of a field of a pydantic model to the field's name."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
         """Makes the view, the object that nodes and routers receive. It shares the values, but not the dict itself."""
         self.kind: str = _kind(self.cls)
@@ -125,7 +127,10 @@ class StateSchema:
             self.problems.append(unresolved(cls, error, BAD_STATE))
             return
         self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, UNCHECKABLE_STATE_FIELD))
-        self._also = frozenset(alias for info in cls.__pydantic_fields__.values() for alias in hints.aliases_of(info))
+        self.aliases = {
+            alias: name for name, info in cls.__pydantic_fields__.items() for alias in hints.aliases_of(info)
+        }
+        self._also = frozenset(self.aliases)
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:

@@ -1,8 +1,8 @@
-"""The two readers behind an `AsyncStream`, which `asteps` and `astream` return.
+"""The readers behind an `AsyncStream`, which `asteps` and `astream` return.
 
 `PullReader` drives the run in the reader's own asyncio task, from one item to the next. `LiveReader` is for items that
 must not wait for a commit (modes `custom`, `messages` and `live`): the run has an asyncio task of its own, and items go
-through a queue.
+through a queue. `PresentReader` is for a thread on which nothing runs.
 
 A stream calls `next` for each item and gets `END` after the last. It calls `close` when it is closed, and `leave` when
 it is dropped by the garbage collector, which cannot await. With one wanted mode, an item is returned as it is; with
@@ -11,7 +11,7 @@ several, as a pair (mode, item). The mode `result` gives the run's `RunResult` a
 `Pulled` and `LiveItems` drive the run, and return `OVER` and `LIVE_OVER` after the last item. `Pulled.status` is then
 how the run ended; `LiveItems` has closed the run by then, and has its result.
 
-Neither reader is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed
+No reader is an asynchronous generator. One that is dropped midway is left to the event loop, which may be closed
 by then (decision 0050). For the terms, see docs/glossary.md.
 """
 
@@ -27,7 +27,7 @@ from graphrt._drivers.live_streams import OVER as LIVE_OVER
 from graphrt._drivers.live_streams import LiveItems
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.results import RunResult
-from graphrt._runs.streams import END
+from graphrt._runs.streams import END, present_items
 
 
 @final
@@ -132,6 +132,33 @@ class PullReader:
                 self._pulled.leave()  # no node runs between two items, so the context variables are not needed
         finally:
             self._run.close()  # here, and not by `call_store`, which would need the event loop
+
+
+@final
+class PresentReader:
+    """Reads a thread on which nothing runs, because it has its result already.
+
+    Args:
+        result: The result.
+        wanted: Modes of the items to return; none for a stream of steps.
+    """
+
+    __slots__ = ("_items", "result")
+
+    def __init__(self, result: RunResult[Any], wanted: frozenset[str]) -> None:
+        self.result: RunResult[Any] | None = result
+        self._items = present_items(result, wanted)
+
+    async def next(self) -> Any:
+        """Return the next item; END after the last."""
+        return self._items.pop() if self._items else END
+
+    async def close(self) -> None:
+        """End the stream; there is no run to end."""
+        self._items.clear()
+
+    def leave(self) -> None:
+        """Do nothing: there is no run to end."""
 
 
 @final

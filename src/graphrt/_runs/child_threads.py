@@ -22,8 +22,8 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked, with_untracked
 from graphrt._journal.family_letters import cancel_letter
 from graphrt._journal.leases import release_now
-from graphrt._runs import run_once
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.if_exists import Present
 from graphrt._runs.labels import new_labels
 from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.run_config import RunConfig
@@ -98,7 +98,7 @@ class ThreadsOfRun:
         while not exists(store, thread):
             try:
                 self._start(config, given, thread, labels)
-            except run_once.Present:  # raised for `only_if_new`: another execution was faster
+            except Present:  # another execution was faster
                 break
             except ConflictError:
                 # Another execution of the task makes it now, in a process whose lease on the parent ran out. If that
@@ -120,11 +120,11 @@ class ThreadsOfRun:
         """Store the first commit of the child's run, and release its thread in the same commit: it is due, for workers.
 
         Raises:
-            run_once.Present: The thread exists already.
+            Present: The thread exists already.
         """
         parent = bare_id(self._thread)
         opened = self._begin(
-            config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels, parent=parent
+            config, given, thread, listen=False, watch=None, if_exists="return", labels=labels, parent=parent
         )
         try:
             opened.hand_over()

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from graphrt._journal.leases import release_now
 from graphrt._journal.letters import read
-from graphrt._runs import open_run, reopen_run, run_once
+from graphrt._runs import open_run, reopen_run
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.if_exists import IfExists, Present, check_if_exists
 from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.mail import leave_answers, leave_input
@@ -31,8 +32,8 @@ from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, InputError
-from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
-from graphrt.errors._codes.threads import NOT_ENDED_YET, ONLY_IF_NEW_WITHOUT_THREAD, RUN_FAILED_ELSEWHERE
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.threads import NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels, Store
@@ -46,8 +47,7 @@ def start(
     answer: Any,
     labels: Labels | None,
     *,
-    abandon: bool,
-    only_if_new: bool,
+    if_exists: IfExists,
     while_running: Any,
 ) -> str:
     """Store the beginning of a run and return the thread's id; see `Runtime.start`.
@@ -58,8 +58,7 @@ def start(
         answers: Answers by interrupt id, or the only answer; UNSET without any.
         answer: The only answer; UNSET without one.
         labels: Title, tags and priority for the thread; None leaves those that it has.
-        abandon: Give up what the thread left undone, whatever its status.
-        only_if_new: Change nothing if the thread exists.
+        if_exists: What becomes of the input if the thread exists, unchecked.
         while_running: One of `WHILE_RUNNING`, unchecked.
 
     Raises:
@@ -74,37 +73,32 @@ def start(
             wanted="'queue' to run the input after the run that goes on, 'abandon' to give that run up, or 'refuse'",
             where=config.plan.place(),
         )
-    if while_running != "refuse" and (given is UNSET or only_if_new):
+    check_if_exists(config, if_exists, given, thread)
+    if while_running != "refuse" and (given is UNSET or if_exists in ("continue", "return")):
         raise ARGUMENT_NEEDS_ANOTHER(
             argument=f"while_running={while_running!r}",
-            missing="an input for a thread that may exist, without only_if_new=True",
+            missing="an input that the thread takes: if_exists='update' or 'abandon'",
             where=config.plan.place(),
         )
     if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
         return thread
-    abandon = abandon or while_running == "abandon"  # no run goes on: what the last one left undone is given up
-    if only_if_new:
-        if abandon:
-            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
-                argument="only_if_new=True, which runs nothing on a thread that exists,",
-                other="abandon=True",
-                superfluous="one of the two",
-                thread=thread,
-                where=config.plan.place(),
-            )
-        if thread is None:
-            raise ONLY_IF_NEW_WITHOUT_THREAD(where=config.plan.place())
-        if exists(store, check_id(thread)):
-            return thread
+    if while_running == "abandon":  # no run goes on: what the last one left undone is given up
+        if_exists = "abandon"
+    if if_exists == "return" and thread is not None:
+        if not exists(store, check_id(thread)):
+            start_new(config, given, thread, labels)
+        return thread
     try:
-        opened = _opened(config, given, thread, answers, answer, labels, abandon=abandon, only_if_new=only_if_new)
+        opened = reopen_run.on_either(
+            config, given, thread, answers, answer, labels, listen=False, watch=None, if_exists=if_exists
+        )
+    except Present:  # with "continue": it is finished, or waits for an answer
+        assert thread is not None  # noqa: S101 - only a named thread can exist
+        return thread
     except ConflictError:  # another process drives the thread: it can be sent answers, and nothing else
         if thread is None or (answers is UNSET and answer is UNSET) or not posts(store):
             raise
         leave_answers(config, thread, answers, answer)  # as mail, which the present owner or the next one takes
-        return thread
-    if opened is None:
-        assert thread is not None  # noqa: S101 - checked above
         return thread
     id_ = opened.services.thread
     assert id_ is not None  # noqa: S101 - there is a store
@@ -153,52 +147,25 @@ def _queued(config: RunConfig, store: Store, thread: str) -> bool:
 
 
 def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:
-    """Start a new thread for a schedule, and return its id; None if another process has made it meanwhile.
+    """Start a thread that did not exist, and return its id; None if another process has made it meanwhile.
+
+    Schedules start their threads by this, and `start` does so with `if_exists="return"`.
 
     Args:
-        given: The checked input of the schedule.
-        labels: Title and tags of the schedule; None without any.
+        given: The input, unchecked.
+        labels: Title and tags; None without any.
     """
-    opened = _opened(config, given, thread, UNSET, UNSET, labels, abandon=False, only_if_new=True)
-    if opened is None:
-        return None
-    _hand_over(opened)
-    return thread
-
-
-def _opened(
-    config: RunConfig,
-    given: Any,
-    thread: str | None,
-    answers: Any,
-    answer: Any,
-    labels: Labels | None,
-    *,
-    abandon: bool,
-    only_if_new: bool,
-) -> ActiveRun | None:
-    """Open the run; None if another process has made the thread meanwhile, and *only_if_new* is set.
-
-    The arguments are those of `start`. Opening claims the thread and checks everything; nothing is stored yet.
-    Nothing is published, and *listen* is false: no caller reads what happens in the run.
-
-    Raises:
-        InputError: An argument is wrong, or the thread needs another verb.
-        ConflictError: Another process drives the thread, and *only_if_new* is not set.
-    """
-    if not only_if_new:
-        return reopen_run.on_either(
-            config, given, thread, answers, answer, listen=False, watch=None, abandon=abandon, labels=labels
-        )
     try:
-        return open_run.begin(config, given, thread, listen=False, watch=None, only_if_new=True, labels=labels)
-    except (run_once.Present, ConflictError):  # it has a result (`Present` would carry it), or is being made or driven
+        opened = open_run.begin(config, given, thread, listen=False, watch=None, if_exists="return", labels=labels)
+    except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being made or driven
         return None
     except InputError as error:
         if error.code != "wrong-verb":
             raise
         # Its status is "running" (it was begun and has no driver yet) or "failed": it exists, in any case.
         return None
+    _hand_over(opened)
+    return thread
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from graphrt.events import Entry
 
 # fmt: off
 _UNLIKE: Final = frozenset({
-    "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph",
+    "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph", "digests",
 })
 # fmt: on
 """Fields of events that may differ between two executions of one log: ids of threads, since the log may be of a copy;
 seeds, moments and delays; name and fingerprint of the graph; the user of the process; exceptions, which compare by
-identity."""
+identity; digests of the fields that a caller gave, since a second execution gives the whole input."""
 
 
 def bare(entry: Entry) -> dict[str, Any]:

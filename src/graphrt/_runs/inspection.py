@@ -272,9 +272,9 @@ def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
     return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, events.RunResumed))
 
 
-_UNLIKE: Final = frozenset({"thread", "seed", "expires_at"})
+_UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "digests"})
 """Fields of events that differ between equal runs."""
-_UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests"})
+_UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests", "began"})
 """The same for the `StateSaved` of a fork: ids, positions, and data of the encoding."""
 _REPEATED: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
 """Events that may follow `ThreadForked` in the first record of a fork."""

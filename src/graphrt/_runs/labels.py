@@ -16,6 +16,7 @@ import typing_extensions as te
 
 from graphrt import events
 from graphrt._drivers.child_threads import Tags
+from graphrt._runs.if_exists import IfExists
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors._codes.labels import BAD_LABEL
 from graphrt.stores.protocol import Head, Labels
@@ -25,7 +26,7 @@ class Begin(te.TypedDict, total=False):
     """Keyword arguments of `Runtime.steps`, `stream` and their twins for a run on an input; see `Runtime.run`."""
 
     thread: str | None
-    abandon: bool
+    if_exists: IfExists
     title: str | None
     tags: Tags
 

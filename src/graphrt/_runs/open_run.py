@@ -8,7 +8,7 @@ value, so that no container is shared (R15). For the terms, see docs/glossary.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events
@@ -24,9 +24,10 @@ from graphrt._flows.run import Watch
 from graphrt._journal import batch, leases
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.state import explain
-from graphrt._runs import listeners, loading, run_once
+from graphrt._runs import listeners, loading
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.child_threads import give_children
+from graphrt._runs.if_exists import IfExists, Present, Unfinished, action, digests, given_fields, present
 from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
@@ -55,8 +56,7 @@ def begin(
     *,
     listen: bool,
     watch: Watch | None,
-    only_if_new: bool = False,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
     labels: Labels | None = None,
     admit: Callable[[Claim], None] | None = None,
     parent: str | None = None,
@@ -68,14 +68,14 @@ def begin(
         thread_id: None makes an id if there is a store, and runs without a thread if there is none.
         listen: Whether the caller reads journal entries.
         watch: What the caller wants published; None publishes nothing.
-        only_if_new: Raise `run_once.Present` if the thread exists.
-        abandon: Give up what the thread left undone, whatever its status.
+        if_exists: What becomes of the input if the thread exists; checked by the caller (`check_if_exists`).
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
         admit: Called with the claim before anything is read or changed; raises to refuse.
         parent: Id, without tenant, of the thread whose task starts the new thread by `ctx.start`; None for any other.
 
     Raises:
-        run_once.Present: The thread exists, and *only_if_new* is set.
+        if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
+        if_exists.Unfinished: It goes on without the input. The catcher gets the claim with it.
         InputError: The input does not fit, there is no store for a thread, or the thread needs another verb.
         ConflictError: Another run drives the thread.
         StoreError: The store failed.
@@ -95,7 +95,7 @@ def begin(
         # if that fails. No error needs redacting: redaction rules come with an audit log, which needs a store.
         values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
         opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
-        return _started(opened, values, values, fresh=True)
+        return _started(opened, values, values, fresh=True, names=())
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
     if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
@@ -109,14 +109,9 @@ def begin(
             values = entered(config, engine, values)
             engine.belong_to(parent)
             opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
-            started = _started(opened_run, values, values, fresh=True)
+            started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, given))
         else:
-            # R10: abandon=True takes every status. With only_if_new, a status that has a result (ENDED) needs no verb.
-            if not (abandon or (only_if_new and claim.head.status in run_once.ENDED)):
-                want(claim, "run", config, watch)
-            fold = loading.folded(config, store.load(thread_id))  # makes the engine, with the same `check_state`
-            if only_if_new:
-                raise run_once.Present(run_once.present(config, claim, fold))
+            fold = _loaded(config, store, claim, if_exists, watch)
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
@@ -126,11 +121,13 @@ def begin(
             engine.limit(config.limits)
             opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
-            if claim.head.status != "completed":  # only with *abandon*
+            if claim.head.status != "completed":  # `_loaded` has checked that what is left may be given up
                 give_up_superstep(engine)
-            started = _started(opened_run, values, update, fresh=False)
+            started = _started(opened_run, values, update, fresh=False, names=given_fields(plan, given))
         if labels is not None:
-            _note_labels(opened_run, claim, labels)
+            note_labels(opened_run, claim, labels)
+    except Unfinished:  # the claim goes to its catcher
+        raise
     except BaseException as error:
         config.clean(error)  # redacts what it quotes of the input
         give_up(store, claim, opened_run, error)
@@ -138,6 +135,25 @@ def begin(
     give_children(started, begin)  # nodes can start child threads, which are opened by this function
     config.active.add(thread_id, started.control)  # `Runtime.cancel` finds the run by it; closing the run removes it
     return started
+
+
+def _loaded(config: RunConfig, store: Store, claim: Claim, if_exists: IfExists, watch: Watch | None) -> Fold:
+    """Return a claimed thread that takes an input as *if_exists* says, folded, with its engine.
+
+    Raises:
+        Present, Unfinished: It takes none; see `begin`.
+        InputError: Another verb is right.
+    """
+    todo = action(if_exists, claim.head.status)
+    if todo is None:
+        without = "return a result: its last run has none" if if_exists == "return" else ""
+        want(claim, "run", config, watch, doing=without)  # raises the error that names the right verb
+    if todo == "retry":
+        raise Unfinished(claim)
+    fold = loading.folded(config, store.load(claim.thread))  # makes the engine, with the same `check_state`
+    if todo == "present":
+        raise Present(present(config, claim, fold))
+    return fold
 
 
 def claimed(
@@ -200,7 +216,7 @@ def _check_labels(config: RunConfig) -> None:
     finder(config.store, "find")
 
 
-def _note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
+def note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
     """Note that the thread gets *labels* beside those that it has, if that changes them."""
     old = labels_of_head(claim.head)
     new = with_more(old, labels)
@@ -222,12 +238,15 @@ def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseExc
     leases.give_back(store, claim)
 
 
-def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool) -> ActiveRun:
+def _started(
+    opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool, names: Collection[str]
+) -> ActiveRun:
     """Start the engine of an opened run, and note its first event.
 
     Args:
         values: The whole state that the run starts from.
         given: The checked input: the same values on a new thread (*fresh*), an update on an existing one.
+        names: Fields that the caller gave, of which the journal keeps digests.
 
     Raises:
         InputError: The input cannot be stored, or leaves a negative token budget.
@@ -241,6 +260,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
             kept = storable(engine, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
+        engine.began = digests(kept, names)
         if engine.codec is None:  # nothing encodes the event now, and it must share no container with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(
@@ -255,6 +275,7 @@ def _started(opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any]
                 user=opened.config.user,
                 redaction=opened.config.redaction,
                 parent=engine.parent if fresh else None,
+                digests=engine.began,
             ),
         )
     engine.count_anew()  # usage, grants and children of earlier runs do not count
@@ -322,13 +343,14 @@ _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled
 """Thread status to the verb that continues it. Any other status means that the owner died; then it is `retry`."""
 
 
-def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> None:
-    """Check that *verb* fits the status of the claimed thread.
+def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None, *, doing: str = "") -> None:
+    """Check that *verb* fits the status of the claimed thread. For `run`, `if_exists.action` has found that it does not.
 
     A claimed thread with the status "running" lost its owner. It takes `resume` and `retry` alike.
 
     Args:
         watch: None if the caller wants a result. Else the message also names the form of the verb that streams.
+        doing: What the thread cannot do; empty for what the verb says.
 
     Raises:
         InputError: Another verb is right (`wrong-verb`); the message names it.
@@ -337,12 +359,14 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None) -> Non
     right = _RIGHT.get(status, "retry")
     if right == verb or (status == "running" and verb != "run"):
         return
-    doing = {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
+    doing = doing or {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
     how = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
     here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
     instead = "."
     if verb == "run":
-        instead = f", run(input, thread={thread!r}, abandon=True) to give up what is left, or another thread."
+        given = f"run(input, thread={thread!r}, if_exists="
+        goes_on = "" if status == "interrupted" else f', {given}"continue") if the same input began it'
+        instead = f'{goes_on}, {given}"abandon") to give up what is left, or another thread.'
         if status == "running":
             instead += f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
     raise WRONG_VERB(

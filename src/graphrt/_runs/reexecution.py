@@ -24,6 +24,7 @@ from graphrt._runs.deep_equal import alike
 from graphrt._runs.driving import drive
 from graphrt._runs.entries import entries
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
+from graphrt._runs.if_exists import IfExists
 from graphrt._runs.loading import the_store
 from graphrt._runs.queued_again import reported_again
 from graphrt._runs.recordings import Recordings
@@ -137,17 +138,17 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
     retry = partial(run_to_end.retry, thread=thread)
     if running and log:  # a fork or a migration in the middle of a run
         yield _Verb(0, retry)
-    abandon = False
+    if_exists: IfExists = "update"
     edited = sent = -1  # places up to which edits and signals belong to a verb that was yielded
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
             continue
         if isinstance(event, events.SuperstepAbandoned):  # of the `RunStarted` that follows
-            abandon = True
+            if_exists = "abandon"
         elif isinstance(event, events.RunStarted):
-            yield _Verb(at, _run(event, thread, abandon=abandon), event.seed)
-            running, abandon = True, False
+            yield _Verb(at, _run(event, thread, if_exists=if_exists), event.seed)
+            running, if_exists = True, "update"
         elif isinstance(event, events.RunResumed) and not running:  # else a crash cut the run off, which goes on here
             again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else retry
             # It may instead have taken the outcomes of tasks that workers of queues ran.
@@ -191,14 +192,14 @@ def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
     return answers
 
 
-def _run(event: events.RunStarted, thread: str, *, abandon: bool) -> Callable[[RunConfig], Any]:
+def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Callable[[RunConfig], Any]:
     """Return the call that began a run on an input."""
 
     def run(config: RunConfig) -> Any:
         # On a new thread the entry has the whole state, with defaults. A caller gives fields of the input schema only.
         names = config.plan.spec.input_names if event.fresh else None
         given = {name: value for name, value in event.input.items() if names is None or name in names}
-        return run_to_end.run(config, given, thread, abandon=abandon)
+        return run_to_end.run(config, given, thread, if_exists=if_exists)
 
     return run
 

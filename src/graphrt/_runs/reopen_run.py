@@ -22,18 +22,21 @@ from graphrt._engine.open_interrupt import EXPIRED
 from graphrt._engine.pausing import answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
+from graphrt._engine.storability import stamp, tracked
 from graphrt._flows.run import Watch
 from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.child_threads import give_children
+from graphrt._runs.if_exists import IfExists, Unfinished, check_if_exists, digests, given_fields
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks, take_reports
 from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
+from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER
-from graphrt.errors._codes.threads import INPUT_OR_ANSWERS
+from graphrt.errors._codes.threads import INPUT_OR_ANSWERS, OTHER_INPUT
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Labels, Loaded
 
@@ -58,19 +61,21 @@ def on_either(
     *,
     listen: bool,
     watch: Watch | None,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
 ) -> ActiveRun:
     """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
 
-    `abandon` and `labels` are for an input only: give up what the thread left undone, and set its title and tags.
+    `if_exists` and `labels` are for an input only: what becomes of it if the thread exists, and title and tags.
 
-    `steps` and `stream` open their runs by this. UNSET stands for an argument that their caller did not pass. The
+    `steps`, `stream` and `start` open their runs by this. UNSET stands for an argument that their caller did not pass. The
     arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
     (decision 0029).
 
     Raises:
         InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
+        if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
     """
+    check_if_exists(config, if_exists, given, thread_id)
     answered = answers is not UNSET or answer is not UNSET
     if labels is not None and given is UNSET:  # title and tags are set with an input only
         raise ARGUMENT_NEEDS_ANOTHER(
@@ -84,7 +89,7 @@ def on_either(
             return resumed(config, thread_id, answers, answer, listen=listen, watch=watch)
         return retried(config, thread_id, listen=listen, watch=watch)
     if given is not UNSET and not answered:
-        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, abandon=abandon, labels=labels)
+        return on_input(config, given, thread_id, labels, listen=listen, watch=watch, if_exists=if_exists)
     missing = given is UNSET
     raise INPUT_OR_ANSWERS(
         problem="Answers were given, but no thread that waits for them."
@@ -95,6 +100,73 @@ def on_either(
         thread=thread_id,
         where=config.plan.place(),
     )
+
+
+def on_input(
+    config: RunConfig,
+    given: Any,
+    thread_id: str | None,
+    labels: Labels | None = None,
+    *,
+    listen: bool = False,
+    watch: Watch | None = None,
+    if_exists: IfExists = "update",
+) -> ActiveRun:
+    """Open a run on an input, or go on with an unfinished thread that the same input began; see `open_run.begin`.
+
+    Raises:
+        InputError: Another input began the run of the thread (`other-input`), or as for `begin`.
+        if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
+    """
+    try:
+        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, if_exists=if_exists, labels=labels)
+    except Unfinished as unfinished:
+        claim = unfinished.claim
+
+    def same(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
+        """Check the input once the thread is loaded; there are no answers. Implements `Prepare`."""
+        del failed, reported
+        _check_same_input(config, engine, given, claim.head.status)
+        return {}
+
+    opened = continued(config, claim.thread, "retry", same, listen=listen, watch=watch, claim=claim)
+    if labels is not None:
+        open_run.note_labels(opened, claim, labels)
+    return opened
+
+
+def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str) -> None:
+    """Check that *given*, as it would be stored, has the digests of the input that began the thread's run.
+
+    Raises:
+        InputError: It is another input (`other-input`), or does not fit.
+    """
+    plan = engine.plan
+    names = given_fields(plan, given)
+    # An input is checked as a whole state on a new thread, and else field by field. A class may make other values of the
+    # fields in the first case, so an input that differs as an update is compared as a whole state too.
+    ways: list[Callable[[], dict[str, Any]]] = [
+        lambda: open_run.checked_update(engine, given, what="The input of a thread"),
+        lambda: plan.state.initial(given, where=plan.place(), only=plan.spec.input_names),
+    ]
+    found: dict[str, str] = {}
+    refused: InputError | None = None
+    for number, way in enumerate(ways):
+        try:
+            values = open_run.entered(config, engine, way(), whole=bool(number))
+            found = digests(stamp(plan.codec, tracked(engine, values)), names)
+        except NotStorable as error:
+            raise open_run.not_storable(engine, error, "The input holds a value") from error
+        except InputError as error:
+            refused = error
+            continue
+        refused = None
+        if found == engine.began:
+            return
+    if refused is not None:
+        raise refused
+    differ = sorted(name for name in {*found, *engine.began} if found.get(name) != engine.began.get(name))
+    raise OTHER_INPUT(thread=engine.thread, status=status, fields=differ, where=engine.where())
 
 
 def resumed(
@@ -133,6 +205,7 @@ def continued(
     listen: bool = False,
     watch: Watch | None = None,
     admit: Callable[[Claim, Loaded], None] | None = None,
+    claim: Claim | None = None,
 ) -> ActiveRun:
     """Open a run that continues a paused, failed or cancelled thread, or one whose owner died.
 
@@ -144,6 +217,7 @@ def continued(
         watch: Which steps, updates and values the caller wants published; None publishes nothing.
         admit: Called with the claim and what was loaded, before anything is changed; it may raise. Workers check there
             that the thread is still due.
+        claim: The claim on the thread, if the caller has one; it is released if the run cannot be opened.
 
     Raises:
         InputError: There is no store or no such thread, the thread needs another verb, or an answer does not fit.
@@ -153,7 +227,8 @@ def continued(
     store = loading.the_store(config)
     check_id(thread_id)
     # A claim uses *at* for the creation time of a new thread only.
-    claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
+    if claim is None:
+        claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
     opened: ActiveRun | None = None
     try:
         loaded = store.load(thread_id)

@@ -211,7 +211,7 @@ def _granted(event: events.BudgetGranted) -> Told:
 
 
 def _abandoned(event: events.SuperstepAbandoned) -> Told:
-    """Tell that a new input gave up the thread's unfinished work (`abandon=True`)."""
+    """Tell that a new input gave up the thread's unfinished work (`if_exists`)."""
     return f"superstep {event.superstep} was abandoned with {len(event.tasks)} tasks", {"superstep": event.superstep}
 
 

@@ -3,7 +3,7 @@
 A store keeps a schedule as a row (`Scheduled`): its name, its graph, a version, the time at which it is due next, and a
 body with its definition, which is encoded here. The version is new with each definition.
 
-The id of such a thread is made of the schedule's name and the due time. It is started with `only_if_new`, and then the
+The id of such a thread is made of the schedule's name and the due time. It is started only if it does not exist, and then the
 schedule is *moved*: its due time becomes the next one, if version and due time are still those that were read. If a
 process dies in between, the schedule stays where it was: the next process finds the thread, and moves the schedule. So
 any number of workers start each thread once, whatever their clocks show.

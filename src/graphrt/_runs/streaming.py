@@ -6,7 +6,8 @@ the caller, and `iterate_live` on a worker thread; both close it at the end.
 The call opens the run, so a wrong call is refused at once. The run is driven only while its reader asks for items, and
 ends as cancelled if the reader leaves. A `Watch` says what the run has to publish: steps, updates or values. A stream
 has modes. With one mode its items come as they are, with several as pairs (mode, item). The *box* is a list that gets
-the `RunResult` at the end, and stays empty if the run failed or was left.
+the `RunResult` at the end, and stays empty if the run failed or was left. A thread on which nothing runs, because of
+`if_exists`, has its result at once (`Present`), and its stream has no other item.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.arguments import LIVE, stream_modes
 from graphrt._runs.driving import iterate, opened
+from graphrt._runs.if_exists import IfExists, Present
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.streams import AsyncStream, Reader, Stream
+from graphrt._runs.streams import AsyncStream, Reader, Stream, present_items
 from graphrt.commands import UNSET
 from graphrt.stores.protocol import Labels
 
@@ -49,12 +51,16 @@ def steps(
     answers: Any = UNSET,
     answer: Any = UNSET,
     *,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
     labels: Labels | None = None,
 ) -> Stream[Step[Any], Any]:
     """Open a run, and return a stream of its finished tasks; see `Runtime.steps`. `opener` explains the arguments."""
-    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
-    return Stream(begin(listen=False, watch=Watch(steps=True)), _steps)
+    begin = opener(config, given, thread, answers, answer, labels, if_exists=if_exists)
+    try:
+        run = begin(listen=False, watch=Watch(steps=True))
+    except Present as found:
+        return _over(found.result, frozenset())
+    return Stream(run, lambda box: iterate(run, box, entries=False))
 
 
 def stream(
@@ -65,7 +71,7 @@ def stream(
     answers: Any = UNSET,
     answer: Any = UNSET,
     *,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
     labels: Labels | None = None,
 ) -> Stream[Any, Any]:
     """Open a run, and return a stream of what happens in it; see `Runtime.stream`.
@@ -74,9 +80,12 @@ def stream(
         modes: A mode, or several, unchecked. `opener` explains the other arguments.
     """
     wanted = stream_modes(modes)
-    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
-    run = begin(listen="events" in wanted, watch=watch_for(wanted))
-    return Stream(run, lambda run, box: _picked(run, box, wanted))
+    begin = opener(config, given, thread, answers, answer, labels, if_exists=if_exists)
+    try:
+        run = begin(listen="events" in wanted, watch=watch_for(wanted))
+    except Present as found:
+        return _over(found.result, wanted)
+    return Stream(run, lambda box: _picked(run, box, wanted))
 
 
 def opener(
@@ -87,7 +96,7 @@ def opener(
     answer: Any,
     labels: Labels | None,
     *,
-    abandon: bool,
+    if_exists: IfExists,
 ) -> Open:
     """Return a function that opens the run that the arguments describe; also for the async twins.
 
@@ -97,13 +106,13 @@ def opener(
         answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
         answer: The answer to the only question; UNSET without one.
         labels: Title and tags for the thread; None without any.
-        abandon: Give up what the thread left undone.
+        if_exists: What becomes of the input if the thread exists, unchecked.
     """
 
     def begin(*, listen: bool, watch: Watch) -> ActiveRun:
         """Open the run; implements `Open`."""
         return reopen_run.on_either(
-            config, input, thread, answers, answer, labels, listen=listen, watch=watch, abandon=abandon
+            config, input, thread, answers, answer, labels, listen=listen, watch=watch, if_exists=if_exists
         )
 
     return begin
@@ -114,9 +123,15 @@ def watch_for(wanted: frozenset[str]) -> Watch:
     return Watch(updates="updates" in wanted, values="values" in wanted)
 
 
-def _steps(run: ActiveRun, box: list[RunResult[Any]]) -> Generator[Any, None, None]:
-    """Drive *run* and yield a `Step` for each finished task."""
-    return iterate(run, box, entries=False)
+def _over(result: RunResult[Any], wanted: frozenset[str]) -> Stream[Any, Any]:
+    """Return a stream of a thread on which nothing runs: its only item is the *result*, if the mode is *wanted*."""
+
+    def items(box: list[RunResult[Any]]) -> Generator[Any, None, None]:
+        """Put the result where the stream finds it at once, and return its items."""
+        box.append(result)
+        return (item for item in present_items(result, wanted))
+
+    return Stream(None, items)
 
 
 def _picked(run: ActiveRun, box: list[RunResult[Any]], wanted: frozenset[str]) -> Generator[Any, None, None]:
@@ -154,17 +169,20 @@ def asteps(
     answers: Any = UNSET,
     answer: Any = UNSET,
     *,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
     labels: Labels | None = None,
 ) -> AsyncStream[Step[Any], Any]:
     """Return a stream that opens a run when it is first read, of the run's finished tasks; see `Runtime.asteps`."""
-    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, if_exists=if_exists)
 
     async def open_() -> Reader:
         """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
-        from graphrt._runs.async_readers import PullReader  # imported late: it loads asyncio
+        from graphrt._runs.async_readers import PresentReader, PullReader  # imported late: it loads asyncio
 
-        run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
+        try:
+            run = await opened(config.store, lambda: begin(listen=False, watch=Watch(steps=True)))
+        except Present as found:
+            return PresentReader(found.result, frozenset())
         return PullReader(run, None)  # None: steps, and no items of stream modes
 
     return AsyncStream(open_)
@@ -178,18 +196,21 @@ def astream(
     answers: Any = UNSET,
     answer: Any = UNSET,
     *,
-    abandon: bool = False,
+    if_exists: IfExists = "update",
     labels: Labels | None = None,
 ) -> AsyncStream[Any, Any]:
     """Return a stream that opens a run when it is first read, of what happens in it; see `Runtime.astream`."""
     wanted = stream_modes(modes)  # checked at once: a wrong mode needs no run to be found
-    begin = opener(config, given, thread, answers, answer, labels, abandon=abandon)
+    begin = opener(config, given, thread, answers, answer, labels, if_exists=if_exists)
 
     async def open_() -> Reader:
         """Open the run, on a worker thread if the store may block; called when the stream is awaited or first read."""
-        from graphrt._runs.async_readers import LiveReader, PullReader  # imported late: it loads asyncio
+        from graphrt._runs.async_readers import LiveReader, PresentReader, PullReader  # imported late: it loads asyncio
 
-        run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+        try:
+            run = await opened(config.store, lambda: begin(listen="events" in wanted, watch=watch_for(wanted)))
+        except Present as found:
+            return PresentReader(found.result, wanted)
         # Items of the modes in LIVE are shown while a node runs. So the run needs an asyncio task of its own.
         return LiveReader(run, wanted) if wanted & LIVE else PullReader(run, wanted)
 

@@ -32,6 +32,13 @@ _PARENTS: Final[list[object]] = []
 """What drives the runs of streams that were dropped in a forked child. Collecting it would end the parent's runs."""
 
 
+def present_items(result: RunResult[Any], wanted: frozenset[str]) -> list[Any]:
+    """Return the items of a stream on which nothing runs: 0 or 1, the *result*, paired with its mode if there are several."""
+    if "result" not in wanted:
+        return []
+    return [result] if len(wanted) == 1 else [("result", result)]
+
+
 class Reader(Protocol):
     """Drives an open run from item to item on the running event loop. `async_readers` has two of them."""
 
@@ -58,14 +65,14 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
     Also a context manager, which closes the stream.
 
     Args:
-        run: The open run.
+        run: The open run; None if nothing runs, because the thread has its result already.
         make: Makes the generator that drives it, which puts the result into the given list.
     """
 
     __slots__ = ("_box", "_home", "_items", "_run")
 
     def __init__(
-        self, run: ActiveRun, make: Callable[[ActiveRun, list[RunResult[Any]]], Generator[T_co, None, None]]
+        self, run: ActiveRun | None, make: Callable[[list[RunResult[Any]]], Generator[T_co, None, None]]
     ) -> None:
         self._home = Home("This stream")
         self._home.check()  # its run is driven in this process, and in no child of it
@@ -73,7 +80,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         """The run while nothing was read; None afterwards, when the generator closes it."""
         self._box: list[RunResult[Any]] = []
         """Receives the result of the run."""
-        self._items = make(run, self._box)
+        self._items = make(self._box)
 
     def __iter__(self) -> Stream[T_co, S]:
         return self

@@ -100,7 +100,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
             thread,
             listen=False,
             watch=None,
-            abandon=letter.told["abandon"],
+            if_exists="abandon" if letter.told["abandon"] else "update",
             labels=labels_of(letter.told),
             admit=admit,
         )

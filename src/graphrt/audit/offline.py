@@ -373,7 +373,7 @@ class Sealed:
         self.names: Any = rest[0]
         self.entries: Any = rest[1]
         self.more: list[Any] = rest[2:]
-        self.newer: bool = _int(version, 3) > 3
+        self.newer: bool = _int(version, 4) > 4
         """Whether the structure has a form that is not known here."""
         if at.__class__ not in (int, float):
             raise ValueError("it has no time")

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -22,8 +22,16 @@ from graphrt.console.screen import Line
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_PERSON
 from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
-from graphrt.runtime import InterruptInfo, RunResult, Runtime, Stream
+from graphrt.runtime import IfExists, InterruptInfo, RunResult, Runtime, Stream
 
+IF_EXISTS = click.option(
+    "--if-exists",
+    type=click.Choice(get_args(IfExists)),
+    default="update",
+    show_default=True,
+    help="If the thread exists: fold the input into it, go on with a run that the same input began, "
+    "only show its result, or give up what it left undone.",
+)
 NO_INPUT = click.option("--no-input", is_flag=True, help="Ask nothing: leave questions open, and exit with 4.")
 
 
@@ -34,27 +42,27 @@ NO_INPUT = click.option("--no-input", is_flag=True, help="Ask nothing: leave que
 )
 @click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
 @click.option("--thread", metavar="ID", help="The thread to run on.")
-@click.option("--only-if-new", is_flag=True, help="If the thread exists, run nothing and show its result.")
+@IF_EXISTS
 @runtime_options
 @NO_INPUT
 @click.pass_obj
 def run(
-    output: Output, /, target: str, source: str | None, fields: tuple[str, ...], thread: str | None, only_if_new: bool,
-    no_input: bool, **options: Any,
+    output: Output, /, target: str, source: str | None, fields: tuple[str, ...], thread: str | None,
+    if_exists: IfExists, no_input: bool, **options: Any,
 ) -> Answer:  # fmt: skip
     """Run a graph, and watch it.
 
     At a terminal, the questions of a run are asked at once. Without a store, the thread is gone with the command.
     """
+    if thread is None and if_exists != "update":
+        raise click.UsageError("--if-exists needs --thread: a thread that is made is always new.")
     given = input_of(source, fields)
     kept = options["store"] is not None
     with opened_runtime(target, creates=True, in_memory=True, **options) as runtime:
         kept = kept or getattr(runtime.store, "durable", False)
         name = thread or runtime.ids()
-        drive = _Drive(output, runtime, target, name, keeps=kept, asks=not no_input)
-        if only_if_new:
-            return drive.answered(lambda: runtime.run(given, thread=name, only_if_new=True))
-        return drive.streamed(lambda: runtime.stream(given, thread=name, modes=MODES))
+        drive = _Drive(output, runtime, target, name, keeps=kept, asks=not no_input and if_exists != "return")
+        return drive.streamed(lambda: runtime.stream(given, thread=name, if_exists=if_exists, modes=MODES))
 
 
 @click.command("resume", cls=Command)
@@ -163,13 +171,6 @@ class _Drive:
         except (GraphrtError, KeyboardInterrupt) as error:
             return self._failed(error)
         return self._ended(result)
-
-    def answered(self, call: Any) -> Answer:
-        """Return how the run of *call* ended, which is not watched."""
-        try:
-            return self._ended(call())
-        except (GraphrtError, KeyboardInterrupt) as error:
-            return self._failed(error)
 
     def _watch(self, stream: Stream[Any, Any]) -> RunResult[Any]:
         runtime, output, progress = self._runtime, self._output, self._progress

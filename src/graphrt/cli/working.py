@@ -12,9 +12,10 @@ from graphrt.cli.command import Command
 from graphrt.cli.documents import assignments, seconds
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
-from graphrt.cli.run import input_of
+from graphrt.cli.run import IF_EXISTS, input_of
 from graphrt.cli.targets import load
 from graphrt.errors._codes.command_line import NO_PROVIDER, WORKER_IN_MEMORY
+from graphrt.runtime import IfExists
 from graphrt.stores import MemoryStore
 
 
@@ -25,20 +26,20 @@ from graphrt.stores import MemoryStore
 )
 @click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
 @click.option("--thread", metavar="ID", help="The thread to run on.")
-@click.option("--only-if-new", is_flag=True, help="If the thread exists, change nothing.")
+@IF_EXISTS
 @click.option("--title", help="Title of the thread.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the thread; may be given several times.")
 @click.option("--priority", type=int, default=0, help="Workers take threads of a higher one first.")
 @STORE
 def start(
-    target: str, source: str | None, fields: tuple[str, ...], thread: str | None, only_if_new: bool, title: str | None,
-    tags: tuple[str, ...], priority: int, store: str | None,
+    target: str, source: str | None, fields: tuple[str, ...], thread: str | None, if_exists: IfExists,
+    title: str | None, tags: tuple[str, ...], priority: int, store: str | None,
 ) -> Answer:  # fmt: skip
     """Begin a run, and leave it to a worker."""
     given = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
         labels: dict[str, Any] = {"title": title, "tags": tags, "priority": priority}
-        id_ = runtime.start(given, thread=thread, only_if_new=only_if_new, **labels)
+        id_ = runtime.start(given, thread=thread, if_exists=if_exists, **labels)
         status = runtime.state(id_).status
     return Answer(data={"thread": id_, "status": status}, lines=lambda _width: [[(id_, "title"), f"  {status}"]])
 

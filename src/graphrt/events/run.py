@@ -61,6 +61,9 @@ class RunStarted(Word):
     """Redaction rules in force, and a digest of them; empty without any."""
     parent: str | None = None
     """Id of the thread whose task started this thread by `ctx.start`; None for any other."""
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Field to the BLAKE2b digest (16 bytes, in hexadecimal) of its stored form, of the fields that the caller gave;
+    `if_exists="continue"` compares them. Empty without a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -323,7 +326,7 @@ class SuperstepCommitted(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SuperstepAbandoned(Word):
-    """`run(..., abandon=True)` gave up the unfinished work of a thread. A `RunStarted` with the new input follows."""
+    """A run on a new input gave up the unfinished work of its thread (R10). A `RunStarted` with the input follows."""
 
     superstep: int
     """Number of the last superstep; it was open if *tasks* is not empty."""

@@ -137,6 +137,8 @@ class StateSaved(Word):
     have ended are left out."""
     parent: str | None = None
     """Id of the thread whose task started this one by `ctx.start`; None for any other."""
+    began: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Digests of the input that began the last run; see `RunStarted.digests`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -24,6 +24,7 @@ from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
 from graphrt._runs import run_to_end, streaming
 from graphrt._runs.arguments import Mode, Modes
+from graphrt._runs.if_exists import IfExists
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, check_options
@@ -243,20 +244,32 @@ class CompiledGraph(Generic[S, U]):
         return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self
 
     def run(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = None,
+        if_exists: IfExists = "update",
+        **options: Unpack[RuntimeOptions],
     ) -> RunResult[S]:
-        """Run the graph once: `Runtime(self, **options).run(input, thread=thread)`. Without a store nothing is kept.
+        """Run the graph once: `Runtime(self, **options).run(input, thread=thread, if_exists=if_exists)`.
+
+        Without a store nothing is kept.
 
         Raises:
             GraphrtError: The run failed.
         """
-        return run_to_end.run(self._configured(options), input, thread)
+        return run_to_end.run(self._configured(options), input, thread, if_exists=if_exists)
 
     async def arun(
-        self, input: S | Mapping[str, Any], *, thread: str | None = None, **options: Unpack[RuntimeOptions]
+        self,
+        input: S | Mapping[str, Any],
+        *,
+        thread: str | None = None,
+        if_exists: IfExists = "update",
+        **options: Unpack[RuntimeOptions],
     ) -> RunResult[S]:
         """Run the graph once on the running event loop; see `run`."""
-        return await run_to_end.arun(self._configured(options), input, thread)
+        return await run_to_end.arun(self._configured(options), input, thread, if_exists=if_exists)
 
     def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""

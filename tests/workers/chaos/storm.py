@@ -209,7 +209,7 @@ class Storm:
         detached = number % 2 == 1
         cancel = "end" if cancel and not detached else cancel and "retry"
         given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01, "detached": detached}
-        self.runtimes[seed].start(given, thread=thread, only_if_new=True)
+        self.runtimes[seed].start(given, thread=thread, if_exists="return")
         self.guests[thread] = Guest(seed, runs, cancel, signals(seed, runs))
         self.open.add(thread)
         self.done["starts"] += 1

@@ -163,11 +163,13 @@ INPUT_OR_ANSWERS = ErrorCode(
     "alone to go on with one that failed or was cancelled.",
 )
 
-ONLY_IF_NEW_WITHOUT_THREAD = ErrorCode(
-    "only-if-new-without-thread",
+OTHER_INPUT = ErrorCode(
+    "other-input",
     InputError,
-    "only_if_new=True needs the name of the thread: one that is made is always new.",
-    fix="Pass thread=, named after what is asked for: the id of the request, say.",
+    "The run of thread {thread!r} began with another input: it differs in {fields:names}.",
+    known="status {status}",
+    fix="Pass the input that began it. Or continue without an input: retry({thread!r}). Or give up what is left: "
+    'run(input, thread={thread!r}, if_exists="abandon").',
 )
 
 GOTO_WITHOUT_NODE = ErrorCode(
@@ -213,7 +215,7 @@ ANSWER_HAS_EFFECTS = ErrorCode(
     known="answered with {answer}",
     fix="Continue with the answer: retry({thread!r}). Or decide what the node would have written: "
     "update({thread!r}, values, as_node={asker!r}). Or abandon the superstep: "
-    "run(input, thread={thread!r}, abandon=True).",
+    'run(input, thread={thread!r}, if_exists="abandon").',
 )
 
 INTERRUPT_EXPIRED = ErrorCode(
