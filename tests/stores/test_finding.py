@@ -41,7 +41,7 @@ def plan(store, text, values):
 def test_a_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index):
     with SqliteStore(tmp_path / "runs.db") as store:
         text, values = _finding.inbox_text(wanted, rare=rare)
-        steps = plan(store, text, [*values, AT, 0, "", 10])
+        steps = plan(store, text, [*values, AT, "t", "", 10])
 
     assert any(step.startswith("SEARCH q ") and index in step for step in steps)
     assert not any(step.startswith("SCAN ") and "page" not in step for step in steps)
@@ -55,7 +55,7 @@ def test_questions_of_a_kind_are_read_from_its_index(tmp_path, graph, sorts):
     with SqliteStore(tmp_path / "runs.db") as store:
         wanted = QuestionFilter(kind="approval", graph=graph, node="n")
         text, values = _finding.inbox_text(wanted, rare=None, by_kind=True)
-        steps = plan(store, text, [*values, AT, 0, "", 10])
+        steps = plan(store, text, [*values, AT, "t", "", 10])
 
     assert any(step.startswith("SEARCH q ") and "question_kind (kind=?" in step for step in steps)
     assert sorts == any("ORDER BY" in step for step in steps[: steps.index("SCAN page")])
@@ -135,7 +135,7 @@ def test_the_server_reads_pages_from_an_index(request):
 
         def inbox(**wanted):
             text, values = finding.inbox_text(QuestionFilter(**wanted))
-            return steps((text, [*values, 200.0, 0, b"", 10]))
+            return steps((text, [*values, 200.0, "t", b"", 10]))
 
         def find(**wanted):
             text, values = finding.find_text(ThreadFilter(**wanted), newest_first=False)

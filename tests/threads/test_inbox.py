@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from graphrt import Runtime
 from graphrt.errors import InputError
-from graphrt.stores import MemoryStore, open_store
+from graphrt.stores import MemoryStore, TenantStore, open_store
+from graphrt.stores._label_rows import from_token, to_token
 
 from .support import Fails, ask, fan, line, note
 
@@ -270,3 +271,23 @@ def test_pages_and_filters_that_are_none_are_refused():
         assert caught.value.code == code
     assert runtime.inbox(kind="no such kind") == ()
     assert runtime.inbox(after=token) == ()
+
+
+def test_a_token_tells_a_tenant_nothing_of_others(world):
+    """Tokens do not depend on how many threads others made, and one that names another's thread is refused."""
+    with TenantStore(world.store, "acme") as acme, TenantStore(world.store, "globex") as globex:
+        mine, theirs = (world.runtime(GRAPH, store=store) for store in (acme, globex))
+        mine.run({}, thread="t")
+        token = mine.inbox()[0].token
+        mine.delete_thread("t")
+        theirs.run({}, thread="x")
+        world.runtime(GRAPH).run({}, thread="x")
+        mine.run({}, thread="t")
+        again = mine.inbox()[0]
+
+        assert from_token(again.token).thread == from_token(token).thread == "acme~t"
+        assert mine.inbox(after=again.token) == ()
+        for thread in ("globex~x", "globex~absent", "x"):
+            with pytest.raises(InputError) as caught:
+                mine.inbox(after=to_token(from_token(token)._replace(thread=thread)))
+            assert caught.value.code == "input"

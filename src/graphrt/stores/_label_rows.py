@@ -15,8 +15,9 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from graphrt._arguments import is_number
+from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.stores.ids import tenant_of
+from graphrt.stores.ids import is_id, tenant_of
 from graphrt.stores.protocol import Labels
 
 _LONGEST: Final = 10_000
@@ -67,11 +68,16 @@ def load_tags(text: str | None) -> frozenset[str]:
 
 
 class Position(NamedTuple):
-    """The place of a question in the inbox."""
+    """The place of a question in the inbox, as callers get it in a token.
+
+    Questions of one moment are in the order in which their threads were created. The number of a thread in that order
+    is not in a token: it would show a tenant how many threads others have made.
+    """
 
     asked_at: float
-    number: int
-    """Number of the thread, in order of creation."""
+    thread: str
+    """Id of the thread; empty before all questions. If it was deleted since, the page begins with the first question
+    of the same moment."""
     place: str
     """Id of the question inside the thread, `task#key`."""
 
@@ -91,16 +97,29 @@ def from_token(token: Any) -> Position:
         try:
             # `to_token` removes the padding, which would have to be escaped in a URL.
             found: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-            asked_at, number, place = found
+            asked_at, thread, place = found
         except (ValueError, TypeError, RecursionError):
             pass
         else:
             # A forged token must not reach SQL with a number or text that a database would refuse.
-            fits = is_number(asked_at) and isfinite(asked_at) and is_number(number, whole=True)
-            if fits and 0 <= number < 2**62 and isinstance(place, str) and "\0" not in place:
+            fits = is_number(asked_at) and isfinite(asked_at) and is_id(thread)
+            if fits and isinstance(place, str) and "\0" not in place:
                 # A lone surrogate, which a database refuses too, becomes a question mark.
-                return Position(float(asked_at), number, place.encode("utf-8", "replace").decode())
-    raise INVALID_ARGUMENT(
+                return Position(float(asked_at), thread, place.encode("utf-8", "replace").decode())
+    raise wrong_token(token)
+
+
+def thread_of(token: Any) -> str | None:
+    """Return the thread that *token* names; None if it is not one of graphrt's stores."""
+    try:
+        return from_token(token).thread
+    except InputError:  # a user's store may have tokens of its own
+        return None
+
+
+def wrong_token(token: Any) -> InputError:
+    """Return the error for a *token* that is not one, or not one of the caller's tenant."""
+    return INVALID_ARGUMENT(
         argument="after=",
         value=token if isinstance(token, str) else type(token),
         wanted="the `token` of the last item of the page before, as it is",

@@ -78,15 +78,22 @@ class Searching(ABC):
             InputError: *after* is not a token, or *limit* is not a number (`input`).
         """
         most = _refusals.page_size(limit)
+        listed = self._listed()
         last = None if after is None else from_token(after)
+        numbers = {head.thread: number for number, head, _ in listed}
+        begin = None if last is None else (last.asked_at, numbers.get(last.thread, 0), last.place)
         found = [
-            (Position(question.asked_at, number, question.place), head, question)
-            for number, head, questions in self._listed()
+            ((question.asked_at, number, question.place), head, question)
+            for number, head, questions in listed
             for question in questions
             if wanted.fits(head, question)
         ]
         found.sort(key=lambda one: one[0])  # by time, then number of the thread, then place
-        asked = [Asked(head, question, to_token(at)) for at, head, question in found if last is None or at > last]
+        asked = [
+            Asked(head, question, to_token(Position(question.asked_at, head.thread, question.place)))
+            for at, head, question in found
+            if begin is None or at > begin
+        ]
         return asked if most < 0 else asked[:most]
 
     def questions(self, thread: str) -> list[Question]:

@@ -10,7 +10,7 @@ Only the form of an id is checked here. Whether a thread with that id exists is 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
@@ -40,10 +40,15 @@ def check_id(value: Any) -> str:
         InputError: It is not a str of 1 to 200 allowed characters, after the tenant and `~` if it has one
             (`bad-thread`).
     """
-    # Not isinstance: a subclass of str could return another value after the check.
-    if type(value) is str and _FIT(value):
+    if is_id(value):
         return value
     raise BAD_THREAD_ID(problem=_what(value), rule=_RULE, fix=_fix(value))
+
+
+def is_id(value: Any) -> TypeGuard[str]:
+    """Return whether *value* has the form of a thread id, with a tenant or without."""
+    # Not isinstance: a subclass of str could return another value after the check.
+    return type(value) is str and _FIT(value) is not None
 
 
 def check_bare_id(value: Any) -> str:

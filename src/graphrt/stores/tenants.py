@@ -26,7 +26,8 @@ from typing import Any, Final, TypeVar, final
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
 from graphrt.stores import _refusals
-from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant
+from graphrt.stores._label_rows import thread_of, wrong_token
+from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
@@ -260,6 +261,9 @@ class TenantStore(StoreVerbs):
         """Return the open questions of the tenant's threads that *wanted* lets pass. See `Findable.inbox`."""
         store = finder(self._store, "inbox")
         mine = wanted._replace(tenant=self.tenant)
+        # The order of another tenant's thread among those of this one would tell whether that thread exists.
+        if after is not None and tenant_of(thread_of(after) or self._prefix) != self.tenant:
+            raise wrong_token(after)
         found = self._mapped(lambda: store.inbox(mine, after=after, limit=limit))
         own = wanted.tenant in (None, self.tenant)
         return [one._replace(head=self._own(one.head)) for one in found] if own else []

@@ -23,6 +23,8 @@ from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Head, Question
 
 _QUESTION: Final = "asked_at, expires_at, stale, kind, place, graph, node, body"
+_AFTER: Final = "(q.asked_at, q.no, q.place) > (%s, coalesce((SELECT no FROM {s}.thread WHERE id = %s), 0), %s)"
+"""The condition of a page. A deleted thread counts as the first: its questions of the same moment come again."""
 _QUESTIONS: Final = f"SELECT {_QUESTION} FROM {{s}}.question WHERE no = %s ORDER BY asked_at, place"
 
 
@@ -56,7 +58,7 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
 def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
     """Return the statement that lists open questions, and the parameters of its conditions.
 
-    At its end the statement takes four more parameters: time, number of the thread and place of the question after
+    At its end the statement takes four more parameters: time, id of the thread and place of the question after
     which the page begins, and the limit. A kind that is asked for counts, even if it is one of `wanted.without`.
     """
     texts, values = list[str](), list[Any]()
@@ -78,11 +80,11 @@ def inbox_text(wanted: QuestionFilter) -> tuple[str, list[Any]]:
     # The limit is applied before the joins, so that only the threads of the page are read.
     page = (
         "SELECT q.* FROM {s}.question q"
-        f" WHERE {' AND '.join([*texts, '(q.asked_at, q.no, q.place) > (%s, %s, %s)'])}"
+        f" WHERE {' AND '.join([*texts, _AFTER])}"
         " ORDER BY q.asked_at, q.no, q.place LIMIT %s"
     )
     text = (
-        f"SELECT q.no, {columns}, {_statements.HEAD_COLUMNS} FROM ({page}) q"
+        f"SELECT {columns}, {_statements.HEAD_COLUMNS} FROM ({page}) q"
         " JOIN {s}.thread ON thread.no = q.no LEFT JOIN {s}.label ON label.no = q.no"
         " ORDER BY q.asked_at, q.no, q.place"
     )
@@ -126,16 +128,16 @@ class Searching(ABC):
         A page begins after the question with the token *after* and has at most *limit* questions; None is no limit.
         """
         most = _refusals.page_size(limit)  # -1 without a limit
-        last = Position(float("-inf"), 0, "") if after is None else from_token(after)  # the first is before all others
+        last = Position(float("-inf"), "", "") if after is None else from_token(after)  # the first is before all others
         if not _fit(wanted.kind, wanted.tenant, *wanted.tags):
             return []
         text, values = inbox_text(wanted)
-        values += [last.asked_at, last.number, to_bytes(last.place), None if most < 0 else most]
+        values += [last.asked_at, last.thread, to_bytes(last.place), None if most < 0 else most]
         found: list[Asked] = []
-        for no, *row in self._calls.ask("list open questions", text, values).fetchall():
+        for row in self._calls.ask("list open questions", text, values).fetchall():
             question = _question(row[:8])  # the columns of `_QUESTION`; those of the head follow, with the id first
             head = _statements.to_head(row[8], tuple(row[9:]))
-            found.append(Asked(head, question, to_token(Position(question.asked_at, no, question.place))))
+            found.append(Asked(head, question, to_token(Position(question.asked_at, head.thread, question.place))))
         return found
 
     def questions(self, thread: str) -> list[Question]:

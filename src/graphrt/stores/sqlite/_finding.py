@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _QUESTIONS: Final = f"SELECT {QUESTION} FROM question WHERE no = ? ORDER BY asked_at, place"  # noqa: S608
+_AFTER: Final = "(q.asked_at, q.no, q.place) > (?, coalesce((SELECT no FROM thread WHERE id = ?), 0), ?)"
+"""The condition of a page. A deleted thread counts as the first: its questions of the same moment come again."""
 _RARE: Final = 2_000
 """Most threads with a tag, or questions of a kind, for which the inbox reads all of these rows and sorts them. If there
 are more, it reads questions in order of time and leaves out what does not fit, until the page is full."""
@@ -87,7 +89,7 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
 def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = False) -> tuple[str, list[Any]]:
     """Return the statement that lists open questions after a position, and the parameters of the filters.
 
-    Four parameters follow these: the position (time of the question, number of its thread, place) and the most rows.
+    Four parameters follow these: the position (time of the question, id of its thread, place) and the most rows.
     A row has the eight columns of `QUESTION`, and then the columns of the thread.
 
     Args:
@@ -122,7 +124,7 @@ def inbox_text(wanted: QuestionFilter, *, rare: str | None, by_kind: bool = Fals
     # The threads are read last, for the questions of the page alone.
     page = (
         f"SELECT rowid AS at, no, asked_at, place FROM question AS q {index}"  # noqa: S608 - own names
-        f" WHERE {' AND '.join([*texts, '(q.asked_at, q.no, q.place) > (?, ?, ?)'])}"
+        f" WHERE {' AND '.join([*texts, _AFTER])}"
         " ORDER BY q.asked_at, q.no, q.place LIMIT ?"
     )
     text = (
@@ -205,8 +207,8 @@ class Searching(Holding):
             InputError: *after* is not a token, or *limit* is not a number of questions.
         """
         most = _refusals.page_size(limit)
-        # Time of the question, number of its thread, place. Without a token, the position before all questions.
-        last = Position(float("-inf"), 0, "") if after is None else from_token(after)
+        # Without a token, the position before all questions.
+        last = Position(float("-inf"), "", "") if after is None else from_token(after)
         texts = (wanted.kind, wanted.tenant, wanted.graph, wanted.node, *wanted.tags)
         fits = all(text is None or _refusals.encodes(text) for text in texts)
 
@@ -222,7 +224,7 @@ class Searching(Holding):
             for columns in db.execute(text, (*values, *last, most)).fetchall():
                 row = row_of(columns[8:])  # after the eight columns of the question, those of the thread
                 question = question_of(row.id, columns[:8])
-                token = to_token(Position(question.asked_at, row.no, question.place))
+                token = to_token(Position(question.asked_at, row.id, question.place))
                 found.append(Asked(head(row, owned=self._lives(row)), question, token))
             return found
 
