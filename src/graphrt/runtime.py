@@ -1108,9 +1108,10 @@ class Runtime(Generic[S]):
         await self._unhurried(lambda: self.delete_thread(thread))
 
     def prune(self, thread: str, *, before: int | None = None) -> int:
-        """Remove old entries of the thread, up to the last commit before the entry *before*.
+        """Remove old entries of the thread, up to the last commit or edit before the entry *before*.
 
-        A snapshot replaces them, so that the thread continues as it would have.
+        A snapshot replaces them, so that the thread continues as it would have. An edit of an open superstep stays
+        until that superstep has been committed.
 
         Args:
             before: `seq` of an entry; None removes every entry that the present state does not need.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 
 import pytest
 
-from graphrt import START
+from graphrt import START, Overwrite
 from graphrt.errors import ConflictError, InputError
 
 from .support import EVERYTHING, Fails, ask, builder, everything, finish, kinds, line, note, refused
@@ -115,6 +116,30 @@ def test_prune_forgets_what_the_present_does_not_need(world):
         ["a", "b", "c", "again"],
     ]
     assert runtime.replay("t").status == "completed"
+
+
+def test_prune_folds_edits(world):
+    """No value that an edit replaced stays, on a finished thread and on one that has edits alone."""
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": ["first " * 5_000]}, thread="t")
+    runtime.update("edited", {"notes": ["first " * 5_000]})
+    for thread in ("t", "edited"):
+        for number in range(3):
+            runtime.update(thread, {"notes": Overwrite([f"secret {number} " * 5_000])})
+        runtime.update(thread, {"notes": Overwrite(["kept"])}, as_node="a")
+        before = runtime.state(thread)
+
+        assert runtime.prune(thread) == before.seq
+        exported = io.BytesIO()
+        runtime.export_thread(thread, exported)
+        left = exported.getvalue()
+        assert b"secret" not in left
+        assert b"first first" not in left
+        after = runtime.state(thread)
+        assert (after.values, after.status, after.next) == (before.values, before.status, before.next)
+        assert runtime.replay(thread).values == before.values
+        assert runtime.prune(thread) == 0
+        assert runtime.run({}, thread=thread).state["notes"] == ["kept", "a"]
 
 
 def test_prune_before_an_entry_keeps_what_comes_after_it(world):

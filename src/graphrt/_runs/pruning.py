@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 
+_CLOSED: Final = (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)
+"""Events after which no superstep is open. An edit (`ThreadUpdated`) says whether one is."""
+
+
 def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     """Remove the entries up to the last commit before the entry *before*, and return how many were removed.
 
@@ -121,7 +125,7 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
             announced.add(event.upto)
         if record.seq >= least:
             continue  # not `break`: a `HistoryPruned` stands after the entries that it is about
-        if not path and isinstance(event, (events.SuperstepCommitted, events.ThreadForked, events.RunCompleted)):
+        if not path and (isinstance(event, _CLOSED) or (isinstance(event, events.ThreadUpdated) and not event.open)):
             found = record.seq
     return found, found in announced
 
