@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from graphrt import Runtime
+from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt._engine.child_ids import child_id
 from graphrt._runs import open_run
 from graphrt._runs.child_threads import ThreadsOfRun
-from graphrt.errors import RunFailedError
+from graphrt.errors import RunFailedError, StoreError
+from graphrt.stores import MemoryStore
 from graphrt.testing import drive_due
+from graphrt.testing.flaky_store import Fault, FlakyStore
 
-from .child_support import ask, child_of, started, work_graph
+from .child_support import Plan, ask, child_of, double, started, work_graph
 from .mail_support import PATIENT_S, Open
 
 KID = child_id("p", "1.0:go", "0")
+CHILD = work_graph(double)
 
 
 def making(parents: Runtime[Any]) -> ThreadsOfRun:
@@ -81,3 +86,62 @@ def test_a_parent_hears_of_a_child_that_was_parked(open_: Open) -> None:
         children.drive(kid, max_tries=0)
 
     assert parents.due(graph="parent")[0].thread == "p"
+
+
+@pytest.mark.parametrize("queue", [None, "gpu"])
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("fault", ["held", "away"])
+def test_a_store_that_fails_a_child_is_not_a_failure_of_the_node(
+    queue: str | None, way: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread, or the task of a queue, is left as it is: neither a retry policy nor an `on_error` node sees it."""
+    store = MemoryStore()
+    ran: list[str] = []
+
+    def broken() -> None:
+        ran.append("node")
+        if len(ran) == 1 and fault == "away":
+            faulty = FlakyStore(store, [Fault("claim")])
+            claim = store.claim
+            faulty.store = cast("Any", SimpleNamespace(claim=claim))
+            monkeypatch.setattr(store, "claim", faulty.claim)
+
+    def go(state: Plan, ctx: Context) -> dict[str, Any]:
+        broken()
+        return {"got": [ctx.wait(ctx.start(CHILD, {"n": 4})).out]}
+
+    async def ago(state: Plan, ctx: Context) -> dict[str, Any]:
+        broken()
+        return {"got": [(await ctx.await_(await ctx.astart(CHILD, {"n": 4}))).out]}
+
+    g = GraphBuilder(Plan, name="parent")
+    g.add_node("go", go if way == "sync" else ago, queue=queue, retry=RetryPolicy(attempts=3), on_error="handle")
+    g.add_node("handle", lambda state: ran.append("handler"))
+    g.add_edge(START, "go").add_edge("go", END).add_edge("handle", END)
+    graph = g.compile()
+    with Runtime(graph, store=store, lease_s=0.05) as parents, Runtime(CHILD, store=store) as children:
+        parents.start({}, thread="p")
+        run = partial(parents.run_task, "p", "1.0:go") if queue else partial(parents.drive, "p")
+        if queue:
+            parents.drive("p")
+        other = store.claim(KID, create=True, lease_s=60, at=0.0) if fault == "held" else None
+        with pytest.raises(StoreError) as caught:
+            run()
+        assert caught.value.code == {"held": "conflict", "away": "store-unavailable"}[fault]
+        assert parents.state("p").status == ("interrupted" if queue else "running")
+        if other is not None:
+            store.release(other)
+        run()
+        if queue:
+            parents.drive("p")
+        children.drive(KID)
+        parents.drive("p")
+        if queue:
+            run()
+            parents.drive("p")
+
+        assert parents.state("p").values.got == [8]
+        assert set(ran) == {"node"}
+        assert not {"TaskRetried", "TaskFailed", "RunFailed"} & {
+            type(one.event).__name__ for one in parents.entries("p")
+        }

@@ -7,12 +7,15 @@ both are in `context`. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from graphrt._plan.tables import Plan
     from graphrt.stores.protocol import Labels
 
+ENDS_RUN: Final = "ends_run"
+"""Attribute of a StoreError about a child thread. The store failed, or another process held the child for too long: the
+run ends without an outcome of the node, and other processes go on with its thread."""
 S_co = TypeVar("S_co", covariant=True)
 Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
 """Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""

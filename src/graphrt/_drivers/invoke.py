@@ -16,6 +16,7 @@ from typing import Any, final
 
 from graphrt import _retry_policy as retry
 from graphrt._ambient import NODE, WATCHER, WithoutContext
+from graphrt._drivers.child_threads import ENDS_RUN
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._engine.open_interrupt import OpenInterrupt
@@ -52,7 +53,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         The reply, for `Engine.report`.
 
     Raises:
-        StoreError: A nested graph could not store what it did.
+        StoreError: A nested graph could not store what it did, or a child thread could not be made or read.
         BaseException: The node raised an error that is not an Exception, for instance KeyboardInterrupt.
     """
     node = task.node
@@ -79,7 +80,9 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         reply = node.fn(task.state) if context is None else node.fn(task.state, context)
     except Suspended as pause:
         return asked(task, pause)
-    except Exception as error:  # noqa: BLE001 - the run loop decides what becomes of the failure
+    except Exception as error:
+        if unstored(task, error):
+            raise
         if context is not None:
             # The halt cancelled what the node waited for in ctx.call(), which only sync nodes have: it did not fail.
             if services.control.halt is not None and was_cancelled(error):
@@ -218,7 +221,7 @@ async def ainvoke(
 
     Raises:
         CancelledError: The surrounding asyncio task was cancelled.
-        StoreError: A nested graph could not store what it did.
+        StoreError: A nested graph could not store what it did, or a child thread could not be made or read.
         BaseException: The node raised an error that is not an Exception.
     """
     import asyncio
@@ -318,11 +321,15 @@ def as_it_is(error: Exception) -> bool:
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Return whether *error* says that a nested graph could not be stored, which ends the run and fails no node.
+    """Return whether *error* says that the store failed the run, which ends the run and fails no node.
 
-    Drivers pass such an error to the run loop. No retry policy and no `on_error` node applies to it.
+    Drivers pass such an error to the run loop. No retry policy and no `on_error` node applies to it: the thread stays
+    as it is stored, and any process can go on with it.
+
+    It is that of a nested graph which could not be stored, or of a child thread which could not be made or read
+    (`ENDS_RUN`).
     """
-    return task.node.child is not None and isinstance(error, StoreError)
+    return isinstance(error, StoreError) and (task.node.child is not None or ENDS_RUN in error.__dict__)
 
 
 def asked(task: Task, pause: Suspended) -> Asked:

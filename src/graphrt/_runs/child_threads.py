@@ -11,33 +11,37 @@ or children when it ends is in `_journal.family_letters`. For the terms, see doc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias, final
 
 from pydantic_core import from_json, to_json
 
-from graphrt._drivers.child_threads import Ended
+from graphrt._drivers.child_threads import ENDS_RUN, Ended
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked, with_untracked
 from graphrt._journal.family_letters import cancel_letter
 from graphrt._journal.leases import release_now
+from graphrt._journal.reader import WORLD
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.if_exists import Present
 from graphrt._runs.labels import new_labels
 from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import ConflictError, InputError
+from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import bare_id, beside
 from graphrt.stores.labels import finder
 from graphrt.stores.mail import postable, posts
-from graphrt.stores.protocol import Labels
+from graphrt.stores.protocol import Labels, Store
 
 _ENDED: Final = ("completed", "failed", "cancelled")
 """Statuses of a thread whose last run has ended."""
 _LOOK_S: Final = 0.05
 """Seconds between two looks whether another process, which holds a child's id, has made the child."""
+_LONGEST_LOOK_S: Final = 1.0
+"""Seconds that one look counts at most against the wait for that process. A longer one has waited for the store."""
 
 
 Begin: TypeAlias = Callable[..., ActiveRun]
@@ -51,6 +55,21 @@ def give_children(opened: ActiveRun, begin: Begin) -> None:
     """
     if opened.claim is not None and posts(opened.config.store):
         opened.services.children = ThreadsOfRun(opened.config, opened.claim.thread, begin)
+
+
+@contextmanager
+def _ending_run() -> Generator[None, None, None]:
+    """Mark an error of the block as one that ends the run, and is not the node's failure.
+
+    It is marked if it says that another process writes the child, or that the store cannot be reached. A child that is
+    damaged stays damaged whoever reads it, so the node fails.
+    """
+    try:
+        yield
+    except StoreError as error:
+        if isinstance(error, ConflictError) or error.code in WORLD:
+            error.__dict__[ENDS_RUN] = True
+        raise
 
 
 @final
@@ -93,17 +112,26 @@ class ThreadsOfRun:
             StoreError: The store failed.
         """
         config, thread = self._config.for_child(graph), beside(self._thread, thread)
-        store = the_store(config)
-        until = monotonic() + 2 * config.lease_s  # a claim of a process that died is free after one lease
+        with _ending_run():
+            self._make(config, the_store(config), given, thread, labels, detached=detached)
+
+    def _make(
+        self, config: RunConfig, store: Store, given: Any, thread: str, labels: Labels | None, *, detached: bool
+    ) -> None:
+        """Do what `make` says; *thread* is the child's id in the store."""
+        left_s = 2 * config.lease_s  # a claim of a process that died is free after one lease
         while not exists(store, thread):
+            began = monotonic()
             try:
                 self._start(config, given, thread, labels)
             except Present:  # another execution was faster
                 break
             except ConflictError:
                 # Another execution of the task makes it now, in a process whose lease on the parent ran out. If that
-                # process dies, its claim is free before long.
-                if monotonic() > until:
+                # process dies, its claim is free before long. Or the store was away until the claim of this process
+                # ran out: such a time counts for little.
+                left_s -= min(monotonic() - began, _LONGEST_LOOK_S) + _LOOK_S
+                if left_s < 0:
                     raise
                 sleep(_LOOK_S)
             except InputError:
@@ -135,7 +163,11 @@ class ThreadsOfRun:
     def ended(self, graph: Any, thread: str) -> Ended | None:
         """Return how the last run of a child ended, with its final state as plain data; None if it has not ended."""
         config, thread = self._config.for_child(graph), beside(self._thread, thread)
-        store = the_store(config)
+        with _ending_run():
+            return self._ended(config, the_store(config), thread)
+
+    def _ended(self, config: RunConfig, store: Store, thread: str) -> Ended | None:
+        """Do what `ended` says; *thread* is the child's id in the store."""
         release_now(store, thread)  # a claim of this process whose release failed would make the child look driven
         try:
             if store.head(thread).status not in _ENDED:  # the usual case, found without loading the thread
@@ -162,8 +194,9 @@ class ThreadsOfRun:
         `ctx.wait` asks this about a child that its own task has not started.
         """
         config = self._config.for_child(graph)
-        loaded = the_store(config).load(beside(self._thread, thread))
-        return folded(config, loaded).engine.parent == bare_id(self._thread)
+        with _ending_run():
+            loaded = the_store(config).load(beside(self._thread, thread))
+            return folded(config, loaded).engine.parent == bare_id(self._thread)
 
     def state(self, graph: Any, data: Any) -> Any:
         """Return the final state of a child as an instance of its state class, from the plain data of `ended`."""
