@@ -65,7 +65,7 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "signature"),
     [
-        (GraphBuilder, "(state, update=None, *, name='graph', input=None, output=None, inline=False)"),
+        (GraphBuilder, "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False)"),
         (GraphBuilder.add_node, "(self, name, fn, /, **policy)"),
         (GraphBuilder.add_conditional_edges, "(self, src, router, routes, default=None)"),
         (GraphBuilder.set_conditional_entry, "(self, router, routes, default=None)"),

@@ -150,3 +150,57 @@ async def family(ctx: Context) -> int:
     assert_type(await ctx.astart(graph, Point(x=1)), ChildThread[Point])
     assert_type(ctx.wait(ChildThread(graph, child.thread)), Point)
     return (await ctx.await_(child)).x
+
+
+# --- A reducer of the whole state: updates of any type
+
+
+class Tally(BaseModel):
+    n: int = 0
+
+
+class Raised(BaseModel):
+    by: int
+
+
+class Cleared(BaseModel):
+    pass
+
+
+def count_up(state: Tally, update: int) -> Tally:
+    return Tally(n=state.n + update)
+
+
+def change(state: Tally, update: Raised | Cleared) -> Tally:
+    return Tally(n=state.n + update.by) if isinstance(update, Raised) else Tally()
+
+
+tally = GraphBuilder(Tally, int, reducer=count_up)
+
+
+@tally.node
+def two(state: Tally) -> int:
+    return 2
+
+
+@tally.node
+def three(state: Tally) -> Command[int]:
+    return Command(update=3, goto=END)
+
+
+async def maybe(state: Tally, ctx: Context) -> int | None:
+    return None
+
+
+tally.add_node("maybe", maybe)
+assert_type(tally.compile().run(Tally()).state, Tally)
+
+changes = GraphBuilder(Tally, Raised | Cleared, reducer=change, name="changes")
+
+
+@changes.node
+def clear(state: Tally) -> Raised | Cleared:
+    return Cleared()
+
+
+changes.add_node("tally", tally.compile(), update_of=lambda number: Raised(by=number))

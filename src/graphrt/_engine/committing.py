@@ -53,12 +53,15 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             engine.fields,
             engine.values,
             tasks,
+            reducer=engine.reducer,
             ephemeral=engine.ephemeral,
             record=engine.recorder is not None,
             past=past,
             where=engine.where,
         )
+        mutation_check.check_reducer(engine, tasks)
     except FoldError as error:
+        mutation_check.put_back(engine)
         failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
         name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
         raise error.error from error.error.__cause__  # FoldError only carries it here

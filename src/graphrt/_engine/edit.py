@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from graphrt._engine import mutation_check
 from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.state import Values
@@ -38,8 +39,18 @@ def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: b
     task.status = DONE
     ephemeral = engine.ephemeral if reset else ()
     try:
-        folded = fold(engine.fields, engine.values, [task], ephemeral=ephemeral, past=past, where=engine.where)
+        folded = fold(
+            engine.fields,
+            engine.values,
+            [task],
+            reducer=engine.reducer,
+            ephemeral=ephemeral,
+            past=past,
+            where=engine.where,
+        )
+        mutation_check.check_reducer(engine, [task])
     except FoldError as error:
+        mutation_check.put_back(engine)
         raise error.error from error.error.__cause__  # without the tasks that FoldError names: only a stand-in
     # The copied dict is a second holder of every list, so that no list grows in place (R15).
     values, _ = applied(dict(engine.values), engine.fields, folded)  # _: lengths of grown lists, none here

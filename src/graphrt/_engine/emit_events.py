@@ -11,7 +11,7 @@ outcome of that task in the parent graph (R17). For the terms, see docs/glossary
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -95,13 +95,14 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
     )
 
 
-def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> None:
+def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None, written: Collection[str]) -> None:
     """Log the outcome and the commit of a fast-path superstep, whose next tasks are in `engine.due`.
 
     The events are those of `committed`. A task of the fast path has no goto and no questions, and arrives at no join.
 
     Args:
         update: The validated update; None or empty if the node wrote nothing.
+        written: The fields that it changed.
     """
     log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller checked that there is a log
     names, sends, errors, handled = due_parts(engine.due)
@@ -109,7 +110,7 @@ def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None) -> No
     usage = task.extra.usage if task.extra else None
     done = events.TaskSucceeded(task=task.id, node=task.node.name, updates=updates, usage=usage)
     # Schema order, as in `committed`; one field needs no sorting.
-    wrote = () if not update else tuple(update) if len(update) == 1 else tuple(n for n in engine.fields if n in update)
+    wrote = tuple(written) if len(written) < 2 else tuple(n for n in engine.fields if n in written)
     path = engine.path
     if task.extra is not None:
         effects(engine, task)

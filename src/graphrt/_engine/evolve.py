@@ -311,7 +311,16 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     tasks = engine.tasks or engine.open()  # opened by the first of their outcomes, if the journal has any
     values, ephemeral, record = engine.values, engine.ephemeral, engine.recorder is not None
     try:
-        folded = fold(engine.fields, values, tasks, ephemeral=ephemeral, record=record, past=True, where=engine.where)
+        folded = fold(
+            engine.fields,
+            values,
+            tasks,
+            reducer=engine.reducer,
+            ephemeral=ephemeral,
+            record=record,
+            past=True,
+            where=engine.where,
+        )
     except FoldError as error:
         raise error.error from error.error.__cause__
     for task in tasks:  # views would count as owners of the lists in them (R15)

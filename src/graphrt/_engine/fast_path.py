@@ -18,21 +18,29 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine import emit_events
 from graphrt._engine.fold import Prefix
+from graphrt._engine.mutation_check import put_back
 from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
 from graphrt._engine.route import Routed
 from graphrt._engine.spending import count
 from graphrt._engine.storability import stamped
-from graphrt._engine.task import DONE, DUE, Due, Task
+from graphrt._engine.task import DONE, DUE, Asked, Due, Failed, Nested, Spent, Stopped, Task, TimedOut
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
+from graphrt._plan.state_reducer import WHOLE
 from graphrt._plan.views import HAS_MAPPING
+from graphrt.commands import Command, Interrupt, Send
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._plan.tables import NodePlan
+
+
+_REPORTS: Final = frozenset({Asked, Command, Failed, Interrupt, Nested, Send, Spent, Stopped, TimedOut})
+"""Classes of replies that are not updates, whatever the type of the updates is."""
 
 
 def begin(engine: Engine) -> Task | None:
@@ -99,7 +107,29 @@ def advance(engine: Engine, reply: Any) -> Task | None:
     boxed = False  # whether a written field may hold a container
     checked: dict[str, Any] | None = None  # validated update, for observers
     undo: dict[str, Any] | None = None  # how to undo each write, for steps (see `_before`)
-    if reply.__class__ is dict:
+    reducer = engine.reducer  # of the whole state; None if fields have reducers
+    if reply is None:
+        new, view = values, engine.make_view(values)
+    elif reducer is not None:
+        call.state = None
+        try:
+            if reply.__class__ in _REPORTS:  # a type such as Any would accept them as updates
+                raise LookupError
+            update = engine.plan.update.check_any(reply)
+            out = reducer.changes(values, update)
+            if engine.watched:
+                checked = stamped(engine, call, {WHOLE: update})
+                undo = {name: values.get(name, ABSENT) for name in out}
+        except Exception:  # noqa: BLE001 - as below; first what the reducer changed in place, or the node is blamed
+            put_back(engine)
+            _leave(engine, call)
+            return None
+        boxed = True
+        new = {**values, **out}
+        if ABSENT in out.values():  # keys of a TypedDict that are gone
+            new = {name: value for name, value in new.items() if value is not ABSENT}
+        view = engine.make_view(new)
+    elif reply.__class__ is dict and (reply or engine.writable):  # an empty dict may stand for a whole state
         call.state = None  # the view would count as another owner of the lists
         if engine.watched:  # by a recorder of steps, a trail or a log
             checked = {}
@@ -132,8 +162,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                     current = values[name]
                     made = field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
                     if made is None and not field.nullable:
-                        _leave(engine, call)
-                        return None
+                        raise LookupError
                     out[name] = made
                 if field.boxed:
                     boxed = True
@@ -147,8 +176,6 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                 owned.extend(items)
         new = {**values, **out}
         view = engine.make_view(new)
-    elif reply is None:
-        new, view = values, engine.make_view(values)
     else:
         _leave(engine, call)
         return None
@@ -190,7 +217,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         if engine.eventless and routed is None and call.extra is None:
             engine.told = (engine.superstep, node, checked, target)
         else:
-            _note(engine, call, checked, undo, target, routed)
+            _note(engine, call, checked, undo, out, target, routed)
     if call.extra is not None:
         count(engine, call)  # the usage of its model calls
     if target is not None:
@@ -244,6 +271,7 @@ def _note(
     call: Task,
     checked: dict[str, Any] | None,
     undo: dict[str, Any] | None,
+    wrote: Collection[str],
     target: NodePlan | None,
     routed: Routed | None,
 ) -> None:
@@ -255,6 +283,7 @@ def _note(
         call: The task that ended.
         checked: The validated update; None if the node returned None.
         undo: Previous values of the written fields; None if no steps are recorded.
+        wrote: The fields whose values the reducer of the whole state made; not read without one.
         target: The only next node, if *routed* is None.
         routed: Where the edges lead, if the fast path's table did not decide it.
     """
@@ -264,7 +293,7 @@ def _note(
         call.superstep = engine.superstep  # part of its id, which the events have
         # `fast_step` reads the next tasks from `due`. It stays empty afterwards: the next call is opened directly.
         engine.due = [Due(target)] if target is not None else routed.due() if routed is not None else []
-        emit_events.fast_step(engine, call, checked)
+        emit_events.fast_step(engine, call, checked, checked or () if engine.reducer is None else wrote)
         engine.due = []
     if engine.recorder is not None:
         call.state = None  # a step keeps the task, and its view would count as an owner of the lists

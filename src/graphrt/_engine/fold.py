@@ -25,9 +25,17 @@ from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
 from graphrt._engine.task import Task
 from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
+from graphrt._plan.state_reducer import WHOLE, NotAStateError, StateChangedError, StateReducer
+from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import DELETE, ERASED, Replacement
 from graphrt.errors import Place, UpdateError, told
-from graphrt.errors._codes.nodes import CONCURRENT_UPDATE, REDUCER_FAILED, REDUCER_RETURNED_NONE
+from graphrt.errors._codes.nodes import (
+    CONCURRENT_UPDATE,
+    REDUCER_FAILED,
+    REDUCER_RETURNED_NONE,
+    STATE_REDUCER_FAILED,
+    STATE_REDUCER_MUTATED_STATE,
+)
 
 
 @final
@@ -76,6 +84,7 @@ def fold(
     values: Values,
     tasks: Sequence[Task],
     *,
+    reducer: StateReducer | None = None,
     ephemeral: Sequence[Field] = (),
     record: bool = False,
     past: bool = False,
@@ -87,6 +96,7 @@ def fold(
         fields: The schema of the state, by name.
         values: The committed values by field.
         tasks: Ended tasks; their `updates` are validated. A nested graph's task may have several, others have 0 or 1.
+        reducer: The reducer of the whole state, for updates under the key `WHOLE`; None if only fields have reducers.
         ephemeral: Fields to reset before the first update.
         record: Whether to make undo records.
         past: Whether the superstep is in the journal already: a reducer that returned None then is not an error now.
@@ -94,7 +104,7 @@ def fold(
 
     Raises:
         FoldError: Two tasks wrote a field without an aggregating reducer, a reducer raised, or it returned None for a
-            field that cannot be None.
+            field that cannot be None. A reducer of the whole state returned no state, or changed its first argument.
     """
     result = Folded()
     out, grown = result.values, result.grown
@@ -113,6 +123,13 @@ def fold(
         first_undo = {}
         for update in task.updates:
             for name in update:
+                if reducer is not None and name == WHOLE:
+                    changes = _changes(reducer, values, out, update[name], task, tasks, where, past=past)
+                    if record:
+                        for changed in changes:  # the first update of the task decides
+                            undo.setdefault(changed, out.get(changed, values.get(changed, ABSENT)))
+                    out.update(changes)
+                    continue
                 field, value = fields[name], update[name]
                 marker = value is DELETE or value.__class__ is Replacement
                 if name not in writers:
@@ -143,6 +160,56 @@ def fold(
         if record:
             result.undo.append(undo)
     return result
+
+
+def _changes(
+    reducer: StateReducer,
+    values: Values,
+    out: dict[str, Any],
+    update: Any,
+    task: Task,
+    tasks: Sequence[Task],
+    where: Callable[[], Place],
+    *,
+    past: bool,
+) -> Values:
+    """Return what *update*, of the whole state, changes in *values* overlaid with *out*; ABSENT removes a field.
+
+    Args:
+        tasks: All tasks of the superstep; those with an update run again after an error.
+
+    Raises:
+        FoldError: The reducer failed, as `StateReducer.changes` says.
+    """
+    current = values
+    if out:
+        current = {name: value for name, value in {**values, **out}.items() if value is not ABSENT}
+    # Nothing is known of a state that was made from what was erased, and the user's function is not called with it.
+    if update is ERASED or any(value is ERASED for value in current.values()):
+        return dict.fromkeys(reducer.state.fields, ERASED)
+    try:
+        return reducer.changes(current, update, past=past)
+    except StateChangedError as error:
+        raised = state_changed(reducer, error.fields, task.node.name, where())
+        cause: BaseException | None = None
+    except NotAStateError as error:
+        raised, cause = _no_state(reducer, str(error), update, task, where()), None
+    except Exception as error:  # noqa: BLE001 - user code
+        raised, cause = _no_state(reducer, f"raised {told(error)}", update, task, where()), error
+    raised.__cause__ = cause
+    raise FoldError(raised, [one for one in tasks if one.updates]) from cause
+
+
+def state_changed(reducer: StateReducer, fields: Sequence[str], node: str, where: Place) -> UpdateError:
+    """Return the error for a reducer of the whole state that changed *fields* of its first argument in place (R15)."""
+    return STATE_REDUCER_MUTATED_STATE(reducer=reducer.name, fields=fields, field=fields[0], node=node, where=where)
+
+
+def _no_state(reducer: StateReducer, problem: str, update: Any, task: Task, where: Place) -> UpdateError:
+    """Return the error for a reducer of the whole state that raised or returned no state, as *problem* says."""
+    return STATE_REDUCER_FAILED(
+        reducer=reducer.name, problem=problem, update=short(update), node=task.node.name, where=where
+    )
 
 
 def _note_before(
@@ -265,6 +332,11 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
         ),
         wrote,
     )
+
+
+def shown(schema: UpdateSchema, updates: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the updates of one task as people see them: one mapping of fields, or what a node returned (`whole`)."""
+    return combined(schema.state.fields, updates) if schema.whole is None else schema.shown(updates)
 
 
 def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

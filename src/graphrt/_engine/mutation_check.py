@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
 from graphrt._engine.failures import fail_all
+from graphrt._engine.fold import FoldError, state_changed
 from graphrt._engine.task import DUE, RUNNING, Failed, Task
 from graphrt._plan.copying import SCALARS
 from graphrt._plan.fields import is_mapping
@@ -131,6 +132,32 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
             where=engine.where(),
             known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
         )
+
+
+def check_reducer(engine: RunState, tasks: Sequence[Task]) -> None:
+    """With `check_state`: check that the reducer of the whole state changed nothing inside the values that it was given.
+
+    A container whose length it changed was found by the fold, always.
+
+    Args:
+        tasks: The tasks whose updates were folded.
+
+    Raises:
+        FoldError: It changed something.
+    """
+    if engine.reducer is None or not engine.check_state:
+        return
+    dump = engine.plan.checking.dump
+    changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
+    if changed:
+        _restore(engine, changed)
+        raise FoldError(state_changed(engine.reducer, changed, tasks[0].node.name, engine.where()), tasks)
+
+
+def put_back(engine: RunState) -> None:
+    """After a failed fold: undo what a reducer of the whole state changed in place, so that no node is blamed for it."""
+    if engine.reducer is not None:
+        _restore(engine, _other_lengths(engine))
 
 
 def _other_lengths(engine: RunState) -> list[str]:

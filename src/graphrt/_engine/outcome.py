@@ -43,7 +43,7 @@ from graphrt._engine.task import (
     Task,
     TimedOut,
 )
-from graphrt._plan.fields import own
+from graphrt._plan.fields import Field, describe, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.state import explain
 from graphrt.commands import UNSET, Command, Interrupt, Replacement, Send, Sentinel
@@ -75,7 +75,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
         # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
         return True
-    if kind is dict:  # the common case, without a call per field
+    # The common case, without a call per field. An empty dict is an update where nodes return no fields but values.
+    if kind is dict and (reply or engine.writable):
         fields = engine.writable  # the fields that an update may write
         checked: dict[str, Any] = {}
         odd = False
@@ -267,6 +268,7 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
             node=node,
             form=_what(returned),
             quoted=quoted(returned, engine.plan.state.unquoted),  # fields whose values no error may quote (R16)
+            wanted="an update (a mapping of fields)" if update.whole is None else f"an update ({_type(update.whole)})",
             fields=", ".join(map(repr, engine.fields)),
             where=engine.where(task),
             fix=_how(engine, returned),
@@ -293,7 +295,14 @@ def _how(engine: RunState, returned: Any) -> str:
         return "Return only what changes, as a mapping; a graph made by GraphBuilder.overwrite() takes whole states."
     if engine.plan.update.kind == "overwrite":
         return "Return the full next state: this graph was made by GraphBuilder.overwrite()."
-    return "Return a mapping of fields, None, a Command or an Interrupt."
+    whole = engine.plan.update.whole
+    what = "a mapping of fields" if whole is None else f"an update of the type {_type(whole)}"
+    return f"Return {what}, None, a Command or an Interrupt."
+
+
+def _type(whole: Field) -> str:
+    """Return the declared type of the updates of a graph with a reducer of the whole state."""
+    return describe(whole.annotation)
 
 
 def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:

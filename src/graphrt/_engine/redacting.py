@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._codec import NotStorable
+from graphrt._plan.state_reducer import WHOLE
 from graphrt.commands import DELETE, Replacement
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def redacted_update(
         if name in state.untracked or value is None or value is DELETE:
             continue
         marked = name in state.redacted  # the field has the marker `redacted`: all its texts are replaced
-        fits = _fitting(engine.fields.get(name), whole=whole)
+        field = engine.plan.update.whole if name == WHOLE else engine.fields.get(name)
+        fits = _fitting(field, whole=whole)
         try:
             new = redactor.value(
                 engine.plan.codec, value, name, marked=marked, fits=fits, what=f"field {name!r} in {what}"

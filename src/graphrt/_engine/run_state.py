@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.redactor import Redactor
     from graphrt._engine.steps import StepRecorder
+    from graphrt._plan.state_reducer import StateReducer
 
 _NO_LIMIT: Final = 1 << 62
 """Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
@@ -92,6 +93,7 @@ class RunState:
         "plan",
         "recorder",
         "redactor",
+        "reducer",
         "run_id",
         "settled",
         "signals",
@@ -129,6 +131,8 @@ class RunState:
         """Fields of the state by name, in schema order."""
         self.writable: dict[str, Field] = plan.update.fields
         """Fields that an update may write."""
+        self.reducer: StateReducer | None = plan.update.reducer
+        """The reducer of the whole state; None if fields have reducers."""
         self.make_view: Callable[[Values], Any] = plan.state.view
         """Makes an instance of the user's state class from values; the containers in them are shared."""
         self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral]

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
-from graphrt._engine.fold import Prefix, Undo, combined
+from graphrt._engine.fold import Prefix, Undo, shown
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
-from graphrt._plan.fields import ABSENT, own
+from graphrt._plan.fields import ABSENT, is_mapping, own
 from graphrt._plan.state import EXTRA, Values
 from graphrt._plan.tables import NodePlan
 from graphrt.events import Usage
@@ -173,11 +173,13 @@ class Step(Generic[S]):
         return _OUTCOME[self._task.status] if self._task else "success"
 
     @property
-    def update(self) -> dict[str, Any] | None:
-        """The validated update as a copy; None if the node wrote nothing. For a nested graph, its writes merged."""
-        updates = self._updates
-        found = updates[0] if len(updates) == 1 else combined(self._recorder.engine.fields, updates)
-        return None if found is None else {name: own(value) for name, value in found.items()}
+    def update(self) -> Any:
+        """The validated update as a copy: a mapping of fields; None if the node wrote nothing.
+
+        For a nested graph, its writes merged. In a graph with a reducer of the whole state, what the node returned,
+        or the list of the updates of a nested graph.
+        """
+        return own(shown(self._recorder.engine.plan.update, self._updates))
 
     @property
     def goto(self) -> tuple[str, ...] | None:
@@ -271,12 +273,19 @@ class Step(Generic[S]):
 
         rows = [("outcome", self.outcome), ("seconds", f"{self.duration_s:.3f}")]
         rows += [] if self.error is None else [("error", f"{type(self.error).__name__}: {brief(str(self.error))}")]
-        rows += [(f"{name} =", brief(value)) for name, value in (self.update or {}).items()]
+        rows += [(f"{name} =", brief(value)) for name, value in _named(self.update)]
         return html_table(f"Step {self.index}: {self.node!r} in superstep {self.superstep}", rows)
 
 
 _OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
 """`Step.outcome` by the status of the task. HANDLED: it failed, and its `on_error` node takes over."""
+
+
+def _named(update: Any) -> list[tuple[str, Any]]:
+    """Return the parts of an update with their names; one that is no mapping of fields has the name "update"."""
+    if update is None:
+        return []
+    return list(update.items()) if is_mapping(update) else [("update", update)]
 
 
 def goto_names(task: Task) -> tuple[str, ...] | None:

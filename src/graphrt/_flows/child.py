@@ -24,7 +24,7 @@ from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, Watch, run
-from graphrt._plan.fields import is_mapping
+from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
 from graphrt.commands import ERASED
@@ -32,6 +32,7 @@ from graphrt.errors import DeadlineError, GraphrtError, StoreError
 from graphrt.errors._codes.arguments import INPUT_OF_WRONG_KIND
 from graphrt.errors._codes.nodes import BAD_MAPPING, DEPTH_LIMIT, NESTED_OUTPUT_NOT_AN_UPDATE
 from graphrt.limits import Limits
+from graphrt.reducers import TOKEN_BUDGET
 
 
 def nested(task: Task, control: Control) -> Flow:
@@ -174,6 +175,8 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
         for name, field in plan.state.fields.items()
         if not field.aggregates and name in parent.fields and not parent.fields[name].aggregates
     }
+    if task.node.policy.update_of is not None:  # it is promised each update
+        shared = set[str]()
     engine.leave_trail(frozenset(shared))
     engine.start(values)
     return engine
@@ -222,10 +225,12 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
     """Return the updates for the parent: one for each commit of the child that wrote a mapped field, in commit order.
 
     Commits that wrote only fields that take the last value in both graphs are merged, see `_begin`.
-    An `output=` function gets the child's final state, and returns one update or None.
+    An `output=` function gets the child's final state, and returns one update or None. An `update_of=` function gets each
+    update of the child, and returns one of the parent or None. Without them, graphs with reducers of the whole state have
+    updates of one type.
 
     Raises:
-        InputError: The function raised, or returned something else than an update.
+        InputError: A function raised, or returned something else than an update.
         UpdateError: An update does not fit the parent's fields.
     """
     wanted: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
@@ -237,10 +242,28 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
             return ()
         entries = update.entries(made)
         if entries is None:  # it was made from the child's values: the child's unquoted fields count
-            raise NESTED_OUTPUT_NOT_AN_UPDATE(node=node, quoted=quoted(made, engine.plan.state.unquoted), where=where)
+            shown = quoted(made, engine.plan.state.unquoted)
+            raise NESTED_OUTPUT_NOT_AN_UPDATE(option="output", node=node, quoted=shown, where=where)
         return (update.checked(entries, node=node, where=where),)
-    pairs = _output_names(wanted, parent, engine.plan)
     found: list[dict[str, Any]] = []
+    inner = engine.plan.update
+    translate = task.node.policy.update_of
+    if translate is not None or inner.whole is not None or update.whole is not None:
+        for wrote in engine.trail or ():
+            if wrote.keys() == {TOKEN_BUDGET}:  # what model calls cost: the parent counts that itself
+                continue
+            made = inner.returned(wrote)
+            if translate is not None:
+                made = _call(translate, own(made), "update_of", task, parent)
+            if made is None:
+                continue
+            entries = update.entries(made) if translate is not None or inner.cls == update.cls else None
+            if entries is None:
+                shown = quoted(made, engine.plan.state.unquoted)
+                raise NESTED_OUTPUT_NOT_AN_UPDATE(option="update_of", node=node, quoted=shown, where=where)
+            found.append(update.checked(entries, node=node, where=where))
+        return tuple(found)
+    pairs = _output_names(wanted, parent, engine.plan)
     for wrote in engine.trail or ():  # committed updates of the child
         mine = {theirs: wrote[name] for theirs, name in pairs if name in wrote}
         if mine:
@@ -262,9 +285,10 @@ def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, 
 
 
 def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: RunState) -> Any:
-    """Return `fn(state)`, where *fn* is the function that the user passed as *option*, `input` or `output`.
+    """Return `fn(state)`, where *fn* is the function that the user passed as *option*.
 
-    *state* is a view of the parent's state for `input`, and of the child's final one for `output`.
+    *state* is a view of the parent's state for `input`, of the child's final one for `output`, and an update of the child
+    for `update_of`.
 
     Raises:
         InputError: The function raised.

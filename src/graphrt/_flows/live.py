@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
-from graphrt._engine.fold import combined
+from graphrt._engine.fold import shown
 from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, STOPPED, Task
 from graphrt._flows.effects import Flow, Publish
@@ -120,6 +120,6 @@ def committed(engine: Engine) -> list[Publish]:
     """
     steps: list[Publish] = []
     for task in engine.tasks:
-        update = combined(engine.fields, [tracked(engine, one) for one in task.updates])
+        update = shown(engine.plan.update, [tracked(engine, one) for one in task.updates])
         steps.append(Publish("live", live(task, "step", own(update))))  # a copy: readers may change what they get
     return steps

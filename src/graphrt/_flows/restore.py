@@ -30,6 +30,7 @@ from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
 from graphrt._plan.fields import APPEND
+from graphrt._plan.state_reducer import WHOLE
 from graphrt.commands import ERASED
 from graphrt.errors import GraphrtError
 from graphrt.events import (
@@ -163,6 +164,8 @@ def _check_updates(engine: Engine, task: Task) -> None:
     """
     for update in task.updates:
         for name, value in update.items():
+            if name == WHOLE and engine.reducer is not None:
+                continue
             # A value for the built-in reducer `append`. Markers (`Overwrite`, `DELETE`) and ERASED are not appended.
             if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS and value is not ERASED:
                 iter(value)  # raises the TypeError

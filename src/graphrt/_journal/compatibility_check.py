@@ -90,7 +90,9 @@ def _judged(
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
-    _fields(before, plan, _written(reader, loaded), migration, blocking, changes)
+    written = _written(reader, loaded)
+    _fields(before, plan, written, migration, blocking, changes)
+    _updates(before.get("update"), now.get("update"), written, blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
@@ -191,6 +193,28 @@ def _fields(
         (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
     if len(added) > len(bare):
         changes.append(f"fields {names(name for name in added if name not in bare)} are new")
+
+
+def _updates(before: Any, now: Any, written: Collection[str], blocking: list[str], changes: list[str]) -> None:
+    """Compare the reducers of the whole state, and the types of their updates; the lists are those of `_fields`.
+
+    Args:
+        before: What the topology of the thread's graph says about it; None if its fields had reducers.
+        now: The same of the present graph.
+        written: What `_written` returns.
+    """
+    if before == now:
+        return
+
+    def told(one: Any) -> str:
+        return (
+            "reducers of fields"
+            if one is None
+            else f"the reducer {one['reducer']} of updates of the type {one['type']}"
+        )
+
+    what = f"the graph has {told(now)} now, and had {told(before)}"
+    (blocking if written else changes).append(f"{what}, which folded entries that are still there" if written else what)
 
 
 def _written(reader: Reader, loaded: Loaded) -> set[str]:

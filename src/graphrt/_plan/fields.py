@@ -260,7 +260,7 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
     field.aggregates = True
     field.kind = APPEND if fn is reducers.append else ADD if fn is reducers.add else CALL
     field.identity = _identity(fn, field.annotation)
-    wrong = _misfit(fn, field) or _uncallable(fn)
+    wrong = _misfit(fn, field) or uncallable(fn)
     if wrong is not None:
         message, hint = wrong
         problems.append(BAD_REDUCER(reducer=field.reducer_name, field=field.name, problem=message, fix=hint))
@@ -311,7 +311,7 @@ _KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, s
 """Types that `_misfit` judges; any other class may bring its own `+` or iteration."""
 
 
-def _uncallable(fn: Any) -> tuple[str, str] | None:
+def uncallable(fn: Any) -> tuple[str, str] | None:
     """Return (why *fn* cannot be called as reducer(current, incoming), what to do), or None."""
     plain = "Make it a plain function that returns the new value; slow work belongs into a node."
     call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted

@@ -12,19 +12,22 @@ from typing import Any, Final
 
 from graphrt._arguments import number_problem
 from graphrt._plan import hints
-from graphrt._plan.fields import is_mapping
+from graphrt._plan.fields import describe, is_mapping
 from graphrt._plan.quoting import short
 from graphrt._plan.specs import ChosenGraph, NodeSpec
 from graphrt._plan.state import StateSchema
+from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import Command
 from graphrt.errors import Problem, closest
 from graphrt.errors._codes.findings import (
     BAD_LIMIT_IN_GRAPH,
     BAD_POLICY,
     COMMAND_OF_TARGETS,
+    NESTED_UPDATES,
     UNKNOWN_FIELDS_OF_UPDATE,
     UNKNOWN_READ,
     UNTRACKED_LEAK,
+    WRITES_BESIDE_STATE_REDUCER,
 )
 from graphrt.errors._error_code import Finding
 
@@ -75,16 +78,34 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
         yield BAD_POLICY, f"key must be a function of the state, not {short(policy.key)}"
     elif policy.key is not None and policy.cache is False:
         yield BAD_POLICY, "key= has no effect without cache="
+    yield from ((BAD_POLICY, text) for text in _nesting_problems(node))
+
+
+def _nesting_problems(node: NodeSpec) -> Iterator[str]:
+    """Yield what is wrong with the arguments of a node that are for nested graphs."""
+    policy = node.policy
     # A compiled graph has its plan as this attribute.
     if getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph):
-        for option in ("input", "output"):
+        for option in ("input", "output", "update_of"):
             if getattr(policy, option) is not None:
-                yield BAD_POLICY, f"{option}= is for nested graphs, and this node is a function"
+                yield f"{option}= is for nested graphs, and this node is a function"
+    elif policy.update_of is not None and not callable(policy.update_of):
+        yield f"update_of must be a function of an update, not {short(policy.update_of)}"
+    elif policy.update_of is not None and policy.output is not None:
+        yield "update_of= and output= both say what the nested graph gives back"
 
 
-def unknown_writes(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
-    """Yield a problem for each name in a node's `writes=` that is not a field of the state."""
+def unknown_writes(node: NodeSpec, update: UpdateSchema) -> Iterator[Problem]:
+    """Yield a problem for each name in a node's `writes=` that is not a field of the state.
+
+    Beside a reducer of the whole state nodes write no fields, so that `writes=` itself is the problem.
+    """
     written: tuple[Any, ...] = node.policy.writes or ()
+    state = update.state
+    if update.whole is not None:
+        if node.policy.writes is not None:
+            yield WRITES_BESIDE_STATE_REDUCER(node=node.name, fields=written, where=node.where)
+        return
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
             guess = closest(name, state.fields)
@@ -134,6 +155,33 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
                     node=str(node.name),
                     where=node.where,
                 )
+
+
+def other_updates(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
+    """Yield a problem if the updates of a nested graph cannot be folded by the graph around it, and none is made of them.
+
+    They can if both graphs fold updates by field, or if both have a reducer of the whole state and one type of updates.
+
+    Args:
+        node: A node whose function is a compiled graph.
+        outer: The updates of the graph around it.
+    """
+    inner: UpdateSchema = node.fn.__graphrt_plan__.update
+    made = node.policy.update_of is not None or (callable(node.policy.output) and not is_mapping(node.policy.output))
+    if made or (inner.whole is None and outer.whole is None):
+        return
+    if inner.whole is None or outer.whole is None or inner.cls != outer.cls or node.policy.output is not None:
+        yield NESTED_UPDATES(
+            node=node.name,
+            inner=_updates(inner),
+            outer=_updates(outer),
+            where=node.where,
+        )
+
+
+def _updates(schema: UpdateSchema) -> str:
+    """Return what the updates of a graph are, for a message."""
+    return "mappings of fields" if schema.whole is None else f"of the type {describe(schema.cls)}"
 
 
 def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:

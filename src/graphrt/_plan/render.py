@@ -57,6 +57,8 @@ def topology(plan: Plan) -> dict[str, Any]:
         "state": {name: _field(field) for name, field in plan.state.fields.items()},
         "limits": plan.limits.to_dict(),
     }
+    if plan.update.reducer is not None:
+        data["update"] = {"type": describe(plan.update.cls), "reducer": plan.update.reducer.name}
     for option, chosen in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
         if chosen is not None:
             data[option] = sorted(chosen)

@@ -65,6 +65,9 @@ class Policy:
     output: Any = None
     """For a nested graph, what it gives back: a mapping of fields of the graph around it to its fields, or a function
     of its last state; None for the fields of the same names."""
+    update_of: Callable[[Any], Any] | None = None
+    """For a nested graph, a function from each of its updates to an update of the graph around it, or None; None where
+    the two graphs have updates of one type."""
     inline: bool = False
     """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
     queue: str | None = None

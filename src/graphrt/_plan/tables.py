@@ -325,6 +325,8 @@ class Plan:
             found = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
             fields = self.state.fields
             self._custom = tuple(n for n in found if getattr(fields[n].reduce, "__module__", None) != ours)
+            if self.update.reducer is not None:  # the user's, which makes every field
+                self._custom = tuple(fields)
         return self._custom
 
     @property

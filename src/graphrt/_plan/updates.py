@@ -14,7 +14,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast, final
 
 import typing_extensions as te
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphrt._plan import hints
-from graphrt._plan.fields import Field, describe, is_mapping
+from graphrt._plan.fields import Field, describe, is_mapping, uncallable
 from graphrt._plan.state import (
     StateSchema,
     Values,
@@ -32,18 +32,22 @@ from graphrt._plan.state import (
     short,
     unresolved,
 )
-from graphrt._plan.value_checks import Check, Checked, Checks, is_marker, is_unconstrained, settings
-from graphrt.commands import DELETE, UNSET, Replacement
+from graphrt._plan.state_reducer import WHOLE, StateReducer
+from graphrt._plan.value_checks import Check, Checked, Checks, NotPlainError, is_marker, is_unconstrained, settings
+from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send
 from graphrt.errors import Place, Problem, UpdateError, closest
 from graphrt.errors._codes.findings import (
+    BAD_STATE_REDUCER,
     BAD_UPDATE_TYPE,
     EXTRA_FIELDS,
+    FIELD_BESIDE_STATE_REDUCER,
     NOT_AN_UPDATE_SCHEMA,
     UNCHECKABLE_UPDATE_FIELD,
     UNKNOWN_FIELDS_OF_UPDATE,
     UPDATE_WITH_DEFAULTS,
 )
 from graphrt.errors._codes.nodes import CANNOT_DELETE, MISSING_FIELD_OF_NODE, UNKNOWN_KEY_OF_NODE, WRONG_TYPE
+from graphrt.reducers import TOKEN_BUDGET
 
 
 @final
@@ -54,28 +58,41 @@ class UpdateSchema:
         state: The schema of the state.
         cls: The class declared as `Update`; None for any mapping of state fields.
         overwrite: Nodes return the full next state instead of an update.
+        reducer: The function that folds updates of any type into the whole state; None if fields have reducers.
         localns: Names for forward references.
     """
 
-    __slots__ = ("cls", "fields", "kind", "names", "problems", "state")
+    __slots__ = ("cls", "fields", "kind", "names", "problems", "reducer", "state", "whole")
 
     def __init__(
-        self, state: StateSchema, cls: Any, *, overwrite: bool = False, localns: Mapping[str, Any] | None = None
+        self,
+        state: StateSchema,
+        cls: Any,
+        *,
+        overwrite: bool = False,
+        reducer: Any = None,
+        localns: Mapping[str, Any] | None = None,
     ) -> None:
         self.state: StateSchema = state
         self.cls: Any = typing.get_origin(cls) or cls
         self.problems: list[Problem] = []
         self.kind: str = "mapping"
-        """"mapping", "pydantic", "dataclass" or "overwrite": the form of an update, besides a mapping of fields."""
+        """"mapping", "pydantic", "dataclass", "overwrite" or "any": the form of an update, besides a mapping of fields."""
         self.names: frozenset[str] = frozenset(state.fields)
         """Fields that an update may write."""
-        if overwrite:
+        self.reducer: StateReducer | None = None
+        """The reducer of the whole state, for the kind "any"; None for every other."""
+        self.whole: Field | None = None
+        """Checks updates of the kind "any" like the values of a field, whose name is `WHOLE`; None for other kinds."""
+        if reducer is not None:
+            self._reduce_with(reducer, cls, localns)
+        elif overwrite:
             self.kind = "overwrite"
             self._forget_reducers()
         elif cls is not None:
             self._read(cls, localns)
         self.fields: dict[str, Field] = {n: f for n, f in state.fields.items() if n in self.names and not overwrite}
-        """Fields that the engine may write straight from a returned dict; empty if nodes return whole states."""
+        """Fields that the engine may write straight from a returned dict; empty for the kinds "overwrite" and "any"."""
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
@@ -85,6 +102,35 @@ class UpdateSchema:
             field.aggregates = False
         if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
             self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
+
+    def _reduce_with(self, reducer: Any, cls: Any, localns: Mapping[str, Any] | None) -> None:
+        """Let *reducer* make the whole state from updates of type *cls*, and report what cannot stand beside it."""
+        self.kind, self.cls, self.names = "any", cls, frozenset()
+        self.whole = Field(WHOLE, cls)
+        if cls is None:
+            self.problems.append(
+                NOT_AN_UPDATE_SCHEMA(
+                    cls="None", fix="Name the type of the updates: GraphBuilder(State, Update, reducer=apply)."
+                )
+            )
+        else:
+            checked = Checks(None, localns, self.problems, UNCHECKABLE_UPDATE_FIELD).of(cls, "update")
+            self.whole.settle(checked, cls)
+        wrong = ("is not a function", "Give it a function (state, update) -> state.")
+        wrong_call = uncallable(reducer) if callable(reducer) else wrong
+        if wrong_call is not None:
+            problem, fix = wrong_call
+            self.problems.append(BAD_STATE_REDUCER(reducer=short(reducer), problem=problem, fix=fix))
+        if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
+            self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
+        for name, field in self.state.fields.items():
+            # Updates are stored as they are. So nothing is known of what in them is for one field.
+            marker = "untracked" if field.untracked else "redacted" if field.redacted else None
+            if marker is None and field.aggregates and name != TOKEN_BUDGET:  # graphrt itself folds the token budget
+                marker = field.reducer_name
+            if marker is not None:
+                self.problems.append(FIELD_BESIDE_STATE_REDUCER(field=name, mark=marker))
+        self.reducer = StateReducer(reducer, self.state)
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         """Read the Update class *cls*, with its type arguments if it is generic; `self.cls` has it without them."""
@@ -171,8 +217,12 @@ class UpdateSchema:
     def entries(self, returned: Any) -> Mapping[str, Any] | None:
         """Return the fields that *returned*, a node's result, writes, unchecked; None if it is not an update.
 
-        The engine passes the result to `checked`.
+        The engine passes the result to `checked`. An update of the whole state is one value, under the key `WHOLE`.
         """
+        if self.kind == "any":
+            # A type such as Any would accept these, which are never an update.
+            no_update = inspect.isawaitable(returned) or isinstance(returned, _NO_UPDATES) or is_marker(returned)
+            return None if no_update else {WHOLE: returned}
         if self.kind == "overwrite":
             return self._whole(returned)
         if is_mapping(returned):
@@ -219,6 +269,8 @@ class UpdateSchema:
                 (`wrong-type`); a DELETE without a default (`cannot-delete`); a full state that lacks a field
                 (`missing-field`).
         """
+        if self.whole is not None:
+            return self._checked_whole(self.whole, returned[WHOLE], node, where)
         result: Values = {}
         wrong: dict[str, str] = {}  # by field, what is wrong
         wanted: list[str] = []  # in the same order, what to return instead
@@ -249,6 +301,46 @@ class UpdateSchema:
         if self.kind == "overwrite":
             self._require_all(result, node, where)
         return result
+
+    def _checked_whole(self, field: Field, value: Any, node: str, where: str | Place) -> Values:
+        """Return the update *value* of the whole state, validated, as the engine has it."""
+        try:
+            return {WHOLE: self.check_any(value)}
+        except ValueError as error:
+            problem = explain(error, "update", self.state.unquoted)
+            raise WRONG_TYPE(
+                node=node,
+                problems=problem,
+                path=problem.split(":", maxsplit=1)[0],
+                where=where,
+                known=f"update: {describe(field.annotation)}",
+                fix="The value is a coroutine: await the call that makes it."
+                if _holds_coroutine(value)
+                else f"Return an update of the type {describe(field.annotation)}.",
+            ) from None
+
+    def check_any(self, value: Any) -> Any:
+        """Return *value* validated, for the kind "any".
+
+        Raises:
+            ValueError: It does not have the type of the updates, or DELETE or Overwrite is in it.
+        """
+        if is_mapping(value):
+            for part in filter(is_marker, value.values()):
+                raise NotPlainError(part)
+        return self.whole.check(value) if self.whole is not None else value
+
+    def shown(self, updates: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the *updates* of one task, which are of the kind "any", as nodes returned them.
+
+        None without any, the value of one, a list for several: a nested graph has one for each of its updates.
+        """
+        found = [update[WHOLE] for update in updates if WHOLE in update]
+        return None if not found else found[0] if len(found) == 1 else found
+
+    def returned(self, update: Mapping[str, Any]) -> Any:
+        """Return one checked *update* in the form in which a node or a caller gave it."""
+        return update if self.whole is None else self.shown([update])
 
     def _require_all(self, written: Values, node: str, where: str | Place) -> None:
         """Refuse a whole state that lacks a field which has no default."""
@@ -321,5 +413,7 @@ def _parts(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(bare) if typing.get_origin(bare) in (typing.Union, types.UnionType) else (bare,)
 
 
+_NO_UPDATES: Final = (Command, Interrupt, Send)
+"""What a node may return besides updates, and what only a Command or a router may hold."""
 _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 """Update classes that name no fields."""

@@ -20,6 +20,7 @@ from graphrt._plan.nodes import (
     MAX_NAME,
     leaking,
     name_problem,
+    other_updates,
     policy_problems,
     targets_in_a_type,
     unknown_reads,
@@ -134,6 +135,7 @@ class _Checks:
                 )
         else:
             yield from leaking(node, self.spec.state)
+            yield from other_updates(node, self.spec.update)
         yield from unknown_reads(node, self.spec.state)
         yield from self._policy(node)
 
@@ -149,7 +151,7 @@ class _Checks:
         for option, ref in routes:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)
-        yield from unknown_writes(node, self.spec.state)
+        yield from unknown_writes(node, self.spec.update)
 
     def _edge(self, edge: EdgeSpec) -> Iterator[Problem]:
         """Yield the errors of a static edge."""

@@ -66,6 +66,8 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
     """Return the last-value fields that two or more nodes declare to write, each with the indexes of these nodes."""
     found: dict[str, list[int]] = {}
     known: dict[int, frozenset[str]] = {}  # by the id of an annotation, which many nodes share
+    if plan.update.whole is not None:  # nodes write no fields, and updates of the whole state never conflict
+        return {}
     for node in plan.nodes:
         hint = plan.spec_hint(node.index)  # the return annotation
         # In a graph whose nodes return whole states, an annotation names every field, and so none in particular.

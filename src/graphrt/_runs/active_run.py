@@ -168,8 +168,9 @@ class ActiveRun:
             # R9: an outcome is stored the moment its task ends.
             services.eager = True
             # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
-            # them. The engine's `recorder`, which makes the items of `steps()`, would get no step.
-            if (not self._sinks or not copies) and not listen and engine.recorder is None:
+            # them. The engine's `recorder`, which makes the items of `steps()`, would get no step. Only events name the
+            # fields that a reducer of the whole state changed.
+            if (not self._sinks or not copies) and not listen and engine.recorder is None and engine.reducer is None:
                 engine.note_without_events()
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew

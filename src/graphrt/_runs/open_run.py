@@ -22,8 +22,9 @@ from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
 from graphrt._flows.run import Watch
 from graphrt._journal import batch, leases
-from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.fields import describe, is_mapping, own
 from graphrt._plan.state import explain
+from graphrt._plan.state_reducer import WHOLE
 from graphrt._runs import listeners, loading
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.child_threads import give_children
@@ -386,13 +387,15 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
 
     Args:
         given: A mapping of fields, or an instance of the state class. Of a pydantic model only the fields that were
-            set count.
+            set count. An update, as nodes return it, if the graph has a reducer of the whole state.
         what: Subject of the error messages.
 
     Raises:
         InputError: It is not a mapping of fields, a field is unknown, or a value does not fit.
     """
     plan = engine.plan
+    if plan.update.whole is not None:
+        return _checked_whole(engine, given, what)
     entries: Any = given
     if plan.state.kind != "typeddict" and isinstance(given, plan.state.cls):
         written = getattr(given, "model_fields_set", None)
@@ -428,3 +431,24 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
                 where=engine.where(),
             ) from None
     return checked
+
+
+def _checked_whole(engine: Engine, given: Any, what: str) -> dict[str, Any]:
+    """Return a value from the caller as a checked update of a graph with a reducer of the whole state.
+
+    Raises:
+        InputError: It does not have the type of the graph's updates.
+    """
+    update = engine.plan.update
+    wanted = describe(update.cls)
+    entries = update.entries(own(given))
+    if entries is None or given is None:
+        raise INPUT_OF_WRONG_KIND(
+            who=what, wanted=f"an update of the type {wanted}", given=type(given).__name__, where=engine.where()
+        )
+    try:
+        return {WHOLE: update.check_any(entries[WHOLE])}
+    except ValueError as error:
+        raise BAD_INPUT(
+            who=what, state_class=wanted, problems=explain(error, "update"), field=None, where=engine.where()
+        ) from None

@@ -15,6 +15,7 @@ from dataclasses import field as with_default
 from typing import Any, Final, Literal, TypeAlias
 
 from graphrt import events
+from graphrt._plan.state_reducer import WHOLE
 from graphrt._plan.tables import Plan
 from graphrt._runs import entries as journal
 from graphrt._runs.loading import check_at, the_store
@@ -36,7 +37,8 @@ class FieldWrite:
 
     field: str
     value: Any
-    """What was written, as the update had it: a value, an `Overwrite` or `DELETE`."""
+    """What was written, as the update had it: a value, an `Overwrite` or `DELETE`. The whole update in a graph with a
+    reducer of the whole state."""
     kind: Kind
     """What wrote: the input of a run, a task, `update()`, the beginning of a fork, a migration, or entries that were
     pruned."""
@@ -163,8 +165,10 @@ class _Reader:
         for index, name in enumerate(plan.by_name):  # names of the nodes, in the order of their indexes
             declared = plan.spec_fields(index)
             self._reads[name] = declared.reads if declared is not None and declared.reads else None
-        self.aggregates: Final = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
+        self.aggregates = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
         """Names of the aggregating fields."""
+        if plan.update.whole is not None:  # each update may have changed each field, whatever was there before
+            self.aggregates = frozenset(plan.state.fields)
         self._fields: Final = tuple(plan.state.fields)
         self.writes: Final[dict[str, list[FieldWrite]]] = {}
         """All writes so far by field, in order."""
@@ -205,14 +209,18 @@ class _Reader:
             case events.OutcomeDropped():  # of an attempt that was abandoned, and ended too late to be folded
                 self._tasks = [one for one in self._tasks if _task(one) != event.task]
             case events.SuperstepCommitted():
-                self._commit()
+                self._commit(event.wrote)
             case events.ModelReplied() | events.UsageRecorded() | events.EffectRecorded() | events.InterruptAnswered():
                 self._calls.append(entry)
             case _:
                 pass  # writes nothing
 
-    def _commit(self) -> None:
-        """Add the writes of the superstep's tasks; all of them read the state before it."""
+    def _commit(self, wrote: tuple[str, ...]) -> None:
+        """Add the writes of the superstep's tasks; all of them read the state before it.
+
+        Args:
+            wrote: The fields that the superstep changed.
+        """
         before = {name: len(writes) for name, writes in self.writes.items()}
         for entry in self._tasks:
             event: Any = entry.event
@@ -221,7 +229,9 @@ class _Reader:
             calls = tuple(one for one in self._calls if _belongs(one, event.task))  # for `FieldWrite.calls`
             # A task has several updates if it ran a nested graph: one for each commit of that graph.
             for update in event.updates:
-                self._each(entry, update, "task", event, seen, calls)
+                # A reducer of the whole state made the fields: each counts as written by each update of the superstep.
+                fields = dict.fromkeys(wrote, update[WHOLE]) if WHOLE in update else update
+                self._each(entry, fields, "task", event, seen, calls)
         self._forget()
 
     def _forget(self) -> None:
@@ -243,6 +253,8 @@ class _Reader:
             event: The `TaskSucceeded` of the task that wrote; None if no task did.
             reads: As `FieldWrite._reads`.
         """
+        if WHOLE in values:  # an input or an edit, for a reducer of the whole state
+            values = dict.fromkeys(self._fields, values[WHOLE])
         for name, value in values.items():
             self._write(
                 FieldWrite(

@@ -198,7 +198,9 @@ def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Calla
     def run(config: RunConfig) -> Any:
         # On a new thread the entry has the whole state, with defaults. A caller gives fields of the input schema only.
         names = config.plan.spec.input_names if event.fresh else None
-        given = {name: value for name, value in event.input.items() if names is None or name in names}
+        given: Any = {name: value for name, value in event.input.items() if names is None or name in names}
+        if not event.fresh:
+            given = config.plan.update.returned(event.input)
         return run_to_end.run(config, given, thread, if_exists=if_exists)
 
     return run
@@ -240,8 +242,14 @@ def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[Run
         plain = [END if name == "END" else name for name in event.goto]
         return [Send(event.goto[at], event.sends[at]) if at in event.sends else plain[at] for at in range(len(plain))]
 
-    made = [(event.values, event.as_node, goto(event)) for event in edits]
-    return lambda config: state_edits.update(config, thread, made)
+    def made(config: RunConfig) -> list[state_edits.Edit]:
+        """Return the edits as `update` takes them; a thread that an edit made has the whole state as its values."""
+        of = config.plan.update
+        return [
+            (event.values if event.fresh else of.returned(event.values), event.as_node, goto(event)) for event in edits
+        ]
+
+    return lambda config: state_edits.update(config, thread, made(config))
 
 
 @final

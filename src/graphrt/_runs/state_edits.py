@@ -154,7 +154,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         engine.start(dict(checked))
         engine.wait_for_input()  # nothing is due yet, not even the first node
     else:
-        checked = checked_update(engine, {} if values is None else values, what="What update() was given")
+        checked = {} if values is None else checked_update(engine, values, what="What update() was given")
         checked = entered(config, engine, checked, what=_GIVEN, whole=False)
     kept = tracked(engine, checked)  # without untracked fields, which are never stored
     try:

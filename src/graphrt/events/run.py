@@ -240,7 +240,11 @@ class TaskSucceeded(Word):
     node: str
     """Name of the task's node."""
     updates: tuple[Mapping[str, Any], ...] = ()
-    """0 or 1 validated updates, without untracked fields; for a nested graph one per commit of its own."""
+    """0 or 1 validated updates, without untracked fields; for a nested graph one per commit of its own.
+
+    In a graph with a reducer of the whole state, what the node returned is the only value, under the key `*`. The same
+    holds for the input of a finished thread and for an edit.
+    """
     goto: tuple[str, ...] | None = None
     """Targets of the task's Command, in order; None if the edges of its node apply."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
 
 from typing_extensions import Unpack
@@ -77,9 +78,24 @@ class GraphBuilder(Generic[S, U]):
         input: A class with the fields that an input may have. By default all fields of the state.
         output: A class with the fields of `RunResult.output`. By default the whole state.
         inline: Run sync nodes on the event loop under `arun` and the other async verbs, unless a node says otherwise.
+        reducer: A pure function `(state, update) -> state` that folds each update into the whole state, in task order.
+            *update* may then be any type: a number, an enum, a union of models. Fields have no reducers beside it.
     """
 
-    # With an update class, U is that class; without one, it is a mapping of the state's fields.
+    # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is what
+    # that takes: mypy infers no type of updates from a union of classes.
+    @overload
+    def __init__(
+        self,
+        state: type[S],
+        update: type[Any] | UnionType,
+        *,
+        reducer: Callable[[S, U], S],
+        name: str = ...,
+        input: type[Any] | None = ...,
+        output: type[Any] | None = ...,
+        inline: bool = ...,
+    ) -> None: ...
     @overload
     def __init__(
         self,
@@ -104,8 +120,9 @@ class GraphBuilder(Generic[S, U]):
     def __init__(
         self,
         state: type[Any],
-        update: type[Any] | None = None,
+        update: Any = None,
         *,
+        reducer: Callable[[Any, Any], Any] | None = None,
         name: str = "graph",
         input: type[Any] | None = None,
         output: type[Any] | None = None,
@@ -115,7 +132,7 @@ class GraphBuilder(Generic[S, U]):
         self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
         self._name = name
         self._state = StateSchema(state, self._localns)
-        self._update = UpdateSchema(self._state, update, overwrite=False, localns=self._localns)
+        self._update = UpdateSchema(self._state, update, reducer=reducer, localns=self._localns)
         self._declared: list[Declared] = []
         self._problems: list[Problem] = []
         self._by_function: dict[int, str] = {}  # the first node of each function, by its `id`; see `_ref`

@@ -46,7 +46,7 @@ def _declared(builder: Any, found: ReadGraph) -> Any:
     if found.overwrite:  # nodes return the full next state, not an update
         made = builder.overwrite(found.state, name=found.name)
     else:
-        made = builder(found.state, found.update, name=found.name, **found.schemas)
+        made = builder(found.state, found.update, reducer=found.reducer, name=found.name, **found.schemas)
     made._limits, made._allow = found.limits, found.allow
     # A call is its kind, the arguments of the builder's private method, and the path in the manifest.
     calls: Mapping[str, Callable[..., None]] = {"node": made._add, "branch": made._branch, "join": made._join}

@@ -76,6 +76,9 @@ class GraphPolicy(NodePolicy[S], total=False):
     """Field of the nested graph to field of this graph, or a function from this state to the nested graph's input."""
     output: Mapping[str, str] | Callable[[Any], Mapping[str, Any]] | None
     """Field of this graph to field of the nested one, or a function from the nested graph's last state to an update."""
+    update_of: Callable[[Any], Any] | None
+    """Function from an update of the nested graph to an update of this one, or to None for no change. Needed where one of
+    the two has a reducer of the whole state and the other has not the same type of updates."""
 
 
 def read_policy(

@@ -28,7 +28,7 @@ from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.errors import Problem, count, names
 from graphrt.errors._codes.arguments import IMPOSSIBLE_TOPOLOGY, UNKNOWN_NAME_IN_ARGUMENT
-from graphrt.errors._codes.findings import BAD_REDUCER, DEFINITION
+from graphrt.errors._codes.findings import BAD_REDUCER, DEFINITION, FIELD_BESIDE_STATE_REDUCER
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.handles import S, U, function_of
@@ -287,7 +287,9 @@ def _schemas(
         problems: What is wrong with a reducer is appended to it.
     """
     changed = {name: after[name]["reducer"] for name in before if after[name]["reducer"] != before[name]["reducer"]}
-    if not changed:
+    if plan.update.reducer is not None:
+        problems += [FIELD_BESIDE_STATE_REDUCER(field=name, mark=changed[name]) for name in changed]
+    if not changed or plan.update.reducer is not None:
         return plan.state, plan.update
     state, update = copy.copy(plan.state), copy.copy(plan.update)
     state.fields = {

@@ -16,7 +16,7 @@ from graphrt.specs import Registry
 from graphrt.specs.plain_data import joined
 from graphrt.specs.states import part_of
 
-_OUTLINE: Final = ("state", "update", "overwrite", "input", "output", "allow")
+_OUTLINE: Final = ("state", "update", "reducer", "overwrite", "input", "output", "allow")
 """What a design may not say: its state is that of the graph around it, and no judgement is waived."""
 _UPDATE: Final = "FieldsToWrite"
 _MODEL_FIELDS: Final = ("model", "harness")

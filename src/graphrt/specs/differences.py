@@ -14,7 +14,7 @@ from graphrt._arguments import is_list, is_mapping
 from graphrt.specs.manifest import GraphSpec
 
 _MISSING: Final = object()
-_WHOLE: Final = ("name", "update", "overwrite", "input", "output", "allow")
+_WHOLE: Final = ("name", "update", "reducer", "overwrite", "input", "output", "allow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,8 @@ class PolicySpec(Entry):
     """For a nested graph: its field to this graph's field."""
     output: dict[Name, Name] | FunctionRef | None = None
     """For a nested graph: this graph's field to its field."""
+    update_of: FunctionRef | None = None
+    """For a nested graph: function of the registry from its updates to those of this graph."""
     inline: bool = False
     queue: Name | None = None
     """Queue whose workers run the node."""
@@ -201,6 +203,8 @@ class GraphSpec(Entry):
     """Class of the updates; null for any mapping of the state's fields."""
     overwrite: bool = False
     """Whether every node returns the full next state."""
+    reducer: Name | None = None
+    """Reducer of the registry that folds updates into the whole state; null if fields have reducers."""
     input: Name | list[Name] | None = None
     """Class, or fields, that an input may have; null for all."""
     output: Name | list[Name] | None = None

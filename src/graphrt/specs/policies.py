@@ -60,7 +60,7 @@ def policy_of(look: Looks, spec: PolicySpec, where: str, *, of_agent: bool) -> d
         given["budget"] = budget_of(look, spec.budget, f"{where}.budget")
     if spec.key is not None:
         given["key"] = look.named("functions", spec.key, f"{where}.key")
-    for name in ("input", "output"):
+    for name in ("input", "output", "update_of"):
         if isinstance(given.get(name), FunctionRef):
             given[name] = look.named("functions", given[name].function, f"{where}.{name}.function")
     return {name: value for name, value in given.items() if value is not GONE}

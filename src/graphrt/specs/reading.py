@@ -56,6 +56,8 @@ class ReadGraph:
     update: type[Any] | None
     name: str
     overwrite: bool
+    reducer: Any
+    """The reducer of the whole state; None if fields have reducers."""
     schemas: Mapping[str, type[Any]]
     """`input` and `output` of the builder, where they are given."""
     calls: Sequence[Call]
@@ -212,6 +214,7 @@ class _Reader:
             update=None if spec.update is None else self._class(spec.update, joined(path, "update")),
             name=spec.name,
             overwrite=spec.overwrite,
+            reducer=None if spec.reducer is None else self._reducer(spec.reducer, joined(path, "reducer")),
             schemas=self._schemas(spec, path, state),
             calls=calls,
             limits=Limits(**spec.limits.model_dump(exclude_unset=True)),
@@ -344,6 +347,10 @@ class _Reader:
 
     def _class(self, name: str, path: str) -> Any:
         found = self.named("types", name, path)
+        return None if found is GONE else found
+
+    def _reducer(self, name: str, path: str) -> Any:
+        found = self.named("reducers", name, path)
         return None if found is GONE else found
 
     def _schemas(self, spec: GraphSpec, path: str, state: Any) -> dict[str, type[Any]]:

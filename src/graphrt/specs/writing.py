@@ -82,7 +82,10 @@ class GraphWriter:
         if plan.update.kind == "overwrite":
             data["overwrite"] = True
         elif plan.update.cls is not None:
-            data["update"] = self.name("types", plan.update.cls, plan.update.cls.__name__)
+            cls = plan.update.cls  # a union of classes has no name
+            data["update"] = self.name("types", cls, getattr(cls, "__name__", "Update"))
+        if plan.update.reducer is not None:
+            data["reducer"] = self.name("reducers", plan.update.reducer.fn, _own_name(plan.update.reducer.fn))
         for option, cls in (("input", spec.input), ("output", spec.output)):
             if cls is not None:
                 data[option] = self.name("types", cls, cls.__name__)

@@ -42,6 +42,12 @@ UPDATE_WITH_DEFAULTS = BAD_UPDATE_TYPE.variant(
     "Fields of the dataclass {cls} would be written even if a node does not set them: {fields:names}.",
     fix="Give every field of a dataclass used as Update the default UNSET.",
 )
+NESTED_UPDATES = BAD_UPDATE_TYPE.variant(
+    "The updates of nested graph {node!r} are {inner}, and those of the graph around it {outer}.",
+    fix="Give the node update_of=, a function from one of its updates to one of the graph around it, or output=, a "
+    "function of its last state.",
+)
+
 
 BAD_LIMIT_IN_GRAPH = Finding("bad-limit", "{owner}: {problem}.", fix="Correct the value.")
 BAD_LIMIT_OPTION = BAD_LIMIT_IN_GRAPH.variant("The {owner} has {option}={given}.", fix="Use {wanted}.")
@@ -49,6 +55,11 @@ BAD_LIMIT_OPTION = BAD_LIMIT_IN_GRAPH.variant("The {owner} has {option}={given}.
 
 BAD_POLICY = Finding("bad-policy", "{owner}: {problem}.", fix="Correct the value.")
 POLICY_OF_WRONG_KIND = BAD_POLICY.variant("Node {name!r}: {option} cannot be {given!r}.", fix="Use {wanted}.")
+WRITES_BESIDE_STATE_REDUCER = BAD_POLICY.variant(
+    "Node {node!r} declares to write {fields:names}, and the graph has a reducer of the whole state.",
+    fix="Remove writes=, and let the node return an update for the reducer. A ready-made node that writes fields belongs "
+    "into a nested graph without reducer=.",
+)
 UNKNOWN_POLICY = BAD_POLICY.variant("Node {name!r} has no policy {option!r}.", fix="Known: {known_options:names}.")
 
 ENDLESS_LOOP = Finding(
@@ -70,6 +81,11 @@ INNER_REDUCER = BAD_REDUCER.variant(
 )
 SEVERAL_REDUCERS = BAD_REDUCER.variant(
     "Field {field!r} has {number} reducers: {reducers}.", fix="Keep one reducer in its Annotated[...]."
+)
+BAD_STATE_REDUCER = BAD_REDUCER.variant("The reducer= of the graph, {reducer}, {problem}.")
+FIELD_BESIDE_STATE_REDUCER = BAD_REDUCER.variant(
+    "Field {field!r} is marked {mark!r}, and the graph has a reducer of the whole state.",
+    fix="Remove the mark: reducer= makes every field, and the journal keeps whole updates. Or remove reducer=.",
 )
 FIELD_NEEDS_DEFAULT = BAD_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
 

@@ -87,6 +87,11 @@ REDUCER_RETURNED_NONE = REDUCER_FAILED.variant(
     known="{field}: {annotation}",
     fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
 )
+STATE_REDUCER_FAILED = REDUCER_FAILED.variant(
+    "Reducer {reducer!r} of the whole state {problem}.",
+    known="update {update} of node {node!r}",
+    fix="Return the next state. Correct the reducer, or what the node returns, then retry.",
+)
 
 CONCURRENT_UPDATE = ErrorCode(
     "concurrent-update",
@@ -139,6 +144,11 @@ NODE_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
     "look in the router before it: routers get the same state.",
 )
+STATE_REDUCER_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
+    "Reducer {reducer!r} of the whole state changed the state that it was given in place: {fields:names}.",
+    error=UpdateError,
+    fix="Build new lists and dictionaries, and return a new state: [*state.notes, note], not state.notes.append(note).",
+)
 
 BAD_ANSWER_TYPE = ErrorCode(
     "bad-answer-type",
@@ -152,13 +162,13 @@ BAD_ANSWER_TYPE = ErrorCode(
 BAD_UPDATE = ErrorCode(
     "bad-update",
     UpdateError,
-    "Node {node!r} returned {form}, {quoted}; expected an update (a mapping of fields).",
+    "Node {node!r} returned {form}, {quoted}; expected {wanted}.",
     known="fields {fields}",
 )
 NESTED_OUTPUT_NOT_AN_UPDATE = BAD_UPDATE.variant(
-    "output= of nested graph {node!r} returned {quoted}, which is not an update.",
+    "{option}= of nested graph {node!r} returned {quoted}, which is not an update of the graph around it.",
     error=InputError,
-    fix="Return a mapping of the parent's fields.",
+    fix="Return an update as the nodes of the graph around it do.",
 )
 
 ROUTER_FAILED = ErrorCode(

@@ -1,0 +1,106 @@
+"""The reducer of a whole state: one function `(state, update) -> state` in the place of reducers of fields.
+
+A graph has one if its builder was given `reducer=`. Its updates may be of any type: a number, an enum, a union of models.
+Inside the engine and the journal an update is a dict of values by field. Such a graph's update is a dict with the one
+key `WHOLE`, so that it is staged, stored, redacted and folded like any other. `UpdateSchema` wraps what a node returned,
+and unwraps it for people (`shown`). `StateReducer.changes` is the only place where the function is called.
+
+For the terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+from graphrt._plan.fields import ABSENT, is_mapping, reducer_label
+from graphrt._plan.state import StateSchema, Values
+from graphrt.errors import a_type, names
+
+WHOLE: Final = "*"
+"""Key of an update of the whole state. No field of a class can have this name."""
+_MUTABLE: Final = frozenset({list, dict, set})
+
+
+class StateChangedError(Exception):
+    """The reducer changed *fields* of the state that it was given in place. It never leaves the engine."""
+
+    def __init__(self, fields: list[str]) -> None:
+        super().__init__(names(fields))
+        self.fields = fields
+
+
+class NotAStateError(Exception):
+    """The reducer returned something else than a state, as the text says. It never leaves the engine."""
+
+
+@final
+class StateReducer:
+    """Folds updates of any type into a state.
+
+    Args:
+        fn: The user's pure function `(state, update) -> state`.
+        state: Schema of the state.
+    """
+
+    __slots__ = ("fn", "name", "state")
+
+    def __init__(self, fn: Callable[[Any, Any], Any], state: StateSchema) -> None:
+        self.fn: Final = fn
+        self.name: Final = reducer_label(fn)
+        self.state: Final = state
+
+    def changes(self, values: Values, update: Any, *, past: bool = False) -> Values:
+        """Return what *update* changes: new values by field, and ABSENT for a TypedDict key that is gone.
+
+        A value is new if it is another object than before: values are not compared, as that may cost their size. The
+        cost is that of the user's function, and of one look at each field.
+
+        Args:
+            values: The values before.
+            update: A checked update.
+            past: Whether the result was committed before. A field that is None then is not an error now.
+
+        Raises:
+            StateChangedError: The function changed the length of a list, dict or set of the state (R15).
+            NotAStateError: It returned no state, or None for a field that cannot be None (R7).
+            Exception: It raised.
+        """
+        sizes = [(name, value, len(value)) for name, value in values.items() if value.__class__ in _MUTABLE]
+        made = self.fn(self.state.view(values), update)  # a view of its own: it may assign to it
+        changed = [name for name, value, size in sizes if len(value) != size]
+        if changed:
+            raise StateChangedError(changed)
+        after = self._values(made)
+        result: Values = {}
+        for name, field in self.state.fields.items():
+            value = after.get(name, ABSENT)
+            if value is values.get(name, ABSENT):
+                continue
+            if value is ABSENT and field.required:
+                raise NotAStateError(f"returned a state without the field {name!r}")
+            if value is None and not (field.nullable or past):
+                raise NotAStateError(f"returned a state whose field {name!r} is None, which it cannot be")
+            result[name] = value
+        return result
+
+    def _values(self, made: Any) -> Mapping[str, Any]:
+        """Return the values of the state *made* by field.
+
+        Raises:
+            NotAStateError: It is not a state.
+        """
+        state = self.state
+        if state.kind == "typeddict":
+            if not is_mapping(made):
+                raise NotAStateError(f"returned {a_type(made)}, not a state, which is a mapping")
+            unknown = [name for name in made if name not in state.fields]
+            if unknown:
+                raise NotAStateError(f"returned a state with {names(unknown)}, which it does not declare")
+            return made
+        if not isinstance(made, state.cls):
+            raise NotAStateError(f"returned {a_type(made)}, not an instance of {state.cls.__name__}")
+        found: Mapping[str, Any] | None = getattr(made, "__dict__", None)
+        if found is not None and found.keys() >= state.fields.keys():
+            return found
+        return {name: getattr(made, name) for name in state.fields if hasattr(made, name)}  # slots
