@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +15,14 @@ from typing import Any
 
 import pytest
 from tests.audit import documented
-from tests.audit.support import KEY, lines_in, records_in, seal_of
+from tests.audit.small_logs import with_gone
+from tests.audit.support import KEY, State, ask, lines_in, records_in, seal_of
 from tests.threads.erasable import OTHER, PERSON, files_with, graph
 
-from graphrt import Runtime
+from graphrt import START, Context, GraphBuilder, Runtime
+from graphrt._journal.batch_format import closed
+from graphrt._journal.body import ERASED_LINE
+from graphrt._journal.seal import erased
 from graphrt.audit import (
     AuditLog,
     check_consistency,
@@ -33,6 +40,11 @@ from graphrt.stores import SqliteStore
 def audited(folder: Path, *, mirror: bool = True, store: Any = None) -> Runtime[Any]:
     log = AuditLog(folder / "logs" if mirror else None, key=KEY, user="me", anchor=folder / "heads")
     return Runtime(graph(), store=store or f"sqlite:///{folder}/runs.db", audit=log)
+
+
+def asking(folder: Path, graph: Any = None) -> Runtime[Any]:
+    log = AuditLog(folder / "logs", key=KEY, anchor=folder / "heads")
+    return Runtime(graph or ask(), store=f"sqlite:///{folder}/runs.db", audit=log)
 
 
 def log_of(folder: Path, thread: str = "t") -> Path:
@@ -67,7 +79,7 @@ def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
         assert check_inclusion(old_proof, anchor=anchor).slug == "sound"
         newer = consistency_proof(data, old_head.to_dict())
         assert check_consistency(newer, key=KEY).exit_code == 0
-        assert check_inclusion(inclusion_proof(data, 4), key=KEY).slug == "redacted"
+        assert check_inclusion(inclusion_proof(data, 4), key=KEY).slug == "withheld"
 
         # The file is still the beginning of what the store has.
         runtime.update("t", {"name": "new"})
@@ -75,6 +87,107 @@ def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
         assert verify(data, key=KEY, anchor=anchor).slug == "redacted"
         export(f"sqlite:///{tmp_path}/runs.db", "t", tmp_path / "out", key=KEY)
         assert verify(tmp_path / "out", key=KEY, anchor=anchor).slug == "redacted"
+
+
+def withhold(path: Path, seq: int) -> None:
+    """Replace the first value of a record as an erasure does, which needs no key; *path* is a log or a database."""
+    if path.suffix != ".db":
+        lines = path.read_bytes().splitlines(keepends=True)
+        at = next(
+            at for at, line in enumerate(lines) if line.startswith(b'{"count"') and json.loads(line)["seq"] == seq
+        )
+        path.write_bytes(b"".join(with_gone(lines, at, [1])))
+        return
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for key, body, seal in db.execute("SELECT key, body, seal FROM record").fetchall():
+            lines = body.split(b"\n")[:-1]
+            if len(lines) > 1 and b"said" in lines[1]:
+                db.execute(
+                    "UPDATE record SET body = ?, seal = ? WHERE key = ?",
+                    (closed([lines[0], ERASED_LINE, *lines[2:]]), erased(seal, lines, [1]), key),
+                )
+                return
+    raise AssertionError("there is no such record")
+
+
+@pytest.mark.parametrize("lawful", [False, True], ids=["never erased", "after an erasure"])
+def test_value_that_is_withheld_without_an_erasure_is_found(tmp_path: Path, lawful: bool) -> None:
+    """Whoever may write the file or the database can take a value away without the key: its commitment stays."""
+    with asking(tmp_path) as runtime:
+        runtime.run({"notes": [PERSON]}, thread="t")
+        runtime.resume("t", "yes")
+        if lawful:
+            assert runtime.erase(PERSON).lines == 1
+        assert runtime.verify().findings == ()
+        withhold(log_of(tmp_path), 3)
+        withhold(tmp_path / "runs.db", 3)
+        [finding] = runtime.verify().findings
+    data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
+    report = verify(data, key=KEY, anchor=anchor)
+
+    assert (finding.code, finding.seq) == ("withheld", 3)
+    assert (report.verdict, report.slug, report.exit_code) == ("withheld", "withheld", 3)
+    assert report.withheld_lines == 1
+    assert (report.erased_lines > 1) == lawful
+    assert report.first is not None
+    assert (report.first.record, report.first.seq) == (2, 3)
+    assert documented.agree(report, data, [KEY], anchor)
+
+
+def test_large_value_that_is_left_out_is_withheld(tmp_path: Path) -> None:
+    with asking(tmp_path) as runtime:
+        runtime.run({"notes": ["x" * 80_000]}, thread="t")
+    data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
+    assert verify(data, key=KEY, anchor=anchor).slug == "sound"
+    without = b"".join(line for line in data.splitlines(keepends=True) if not line.startswith(b'{"blob"'))
+    report = verify(without, key=KEY, anchor=anchor)
+
+    assert (report.slug, report.absent_blobs) == ("withheld", 1)
+    assert documented.agree(report, without, [KEY], anchor)
+
+
+def test_large_values_that_were_not_erased_stay_in_the_file(tmp_path: Path) -> None:
+    with asking(tmp_path) as runtime:
+        runtime.run({"notes": ["x" * 80_000, f"{PERSON} {'y' * 80_000}"]}, thread="t")
+        runtime.resume("t", "yes")
+        runtime.update("t", {"notes": ["z" * 80_000]})
+        runtime.erase(PERSON)
+    report = verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads")
+
+    assert (report.slug, report.absent_blobs) == ("redacted", 0)
+    assert len([one for one in lines_in(log_of(tmp_path)) if "blob" in one]) == 1
+    assert files_with(tmp_path) == []
+
+
+def test_values_that_the_file_has_beside_its_records_are_erased(tmp_path: Path) -> None:
+    """What was staged when the run paused, and the state that a log begins with after a prune."""
+
+    def asks(_: State, ctx: Context) -> Any:
+        return {"answer": ctx.interrupt("May I?")}
+
+    g: Any = GraphBuilder(State, name="two")
+    g.add_node("says", lambda _: {"notes": [f"{PERSON} came"]})
+    g.add_node("asks", asks)
+    g.add_edge(START, "says").add_edge(START, "asks")
+    with asking(tmp_path, g.compile()) as runtime:
+        runtime.run({}, thread="t")
+        assert any("staged" in line for line in lines_in(log_of(tmp_path)))
+        runtime.resume("t", "yes")
+        runtime.erase(PERSON)
+        assert files_with(tmp_path) == []
+        assert verify(log_of(tmp_path), key=KEY, anchor=tmp_path / "heads").slug == "redacted"
+
+        runtime.run({"notes": [PERSON]}, thread="u")
+        runtime.resume("u", "yes")
+        runtime.prune("u")
+        log_of(tmp_path, "u").unlink()
+        runtime.update("u", {"answer": "no"})
+        assert PERSON in str(next(line for line in lines_in(log_of(tmp_path, "u")) if "begin" in line))
+        runtime.erase(PERSON)
+        assert files_with(tmp_path) == []
+        report = verify(log_of(tmp_path, "u"), key=KEY, anchor=tmp_path / "heads")
+        assert report.slug in ("sound", "redacted"), report
+        assert runtime.verify(replay=True).findings == ()
 
 
 def test_change_after_an_erasure_is_still_found(tmp_path: Path) -> None:

@@ -139,9 +139,10 @@ def untold_prune() -> Iterator[Case]:
     yield joined(lines[:told]), {"key": KEY}
 
 
-def claimed_erasure() -> Iterator[Case]:
-    told = canonical({"erased": {"by": "x", "lines": [1], "reason": "y", "seq": 1}})
-    yield joined([*log()[:3], told, *log()[3:]]), {"key": KEY, "anchor": anchor()}
+def withheld() -> Iterator[Case]:
+    at = next(at for at, line in enumerate(log()) if line.startswith(b'{"count"') and b'"[3,' in line)
+    yield joined(with_gone(log(), at, [1])), {"key": KEY, "anchor": anchor()}
+    yield joined([line for line in log() if not line.startswith(b'{"blob"')]), {"key": KEY, "anchor": anchor()}
 
 
 def newer() -> Iterator[Case]:
@@ -221,7 +222,7 @@ MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
     "large values of nothing": ("for name in fresh.keys() - named if", "for name in () if", neighbours),
     "records twice": ("if at < len(self._seqs) and self._seqs[at] == one.seq:", "if True:\n            pass\n        elif False:", lambda: doubled(b"count")),
     "erased lines": ('or (kind == b"\\x01" and line != _ERASED)', "", erased),
-    "claims of erasure": ('if not told["lines"] or not', "if False and not", claimed_erasure),
+    "withheld values": ("        if withheld or self._absent:\n", "        if False:\n", withheld),
     "newer records": ("elif one.newer or (self._leaf is None", "elif False and (self._leaf is None", newer),
     "versions of seals": ("elif one.version not in _VERSIONS:", "elif False:", versions),
     "anchored roots": ("            elif self._exact:\n                self._contradicted(number, head)\n", "", forked_anchor),

@@ -58,6 +58,9 @@ TASK = {"task": st.none(), "node": names}
 CALL = {**TASK, "key": text, "failed_attempts": numbers}
 """A call of a model by a task."""
 amounts = st.builds(events.Amounts, *[numbers] * len(events.Amounts._fields))
+erased = st.dictionaries(
+    numbers.filter(lambda n: n < 2**60), st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple), max_size=2
+)
 places = st.lists(st.tuples(numbers, numbers, names), max_size=3)
 """Superstep, index and node of tasks; `instances` makes ids or outcomes of them."""
 STATE: dict[str, st.SearchStrategy[Any]] = {
@@ -197,7 +200,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "priority": st.integers(-1_000_000, 1_000_000),
     },
     events.ThreadMigrated: {"source": text, "target": text, "why": text, "values": st.none() | fields},
-    events.ValuesErased: {"by": text, "reason": text, "records": numbers, "lines": numbers},
+    events.ValuesErased: {"by": text, "reason": text, "records": numbers, "lines": numbers, "erased": erased},
     events.HistoryPruned: {"upto": numbers},
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
     events.RunCompleted: {"steps": numbers, "folded": digests},

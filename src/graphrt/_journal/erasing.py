@@ -12,7 +12,7 @@ were erased, and vouches for what is staged now. `_runs.erasing` chooses the lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from pydantic_core import from_json
@@ -27,7 +27,7 @@ from graphrt._journal.text_in_values import escaped
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.value_lines import Place, places
-from graphrt._journal.verifying import PLAIN
+from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
 from graphrt.stores.protocol import Commit, Loaded, Record, Saved, Store
 
@@ -141,6 +141,8 @@ class ThreadErasure:
         self._run, self._cause = "", 0  # of the last record: the entry about the erasure continues that run
         self.ends_with_erasure: bool = False
         """Whether the last entry is a `ValuesErased`: the audit log file may still lack an interrupted erasure."""
+        self.known_erased: dict[int, set[int]] = {}
+        """Lines that earlier erasures have named, by the `seq` of their record."""
         self._blobs: set[str] = set()  # names of the large values that records and staged bodies refer to until now
         self._cut: Final[dict[int, tuple[Record, Part]]] = {}
         """Records with chosen lines, or with lines that may have to go with them, by their `seq`."""
@@ -207,6 +209,7 @@ class ThreadErasure:
                 self._cut[record.seq] = record, part
             self._run = batch.run or self._run
             self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)  # pairs of path and event
+            note_erased(batch.logged, self.known_erased)
             self._cause = last_cause(batch.logged, record.seq, self._cause)
             seq = record.seq
         check_end(head.thread, seq, head.seq)
@@ -256,27 +259,31 @@ class ThreadErasure:
             return self.base.seq
         return min((seq for seq, (_, part) in self._cut.items() if part.chosen), default=self.loaded.head.seq + 1)
 
-    def rewritten(self) -> dict[int, Record]:
-        """Return the records that change, by their `seq`."""
+    def erased(self) -> dict[int, tuple[int, ...]]:
+        """Return the numbers of the lines that are erased, by the `seq` of their record, for the entry about it."""
         fields: set[str | None] = {
             place.field for part in self.parts() for place in part.places if place.line in part.chosen
         } - {None}  # of lines that hold no field
-        found: dict[int, Record] = {}
         since = self.since
-        for seq, (record, part) in self._cut.items():
-            more = repeated(part, fields if seq >= since else set(), snapshots_from=since)
-            if part.chosen or more:
-                found[seq] = self._record(record, part, more)
-        return found
+        found = {
+            seq: {*part.chosen, *repeated(part, fields if seq >= since else set(), snapshots_from=since)}
+            for seq, (_, part) in self._cut.items()
+        }
+        return {seq: tuple(sorted(numbers)) for seq, numbers in sorted(found.items()) if numbers}
 
-    def _record(self, record: Record, part: Part, more: set[int]) -> Record:
-        """Return *record* without the chosen lines and the lines *more*, with a seal that still fits its header."""
-        body = closed(part.without(more))
+    def rewritten(self) -> dict[int, Record]:
+        """Return the records that change, by their `seq`."""
+        return {seq: self._record(*self._cut[seq], numbers) for seq, numbers in self.erased().items()}
+
+    @staticmethod
+    def _record(record: Record, part: Part, numbers: Collection[int]) -> Record:
+        """Return *record* without the lines *numbers*, with a seal that still fits its header."""
+        body = closed(part.without(numbers))
         seal = record.seal
         if seal:
             from graphrt._journal.seal import erased  # loads OpenSSL, for chained threads only
 
-            seal = erased(seal, part.lines, {*part.chosen, *more})
+            seal = erased(seal, part.lines, numbers)
         return record._replace(body=body, seal=seal)
 
     def staged(self) -> list[tuple[str, bytes]]:

@@ -28,6 +28,7 @@ from graphrt._journal.field_codecs import (
     INT,
     ITEMS,
     JOINS,
+    LINES,
     MAYBE_AMOUNTS,
     MAYBE_FIELDS,
     MAYBE_NAMES,
@@ -314,7 +315,11 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (31, events.BudgetHeld, (*_CALL, ("reservations", EACH_AMOUNTS))),
     (32, events.BudgetReleased, _CALL),
     (33, events.BudgetGranted, (("task", TASK), ("question", TEXT), ("of", TEXT), ("amounts", AMOUNTS))),
-    (34, events.ValuesErased, (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT))),
+    (
+        34,
+        events.ValuesErased,
+        (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT), ("erased", LINES)),
+    ),
     (35, events.RunHandedOver, (("reason", TEXT),)),
     # A title or tag may say who a thread is about, so both are values, which can be erased.
     (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT), ("priority", RARE_INT))),

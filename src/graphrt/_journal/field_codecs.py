@@ -13,7 +13,7 @@ Names that end with an underscore are also used by `event_schema`. `same_` and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from graphrt._journal.body import ERASED_TEXT, Body
@@ -309,6 +309,16 @@ def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
     return HandledTask(task=task, node=node_of(task, body.path), arg=arg)
 
 
+def _put_lines(_body: Body, lines: Mapping[int, Iterable[int]]) -> list[list[int]] | None:
+    """Write numbers of lines by the last entry of their record."""
+    return [[seq, *numbers] for seq, numbers in lines.items()] or None
+
+
+def _get_lines(body: Body, stored: Any) -> dict[int, tuple[int, ...]]:
+    """Read what `_put_lines` wrote."""
+    return {int_(body, seq): tuple(int_(body, number) for number in numbers) for seq, *numbers in stored}
+
+
 def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
     """Write visits of nodes as a flat list: number of the name, count, and so on."""
     return [number for name, count in counts.items() for number in (body.names.put(name), count)]
@@ -363,6 +373,7 @@ AMOUNTS = FieldCodec(_put_amounts, _get_amounts, ...)
 EACH_AMOUNTS = FieldCodec(_put_each_amounts, _get_each_amounts, ...)
 CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {})
 HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING)
+LINES = FieldCodec(_put_lines, _get_lines, {})
 COUNTS = FieldCodec(_put_counts, _get_counts, {})
 
 

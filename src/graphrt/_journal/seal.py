@@ -122,6 +122,12 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(kept) if erased and at == len(rest) else ()
 
 
+def erased_lines(seal: bytes, lines: int) -> set[int]:
+    """Return the numbers of the lines that were erased, of a record with so many *lines*; none for another form."""
+    parts = parsed(seal, lines) if seal[:1] == bytes([ERASED]) else None
+    return {number for number, (_, commitment) in enumerate(parts.kept) if commitment} if parts is not None else set()
+
+
 def leaf_in(seal: bytes) -> bytes:
     """Return the leaf of the header that *seal* belongs to."""
     return seal[_LEAF:_MACS]

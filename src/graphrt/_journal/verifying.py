@@ -22,12 +22,14 @@ from pydantic_core import from_json
 
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
+from graphrt._journal.seal import erased_lines
 from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import StoreError
-from graphrt.events import RunStarted
+from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores.protocol import Head, Loaded, Record, Store
 
 if TYPE_CHECKING:
+    from graphrt._engine.emit_events import Logged
     from graphrt._journal.chain import Chain
     from graphrt.events import StateSaved
 
@@ -72,6 +74,10 @@ class Check:
         """Name of the graph of the last run that was read."""
         self._at: float | None = None
         """Time of the last record that was read."""
+        self._gone: dict[int, set[int]] = {}
+        """Lines that are not there, by the last entry of their record."""
+        self._erased: dict[int, set[int]] = {}
+        """Lines that an entry `ValuesErased` names, in the same form."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong.
@@ -163,6 +169,13 @@ class Check:
             yield "tail", f"The entries from {seq + 1} to {head.seq} are missing.", seq + 1
         elif whole:
             yield from self._misplaced(head)
+        for gone, numbers in self._gone.items() if whole else ():
+            if taken := numbers - self._erased.get(gone, set()):
+                yield (
+                    "withheld",
+                    f"{len(taken)} values of the record that ends with entry {gone} were taken away: no entry ValuesErased names them.",
+                    gone,
+                )
 
     def _misplaced(self, head: Head) -> Iterator[Problem]:
         """Yield where the head, by which threads are listed and swept, contradicts the entries: graph and time."""
@@ -194,6 +207,9 @@ class Check:
         elif not sealed:
             check_unsealed(record.seq, record.seal)
         reader.check_vouched(record, batch, body)
+        if chain is not None and (gone := erased_lines(record.seal, len(body.lines))):
+            self._gone[record.seq] = gone
+        note_erased(batch.logged, self._erased)
         self._at = batch.at
         for path, event in batch.logged:
             if isinstance(event, RunStarted) and not path:
@@ -222,6 +238,14 @@ class Check:
                 yield "blob", f"The large value {name[:12]}... is missing.", None
             elif sha256(blob).hexdigest() != name:
                 yield "blob", f"The large value {name[:12]}... is not what was written.", None
+
+
+def note_erased(logged: Iterable[Logged], known: dict[int, set[int]]) -> None:
+    """Add to *known* the lines that a record says were erased, by the `seq` of their record."""
+    for _, event in logged:
+        if isinstance(event, ValuesErased):
+            for seq, numbers in event.erased.items():
+                known.setdefault(seq, set()).update(numbers)
 
 
 def _keep(kept: list[T], call: Callable[[], T]) -> None:

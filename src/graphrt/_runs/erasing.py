@@ -9,7 +9,7 @@ as plain JSON data. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -214,6 +214,8 @@ class _Erasing:
         self._threads: list[str] = []
         self._left: list[Left] = []
         self._records = self._lines = self._blobs = self._replies = 0
+        self._looked_at: tuple[ThreadErasure, Mapping[int, tuple[int, ...]]] | None = None
+        """What the log file of the thread that was read last has alone, and is to be erased."""
         self._scrubs = False
         """Whether the store has freed bytes to overwrite: those of this call, or of one that was interrupted."""
 
@@ -247,20 +249,20 @@ class _Erasing:
         found = self._read(thread)  # without a claim: most threads have nothing to erase, and may be driven meanwhile
         self._scrubs = self._scrubs or found.reader.erased  # values that a call erased which died before it overwrote
         if self._dry_run:
-            if found.lines:
+            if found.lines or self._only_in_file(found):
                 if found.loaded.head.owned:  # a real call would not get the claim
                     raise CONFLICT(thread=thread, known="a living owner holds it now")
                 self._prepare(found)  # counts, and raises as a real call would
             self._note(found)
             return
-        if not found.lines and not self._is_stale(found):
+        if not found.lines and not self._only_in_file(found) and not self._is_stale(found):
             self._note(found)
             return
         claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)  # *at* is for new threads only
         try:
             found = self._read(thread)  # again, as only now no other process can write it
             self._note(found)
-            if found.lines:
+            if found.lines or self._only_in_file(found):
                 commit, records, keep = self._prepare(found)
                 # `since`: the first entry of which snapshots have a chosen value. They are deleted.
                 store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
@@ -285,7 +287,13 @@ class _Erasing:
         if found.chain is not None:
             audit = self._config.audit
             found.chain.writable(adopt=audit is not None and audit.adopt)  # raises if the log has not the runtime's key
-        event = ValuesErased(by=self._by, reason=self._reason, records=found.records, lines=found.lines)
+        event = ValuesErased(
+            by=self._by,
+            reason=self._reason,
+            records=found.records,
+            lines=found.lines,
+            erased={**self._only_in_file(found), **found.erased()},
+        )
         records = found.rewritten()
         commit = found.commit(event, self._config.clock(), seed=self._config.seed)
         commit = relisted(self._config, self._store, found, records, commit)
@@ -345,6 +353,22 @@ class _Erasing:
         head = found.loaded.head
         return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
 
+    def _only_in_file(self, found: ThreadErasure) -> Mapping[int, tuple[int, ...]]:
+        """Return the lines to erase in records that the log file alone still has, as the store has pruned them.
+
+        Lines that an earlier erasure has named, and was kept from erasing, are not among them.
+        """
+        if self._looked_at is None or self._looked_at[0] is not found:  # once for each thread: it reads the file
+            file = self._log_file(found)
+            try:
+                gone = file.only_there() if file is not None else {}
+            except _NO_LOG:
+                gone = {}  # `_is_stale` reports it
+            known = found.known_erased
+            new = {seq: lines for seq, lines in gone.items() if not known.get(seq, set()).issuperset(lines)}
+            self._looked_at = found, new
+        return self._looked_at[1]
+
     def _is_stale(self, found: ThreadErasure) -> bool:
         """Return whether the log file has values that the store has not, or lacks its head, as after a crash."""
         # *erased*: the last entry is that of an erasure, after which the file ends with a head if all was done.
@@ -364,13 +388,15 @@ class _Erasing:
             return
         thread = found.reader.thread
         try:
-            file = self._log_file(found)
+            codec, file = self._config.plan.codec, self._log_file(found)
             if file is not None:
+                # First the entry of the erasure: without it, values that are gone from the file were just taken away.
+                audit.recorder(self._store, thread, chain, codec).close()
                 file.rewrite()
                 self._left += [
                     Left(thread, "log-file", f"{path!r} keeps a line that a crash cut off.") for path in file.torn()
                 ]
-            recorder = audit.recorder(self._store, thread, chain, self._config.plan.codec)
+            recorder = audit.recorder(self._store, thread, chain, codec)
             try:
                 recorder.mark(self._config.clock())
             finally:

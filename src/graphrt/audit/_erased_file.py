@@ -15,16 +15,20 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from pydantic_core import from_json
+
 from graphrt._journal.batch_format import blob_names
-from graphrt._journal.erasing import Choose, part_of, repeated
+from graphrt._journal.erasing import Choose, Part, part_of, repeated
 from graphrt._journal.seal import ERASED, erased
-from graphrt.audit._lines import blob_in, record_line
+from graphrt.audit._lines import blob_in, line_of, record_line
 from graphrt.audit._mirror import private_file, sync_folder
 from graphrt.stores.protocol import Record, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_RECORD: Final = b'{"count":'
+_BLOB: Final = b'{"blob":'
 _ERASED: Final = bytes([ERASED])
 """How the seal of a record with erased lines begins."""
 
@@ -44,18 +48,35 @@ class ErasedFile:
         self._path: Final = path
         self._store: Final = store
         self._thread: Final = thread
-        self._values: dict[str, bytes] = {}
-        """Large values that stand before the next record."""
-        self._choose: Final = chooser(self._values.get)
+        self._blobs: dict[str, int] = {}
+        """Where the line of each large value begins, of those before the present line."""
+        self._choose: Final = chooser(self._blob)
 
     def stale(self) -> bool:
-        """Return whether the file has values that were erased from the store, or are chosen of pruned records.
+        """Return whether the file has values that were erased from the store, or are chosen and in the file alone.
 
         Raises:
             OSError: It cannot be read.
             ValueError, LookupError: It is not a log.
         """
-        return any(old != new for old, new in self._records())
+        return any(old != new for old, new in self._lines())
+
+    def only_there(self) -> dict[int, tuple[int, ...]]:
+        """Return the lines that are to be erased of records which the store has pruned, by the `seq` of the record.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError, LookupError: It is not a log.
+        """
+        first = self._store.head(self._thread).first
+        found: dict[int, tuple[int, ...]] = {}
+        for old, new in self._lines():
+            if old != new and old.startswith(_RECORD):
+                was, data = json.loads(old), json.loads(new)
+                if data["seq"] < first:
+                    pairs = enumerate(zip(was["lines"], data["lines"], strict=True))
+                    found[data["seq"]] = tuple(number for number, (line, now) in pairs if line != now)
+        return found
 
     def has_head(self, seq: int) -> bool:
         """Return whether the file ends with a head of entry *seq*.
@@ -77,16 +98,17 @@ class ErasedFile:
         """
         changed = False
         named: set[str] = set()
-        for old, new in self._records():
+        for old, new in self._lines():
             changed = changed or old != new
-            named |= blob_names(new)
+            if not old.startswith(_BLOB):
+                named |= blob_names(new.replace(b'\\"', b'"'))  # in a line of the file, quotes in a body are escaped
         if not changed:
             return False
         half = self._path.with_name(f"{self._path.name}.part")
         try:
             with private_file(half) as file:
                 for old, new in self._lines():
-                    if not old.startswith(b'{"blob":') or json.loads(old)["blob"] in named:
+                    if not old.startswith(_BLOB) or json.loads(old)["blob"] in named:
                         file.write(new)
                 file.flush()
                 os.fsync(file.fileno())
@@ -100,16 +122,23 @@ class ErasedFile:
         """Return the files beside it that keep a line which a crash left unfinished: these may hold any value."""
         return sorted(str(path) for path in self._path.parent.glob(f"{escape(self._path.name)}.torn-*"))
 
-    def _records(self) -> Iterator[tuple[bytes, bytes]]:
-        return ((old, new) for old, new in self._lines() if old.startswith(b'{"count":'))
+    def _blob(self, name: str) -> bytes | None:
+        """Return a large value; None if no line before the present one has it."""
+        if name not in self._blobs:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(self._blobs[name])
+            return blob_in(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each line of the file, and what it becomes."""
+        """Yield each line of the file, and what it becomes; nothing for a line that is left out."""
         store, thread = self._store, self._thread
         first = store.head(thread).first
         known = {record.seq: record for record in store.records(thread) if record.seal.startswith(_ERASED)}
         names: list[str] = []
         gone: set[str | None] = set()
+        at = 0
+        self._blobs.clear()
         with self._path.open("rb") as file:
             for line in file:
                 new = line
@@ -118,11 +147,37 @@ class ErasedFile:
                     if "names" in data:
                         names = data["names"]
                     elif "blob" in data:
-                        self._values[data["blob"]] = blob_in(data)
+                        self._blobs[data["blob"]] = at
                     elif "seal" in data:
                         new = self._record(data, line, names, gone, known.get(data["seq"]), pruned=data["seq"] < first)
-                        self._values.clear()
+                    elif "begin" in data:
+                        new = self._begin(data["begin"], line, gone)
+                    elif "staged" in data and any(self._chosen(body, 0) for _, body in data["staged"]):
+                        new = b""  # what is staged now stands after the last record, without the values
+                at += len(line)
                 yield line, new
+
+    def _chosen(self, body: str, seq: int) -> Part | None:
+        """Return a body that has names of its own, taken apart, if a line of it is chosen; *seq* is its entry."""
+        lines = body.encode().split(b"\n")[:-1]
+        part = part_of(lines, from_json(lines[0])[4], seq, self._choose)
+        return part if part.chosen else None
+
+    def _begin(self, begin: dict[str, Any], line: bytes, gone: set[str | None]) -> bytes:
+        """Return the line that a log begins with after a prune, without the values of its snapshot."""
+        part = self._chosen(begin["snapshot"], begin["seq"]) if "snapshot" in begin else None
+        if part is None:
+            return line
+        gone |= {place.field for place in part.places if place.line in part.chosen}
+        kept = {name: value for name, value in begin.items() if name != "snapshot"}
+        store = self._store
+        if store.head(self._thread).first == begin["seq"] + 1:
+            saved = store.load(self._thread, upto=begin["seq"]).snapshot
+            if saved is not None:
+                kept["snapshot"] = (
+                    saved.body.decode()
+                )  # without the values, and the record of the erasure vouches for it
+        return line_of({"begin": kept})
 
     def _record(
         self,

@@ -84,6 +84,8 @@ class Verdict(str, Enum):  # noqa: UP042 - `StrEnum` formats differently from pl
     UNREADABLE = "unreadable"
     """Get the right file, or a newer verifier."""
     WITHHELD = "withheld"
+    """Ask for the values that are missing: nothing is wrong, but no record says that they were erased."""
+    MISSING = "missing"
     """Ask for the records that are missing."""
     ALTERED = "altered"
     """Believe nothing from the first record in doubt on."""
@@ -100,7 +102,8 @@ _EXIT_CODES: Final = {
     Verdict.INCOMPLETE: 3,
     Verdict.WRONG_KEY: 2,
     Verdict.UNREADABLE: 2,
-    Verdict.WITHHELD: 1,
+    Verdict.WITHHELD: 3,
+    Verdict.MISSING: 1,
     Verdict.ALTERED: 1,
 }
 VERDICTS: Final = {
@@ -111,15 +114,16 @@ VERDICTS: Final = {
     "unanchored": Verdict.UNANCHORED,
     "weak-key": Verdict.INCOMPLETE,
     "torn": Verdict.INCOMPLETE,
+    "withheld": Verdict.WITHHELD,
     "key-missing": Verdict.WRONG_KEY,
     "wrong-key": Verdict.WRONG_KEY,
     "newer-form": Verdict.UNREADABLE,
     "unreadable": Verdict.UNREADABLE,
-    "truncated": Verdict.WITHHELD,
+    "truncated": Verdict.MISSING,
     "unkeyed": Verdict.ALTERED,
     "another-log": Verdict.ALTERED,
     "forked": Verdict.ALTERED,
-    "missing": Verdict.WITHHELD,
+    "missing": Verdict.MISSING,
     "reordered": Verdict.ALTERED,
     "duplicated": Verdict.ALTERED,
     "altered": Verdict.ALTERED,
@@ -186,7 +190,9 @@ class Report:
     erased_values: int = 0
     """Values that were erased lawfully: the proved records say how many, who erased them, and why."""
     erased_lines: int = 0
-    """Lines that were erased, or left out of the file, and whose commitments the records still have."""
+    """Lines that are not in the file, and whose commitments the records still have."""
+    withheld_lines: int = 0
+    """Those of them that no record says were erased."""
     absent_blobs: int = 0
     """Large values that records name, by their hashes, and that are not in the file."""
 
@@ -597,6 +603,8 @@ class _Check:
         self._absent: set[str] = set()
         self._erased: dict[int, tuple[int, ...]] = {}
         """Numbers of the lines that are not there, by the last entry of their record."""
+        self._lawful: dict[int, set[int]] = {}
+        """Those that an entry about an erasure names, in the same form."""
         self._erased_values = 0
         self._forged: list[_Place] = []
         self._genuine = 0
@@ -682,7 +690,6 @@ class _Check:
                 "names": self._names_line,
                 "begin": self._begin,
                 "recovered": self._recovered,
-                "erased": self._erasure,
                 "staged": self._staged,
             }[kind]
             read(told, line)
@@ -799,14 +806,6 @@ class _Check:
             raise ValueError("it does not say what was recovered")
         _int(told["bytes"], 1)
         self._recovering = True  # names and large values of the record that was lost may be there again
-
-    def _erasure(self, told: Any, _line: bytes) -> None:
-        _text(told["by"])
-        _text(told["reason"])
-        if told.keys() != {"by", "lines", "reason", "seq"} or self._fresh:
-            raise ValueError("it does not say what was erased")
-        if not told["lines"] or not set(told["lines"]) <= set(self._erased.get(_int(told["seq"], 1), ())):
-            raise ValueError("it names lines that are there")
 
     # ----------------------------------------------------------------------------------------------------- records
 
@@ -999,8 +998,10 @@ class _Check:
                 self._open = code <= 2
             elif code == 18 and fields == [self._pruned]:
                 self._pruned = 0
-            elif code == 34 and self._exact and len(fields) == 4 and fields[3].__class__ is int:
-                self._erased_values += fields[3]
+            elif code == 34 and self._exact:
+                self._erased_values += _int(fields[3]) if len(fields) > 3 else 0
+                for erased, *numbers in fields[4] if len(fields) > 4 else ():
+                    self._lawful.setdefault(_int(erased, 1), set()).update(map(_int, numbers))
         if self._exact:
             self.proved, self.proved_seq = self.records, seq
         if self._tree is not None:
@@ -1116,12 +1117,28 @@ class _Check:
             self.find("torn", "The file ends before the record that its last lines belong to.")
         if self._open:
             self.find("open-run", "The last run has not ended.", _Place(record=self.records, seq=self.seq))
-        erased = sum(map(len, self._erased.values()))
-        if erased or self._absent:
+        self._finish_erased()
+
+    def _withheld(self) -> dict[int, set[int]]:
+        """Return the lines that are not there and that no record says were erased, by the last entry of their record."""
+        gone = {seq: set(numbers) - self._lawful.get(seq, set()) for seq, numbers in self._erased.items()}
+        return {seq: numbers for seq, numbers in gone.items() if numbers}
+
+    def _finish_erased(self) -> None:
+        erased, withheld = sum(map(len, self._erased.values())), self._withheld()
+        if withheld or self._absent:
+            first = min(withheld, default=self.seq)
+            lines = sum(map(len, withheld.values()))
+            self.find(
+                "withheld",
+                f"{lines} lines and {len(self._absent)} large values are not in the file, and no record says that they "
+                "were erased.",
+                _Place(record=bisect_left(self._seqs, first) + 1, seq=first),
+            )
+        if erased:
             self.find(
                 "redacted",
-                f"{erased} lines and {len(self._absent)} large values are not in the file. "
-                f"The records say that {self._erased_values} values were erased.",
+                f"{erased} lines are not in the file. The records say that {self._erased_values} values were erased.",
                 _Place(record=self.records, seq=self.seq),
             )
 
@@ -1197,6 +1214,7 @@ class _Check:
             heads=self.heads,
             erased_values=self._erased_values,
             erased_lines=sum(map(len, self._erased.values())),
+            withheld_lines=sum(map(len, self._withheld().values())),
             absent_blobs=len(self._absent),
         )
 
@@ -1369,7 +1387,7 @@ def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> t
     elif not includes(head.root, head.size, one.leaf, _int(value["index"]), path):
         find("altered", "The record is not in the log that the head covers.")
     elif one.erased:
-        find("redacted", f"{len(one.erased)} lines of the record are not in the proof.")
+        find("withheld", f"{len(one.erased)} lines of the record are not in the proof, which cannot say why.")
     told = f"The record that ends with entry {one.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."
     return [head], {
         "proved": told,

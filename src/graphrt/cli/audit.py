@@ -141,7 +141,7 @@ def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
         if "staged" in value:
             return {"kind": "staged", "told": ", ".join(str(key) for key, _ in value["staged"])}
         kind = next(
-            (name for name in ("head", "begin", "names", "blob", "erased", "recovered", "form") if name in value),
+            (name for name in ("head", "begin", "names", "blob", "recovered", "form") if name in value),
             "other",
         )
         told = value.get(kind)

@@ -207,6 +207,9 @@ class ValuesErased(Word):
     """Number of records that lost values."""
     lines: int
     """Number of values that were erased; each write of a field, answer or reply is one."""
+    erased: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """What stands for these values in the log now: number of a record's last entry to the numbers of its lines that
+    were erased. A line that is gone and that no such entry names was taken away by somebody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

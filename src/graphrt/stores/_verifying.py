@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     kind: Literal["damage", "waste"]
     """`damage`: stored data is not what was written. `waste`: unused data, which takes room and harms nothing."""
     code: str
-    """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `replay`, `orphan` or `file`."""
+    """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `withheld`, `replay`, `orphan` or `file`."""
     what: str
     """A sentence that says what is wrong."""
     seq: int | None = None
