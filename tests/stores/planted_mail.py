@@ -104,6 +104,15 @@ class FailedIsDue(Around):
         return [*failed, *self.inner.due(now=now, **rest)]
 
 
+class QueuedIsCompleted(Around):
+    """Lists a completed thread by the status of its last commit, although the next run waits for it."""
+
+    killer = "mail.inputs_that_wait_are_seen_in_listings"
+
+    def heads(self, **rest):
+        return [self.inner.head(head.thread) for head in self.inner.heads(**rest)]
+
+
 class PagesBeginAnew(Around):
     killer = "mail.due_threads_are_filtered_and_paged"
 

@@ -108,6 +108,9 @@ def test_input_that_comes_during_a_run_is_refused_queued_or_abandons_it(open_: O
     running.join(PATIENT_S)
     assert found[0].state.got == ["gate one"]
     assert [info.thread for info in server.due()] == ["t"]
+    assert [(one.thread, one.status) for one in server.threads(status="running")] == [("t", "running")]
+    assert server.threads(status="completed") == ()
+    assert server.state("t").status == "running"
     assert server.start({"topic": "four"}, thread="t", while_running="queue") == "t"  # behind those that wait
 
     with Worker(driver, poll_s=0.01):
@@ -134,11 +137,36 @@ def test_an_input_that_abandons_ends_the_run_at_once(open_: Open) -> None:
     assert server.due() == ()
 
 
+def test_an_input_waits_for_the_run_after_an_answer(open_: Open) -> None:
+    """A paused thread with it is not due: nothing can be done before the answer."""
+    runtime = open_(line(paid))
+    runtime.run({"topic": "one"}, thread="t")
+    runtime.start({"topic": "two"}, thread="t", while_running="queue")
+    assert (runtime.due(), runtime.state("t").status) == ((), "interrupted")
+    runtime.signal("t", "paid", 5)
+    assert runtime.drive("t").status == "completed"
+    assert runtime.state("t").status == "running"
+
+    assert runtime.drive("t").status == "interrupted"
+    assert runtime.state("t").values.topic == "two"
+
+
+def test_an_input_for_a_cancelled_thread_goes_behind_those_that_wait(open_: Open) -> None:
+    runtime = open_(line(paid))
+    runtime.run({"topic": "one"}, thread="t")
+    runtime.start({"topic": "two"}, thread="t", while_running="queue")
+    runtime.cancel("t")
+    assert (runtime.due(), runtime.state("t").status) == ((), "cancelled")
+    runtime.start({"topic": "three"}, thread="t", while_running="queue")
+
+    assert runtime.drive("t").status == "interrupted"
+    assert runtime.state("t").values.topic == "two"
+
+
 def test_a_policy_changes_nothing_where_no_run_goes_on(open_: Open) -> None:
     runtime = open_(line(paid))
     thread = runtime.start({"topic": "one"}, thread="t", while_running="queue")
     assert runtime.drive(thread).status == "interrupted"
-    refused("wrong-verb", lambda: runtime.start({}, thread="t", while_running="queue"))
     runtime.start({"topic": "two"}, thread="t", while_running="abandon")
     assert runtime.drive("t").status == "interrupted"
     assert kinds(runtime, "t").count("RunStarted") == 2

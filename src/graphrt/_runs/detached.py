@@ -19,15 +19,15 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from graphrt._journal.leases import release_now
-from graphrt._journal.letters import read
 from graphrt._runs import open_run, reopen_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.if_exists import IfExists, Present, check_if_exists
 from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import exists, folded, the_store
-from graphrt._runs.mail import leave_answers, leave_input
+from graphrt._runs.mail import has_input, leave_answers, leave_input
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.taking_mail import take_mail
 from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET
@@ -134,16 +134,17 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
         return False
     release_now(store, thread)
     head = store.head(thread)
-    # An input that was queued before this one begins first, even if its run has not begun yet.
-    if is_settled(head) and not (policy == "queue" and head.status == "completed" and _queued(config, store, thread)):
+    # A paused thread takes the input when the run has completed that goes on after the answer. An input that was queued
+    # before this one begins first, even if its run has not begun yet.
+    queues = policy == "queue" and (
+        head.status == "interrupted" or (head.status in ("completed", "cancelled") and has_input(store, thread))
+    )
+    if is_settled(head) and not queues:
         return False  # as without a policy: the run begins now, or the thread's status needs another verb
     leave_input(config, head, given, labels, abandon=policy == "abandon")
+    if head.status == "cancelled":  # no worker looks at it: begin the run of the input that was queued first
+        take_mail(config, thread)
     return True
-
-
-def _queued(config: RunConfig, store: Store, thread: str) -> bool:
-    """Return whether the thread has mail with an input."""
-    return any(read(config.plan.codec, letter, thread).what == "input" for letter in postable(store).mail(thread))
 
 
 def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:

@@ -26,6 +26,7 @@ from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
 from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
+from graphrt._runs.mail import has_input
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, ReplayDivergedError
@@ -47,6 +48,8 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
     if at is None or whole:
         # A thread that a run drives counts as running, whatever its last commit says; "new" has no entries yet.
         status = head.status if not head.owned or head.status == "new" else "running"
+        if status == "completed" and has_input(store, thread):  # the next run begins by itself
+            status = "running"
         return Snapshot(fold, seq=head.seq, at=head.updated_at, status=status, head=head)
     return Snapshot(fold, seq=at, at=_time(fold, loaded.records, head.updated_at), status=fold.status, head=head)
 

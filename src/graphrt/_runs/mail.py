@@ -28,13 +28,13 @@ from graphrt.commands import check_signal_name
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import postable, posts
+from graphrt.stores.mail import BEGINS, WAITS, postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
 
-ABANDONS, QUEUED = "abandon:", "input:"
+ABANDONS, QUEUED = f"{BEGINS}abandon:", WAITS
 """Beginnings of the ids of letters with an input: one that ends the run that goes on, and one that waits for its end.
 
-The store does not read letters, so `moves` tells them apart by their ids."""
+Stores do not read letters, so they tell them apart by their ids, and so does `moves`."""
 LONGEST_ID: Final = 150
 """Most characters of the id of a signal."""
 
@@ -154,6 +154,13 @@ def moves(store: Store, head: Head) -> bool:
     if not kept.mailed([head.thread]):
         return False
     return head.status == "completed" or any(not one.id.startswith(QUEUED) for one in kept.mail(head.thread))
+
+
+def has_input(store: Store, thread: str) -> bool:
+    """Return whether an input waits for the thread. A completed one counts as running then."""
+    if not posts(store) or not postable(store).mailed([thread]):
+        return False
+    return any(one.id.startswith(BEGINS) for one in postable(store).mail(thread))
 
 
 def labels_of(told: Mapping[str, Any]) -> Labels | None:

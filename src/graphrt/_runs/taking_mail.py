@@ -58,8 +58,8 @@ def take_mail(config: RunConfig, thread: str) -> bool:
         if status in ("running", "interrupted"):  # what is reported of tasks is taken by the drive that follows
             letters = [one for one in letters if one.what != "task"]
         given = next((one for one in letters if one.what == "input"), None)
-        # *abandon*: the letter wants the present run to be given up. Another input waits until that run has completed.
-        begins = given is not None and (status == "completed" or given.told["abandon"])
+        # *abandon*: the letter wants the present run to be given up. Another input waits until that run has ended.
+        begins = given is not None and (status in ("completed", "cancelled") or given.told["abandon"])
         # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
         if any(one.what != "input" for one in letters):
             if not _take(config, store, thread):

@@ -18,6 +18,7 @@ from typing import Final, final
 from graphrt.stores._mailbox import Mailbox
 from graphrt.stores._searching import NO_LABELS
 from graphrt.stores.ids import tenant_of
+from graphrt.stores.mail import BEGINS, WAITS
 from graphrt.stores.protocol import Claim, Commit, Head, Labels, Question, Record, Saved, Status
 
 _SEQ: Final = attrgetter("seq")
@@ -80,8 +81,26 @@ class KeptThread:
         """Whether letters wait for it."""
         return self.mailbox is not None and bool(self.mailbox.letters)
 
+    @property
+    def is_moved(self) -> bool:
+        """Whether a letter makes it due. An input that waits for the end of a paused run does not."""
+        if self.mailbox is None:
+            return False
+        return any(self.status != "interrupted" or not id_.startswith(WAITS) for id_ in self.mailbox.letters)
+
+    def listed(self) -> Head:
+        """Return the summary of the thread as listings show it: as running if it is completed and a letter begins a run."""
+        head = self.head()
+        if (
+            head.status == "completed"
+            and self.mailbox is not None
+            and any(id_.startswith(BEGINS) for id_ in self.mailbox.letters)
+        ):
+            return head._replace(status="running")
+        return head
+
     def head(self) -> Head:
-        """Return the summary of the thread, as listings show it."""
+        """Return the summary of the thread."""
         owned = self.claim is not None
         times = (self.created_at, self.updated_at)
         made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)

@@ -54,7 +54,7 @@ class Posting(ABC):
 
     @abstractmethod
     def _boxes(self) -> Sequence[tuple[int, Head, Sequence[Question], bool]]:
-        """Return number, head and open questions of all threads with entries, and whether they have mail.
+        """Return number, head and open questions of all threads with entries, and whether mail may make them due.
 
         The number grows with each thread, in order of creation; the head is a summary.
         """

@@ -17,12 +17,16 @@ from graphrt.errors._codes.labels import STORE_LACKS
 from graphrt.events.status import Status
 from graphrt.stores.protocol import Head
 
-__all__ = ["REMEMBERED", "Letter", "Postable"]
+__all__ = ["BEGINS", "REMEMBERED", "WAITS", "Letter", "Postable"]
 
 REMEMBERED: Final = 1_000
 """Number of letters, those that were taken last, whose ids a store remembers at least for each thread."""
 WAITING: Final[tuple[Status, ...]] = ("running", "interrupted", "completed")
 """Statuses in which mail makes a thread due. A failed or cancelled thread needs a person first."""
+BEGINS: Final = "input:"
+"""Beginning of the ids of letters that begin a run. A completed thread that has such a letter is listed as running."""
+WAITS: Final = "input:queue:"
+"""Beginning of the ids of those that wait for the end of the run. They do not make a paused thread due."""
 
 
 class Letter(NamedTuple):
@@ -88,7 +92,7 @@ class Postable(Protocol):
         Threads of equal priority are in order of creation.
 
         Due are threads with the status "running"; paused ones with an open question whose `expires_at` is not after
-        *now*; and running, paused or completed ones with mail.
+        *now*; running or completed ones with mail; and paused ones with mail of which an id does not begin with `WAITS`.
 
         Args:
             now: Seconds since the epoch.

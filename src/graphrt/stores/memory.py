@@ -127,14 +127,15 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             for kept in everything:
                 if len(found) == most:
                     break
+                head = kept.listed()
                 if (
                     kept.seq
-                    and (status is None or kept.status == status)
+                    and (status is None or head.status == status)
                     and (graph is None or kept.graph == graph)
                     and (prefix is None or kept.id.startswith(prefix))
                     and (updated_before is None or kept.updated_at < updated_before)
                 ):
-                    found.append(kept.head())
+                    found.append(head)
             return found
 
     def load(self, thread: str, *, upto: int | None = None) -> Loaded:
@@ -270,7 +271,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         with self._guard:
             # A dict keeps the order of insertion, which is the order of creation.
             threads = [kept for kept in self._open().values() if kept.seq]
-            return [(kept.number, kept.head(), tuple(kept.questions.values())) for kept in threads]
+            return [(kept.number, kept.listed(), tuple(kept.questions.values())) for kept in threads]
 
     def _number(self, thread: str) -> int:
         """Return the number of *thread*, which tells the order of creation."""
@@ -305,10 +306,10 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
 
     def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
-        """Return number, head and open questions of all threads with entries, and whether letters wait, for `due`."""
+        """Return number, head and open questions of all threads with entries, and whether letters may make them due, for `due`."""
         with self._guard:
             return [
-                (kept.number, kept.head(), tuple(kept.questions.values()), kept.has_mail)
+                (kept.number, kept.head(), tuple(kept.questions.values()), kept.is_moved)
                 for kept in self._open().values()
                 if kept.seq
             ]

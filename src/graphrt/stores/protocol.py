@@ -245,8 +245,10 @@ class Store(Protocol):
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry that match all filters, in order of creation.
 
+        A completed thread with a letter that begins another run (`stores.mail.BEGINS`) is listed as running.
+
         Args:
-            status: Only threads with this status.
+            status: Only threads that are listed with this status.
             graph: Only threads of the graph with exactly this name.
             prefix: Only threads whose id begins with this text, compared character by character.
             updated_before: Only threads whose last commit is older than this time, in seconds since the epoch.

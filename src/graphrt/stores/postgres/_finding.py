@@ -39,7 +39,7 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
     for condition, value in (
         (" AND label.tenant = %s", wanted.tenant),
         (" AND label.tags @> %s::text[]", sorted(wanted.tags) or None),
-        (" AND status = %s", wanted.status),
+        (_statements.OF_STATUS, wanted.status),
         (" AND thread.graph = %s", None if wanted.graph is None else to_bytes(wanted.graph)),
         (" AND starts_with(id, %s)", wanted.prefix),
         (" AND strpos(folded, %s) > 0", None if wanted.title is None else folded(wanted.title)),

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import WAITING, Letter
+from graphrt.stores.mail import WAITING, WAITS, Letter
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
@@ -60,7 +60,8 @@ def due_text(graphs: Iterable[str] | None, prefix: str | None) -> tuple[str, dic
         f"(SELECT thread.no FROM {{s}}.thread WHERE status = 'running' AND {fits}"
         " ORDER BY rank, thread.no LIMIT %(most)s)"
         f" UNION SELECT thread.no FROM {{s}}.mail m JOIN {{s}}.thread USING (no) WHERE m.body IS NOT NULL"
-        f" AND status IN ({waiting}) AND {fits}"
+        f" AND status IN ({waiting}) AND (status <> 'interrupted' OR substring(m.id FROM 1 FOR {len(WAITS)}) <> '{WAITS}'::bytea)"
+        f" AND {fits}"
         f" UNION SELECT thread.no FROM {{s}}.question q JOIN {{s}}.thread USING (no) WHERE q.expires_at <= %(now)s"
         f" AND status = 'interrupted' AND {fits})"
         # `FROM` is "thread LEFT JOIN label ...": its first table is joined with `d` by `USING (no)`.

@@ -192,7 +192,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         text = _statements.HEADS
         values: list[Any] = []
         for condition, value in (
-            (" AND status = %s", status),
+            (_statements.OF_STATUS, status),
             (" AND thread.graph = %s", None if graph is None else to_bytes(graph)),
             (" AND starts_with(id, %s)", prefix),  # not LIKE: wildcards in a prefix are ordinary characters
             (" AND updated_at < %s", updated_before),

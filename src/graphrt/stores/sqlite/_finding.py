@@ -64,8 +64,10 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
         also("tag.name = ?", tags[0])
     for tag in tags[1:]:
         also("EXISTS (SELECT 1 FROM tag AS other WHERE other.name = ? AND other.no = thread.no)", tag)
-    if wanted.status is not None:
-        also("status = ?", wanted.status)
+    if wanted.status == "running":
+        also(f"(status = 'running' OR {reading.BEGUN_BY_MAIL})")
+    elif wanted.status is not None:
+        also(f"status = ? AND NOT {reading.BEGUN_BY_MAIL}", wanted.status)
     if wanted.graph is not None:
         also("graph = ?", wanted.graph)
     if wanted.prefix is not None:
@@ -79,7 +81,7 @@ def find_text(wanted: ThreadFilter, *, newest_first: bool) -> tuple[str, list[An
     # The page is bounded and sorted by the number in the table that SQLite begins with, whose index has it in order. A
     # title has no index, so a search by title alone goes through the threads.
     leading = "tag.no" if tags else "label.no" if wanted.tenant is not None else "thread.no"
-    text = f"SELECT {reading.COLUMNS} FROM {source} WHERE {' AND '.join(texts)}"  # noqa: S608 - own names
+    text = f"SELECT {reading.LISTED_COLUMNS} FROM {source} WHERE {' AND '.join(texts)}"  # noqa: S608 - own names
     return (
         f"{text} AND {leading} {'<' if newest_first else '>'} ? ORDER BY {leading}{' DESC' * newest_first} LIMIT ?",
         values,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.stores import _refusals
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import WAITING, Letter
+from graphrt.stores.mail import WAITING, WAITS, Letter
 from graphrt.stores.protocol import Head
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
@@ -37,6 +37,8 @@ _MAILED: Final = (
     f" AND EXISTS (SELECT 1 FROM part WHERE part.no = thread.no AND kind = {MAIL})"
 )
 """MARKS is replaced by one question mark for each id."""
+_MOVES: Final = f"(status <> 'interrupted' OR substr(name, 1, {len(WAITS)}) <> '{WAITS}')"
+"""Condition: a letter makes its thread due. An input that waits for the end of a paused run does not."""
 _NEXT: Final = "(rank, thread.no) > (?1, ?2)"
 """Condition for threads after the last one of the previous page."""
 _AT_ONCE: Final = 500
@@ -72,7 +74,7 @@ def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[An
         f"SELECT no FROM (SELECT no FROM thread WHERE status = 'running' AND {_NEXT} AND {fits}"
         " ORDER BY rank, no LIMIT ?4)"
         f" UNION SELECT part.no FROM part JOIN thread USING (no) WHERE kind = {MAIL} AND {_NEXT}"
-        f" AND status IN ({waiting})"
+        f" AND status IN ({waiting}) AND {_MOVES}"
         f" UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= ?3 AND {_NEXT}"
         f" AND status = 'interrupted') AND {fits} ORDER BY rank, thread.no LIMIT ?4"
     ), values

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._refusals import encodes
+from graphrt.stores.mail import BEGINS
 from graphrt.stores.protocol import Loaded, Record, Saved
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._rows import BODY, ENTRY, PLACE, RECORD, SNAPSHOT_BODY, STAGED_BODY, Row, head, row_of
@@ -37,10 +38,17 @@ FROM: Final = "thread LEFT JOIN label ON label.no = thread.no"
 """A thread without a title, tags and tenant has no row in `label`."""
 _BY_ID: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE id = ?"  # noqa: S608  # names of our own
 _BY_NO: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no = ?"  # noqa: S608
+# The kind is written into the text: with a parameter, SQLite would not use the partial index of mail.
+BEGUN_BY_MAIL: Final = (
+    f"(status = 'completed' AND EXISTS (SELECT 1 FROM part WHERE part.no = thread.no AND kind = {MAIL}"  # noqa: S608
+    f" AND substr(name, 1, {len(BEGINS)}) = '{BEGINS}'))"
+)
+"""Condition: a letter begins the next run of a completed thread. Listings show it as running."""
+LISTED_COLUMNS: Final = COLUMNS.replace(" status,", f" CASE WHEN {BEGUN_BY_MAIL} THEN 'running' ELSE status END,")
 # substr and not LIKE: wildcards in a prefix are ordinary characters, and case matters.
 _ROWS: Final = (
-    f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no > :after AND seq > 0"  # noqa: S608
-    " AND (:status IS NULL OR status = :status)"
+    f"SELECT {LISTED_COLUMNS} FROM {FROM} WHERE thread.no > :after AND seq > 0"  # noqa: S608
+    f" AND (:status IS NULL OR status = :status AND NOT {BEGUN_BY_MAIL} OR :status = 'running' AND {BEGUN_BY_MAIL})"
     " AND (:graph IS NULL OR graph = :graph) AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix)"
     " AND (:before IS NULL OR updated_at < :before) ORDER BY thread.no LIMIT :most"
 )

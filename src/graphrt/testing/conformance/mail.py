@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.labels import finds
+from graphrt.stores.labels import ThreadFilter, finder, finds
 from graphrt.stores.mail import Letter, Postable
-from graphrt.stores.protocol import Commit, Labels, Question
+from graphrt.stores.protocol import Commit, Labels, Question, Status
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -155,6 +155,30 @@ def mail_makes_a_thread_due(w: World, store: Postable) -> None:
     same(_due(store), ["completed", "interrupted"], "threads that are due")
     _take(w, "completed", store.mail("completed"))
     same(_due(store), ["interrupted"], "threads that are due after mail was taken")
+
+
+def inputs_that_wait_are_seen_in_listings(w: World, store: Postable) -> None:
+    """A completed thread with a letter that begins a run is listed as running; a paused one is not due by such mail."""
+    for name in ("completed", "interrupted", "failed"):
+        w.thread(name, status=name)
+        store.post(name, "input:queue:1", b"x")
+    w.thread("signalled", status="completed")
+    store.post("signalled", "signal:input:", b"x")
+    same(_due(store), ["completed", "signalled"], "threads that are due")
+    listed = [(head.thread, head.status) for head in w.store.heads()]
+    shown = [("completed", "running"), ("interrupted", "interrupted"), ("failed", "failed"), ("signalled", "completed")]
+    same(listed, shown, "threads with the status that is listed")
+    expected: dict[Status, list[str]] = {"running": ["completed"], "completed": ["signalled"], "failed": ["failed"]}
+    for status, threads in expected.items():
+        same([head.thread for head in w.store.heads(status=status)], threads, f"threads listed as {status}")
+        if finds(w.store):
+            found = finder(w.store, "find").find(ThreadFilter(status=status))
+            same([head.thread for head in found], threads, f"threads found as {status}")
+    same(w.store.head("completed").status, "completed", "the status of its last commit")
+    store.post("interrupted", "input:abandon:1", b"x")
+    same(_due(store), ["completed", "interrupted", "signalled"], "threads that are due")
+    _take(w, "completed", store.mail("completed"))
+    same([head.thread for head in w.store.heads(status="completed")], ["completed", "signalled"], "completed threads")
 
 
 def time_makes_a_paused_thread_due(w: World, store: Postable) -> None:
