@@ -21,6 +21,7 @@ from graphrt import (
     DefinitionError,
     GraphBuilder,
     InputError,
+    NodeError,
     Overwrite,
     Runtime,
     UpdateError,
@@ -447,3 +448,26 @@ def test_an_erased_update_erases_the_state_that_was_made_from_it() -> None:
     assert runtime.state("t").values == {"notes": ERASED, "level": ERASED, "memo": ERASED}
     with pytest.raises(InputError, match="erased"):
         runtime.run(Move.UP, thread="t")
+
+
+def test_an_unfinished_run_continues_with_the_update_that_began_it_and_no_other() -> None:
+    broken = [False]
+
+    def last(state: Counter) -> int:
+        if broken:
+            raise ValueError("no")
+        return 4
+
+    runtime: Any = Runtime(counting(last=last), store="memory:")
+    broken.clear()
+    runtime.run({}, thread="t")
+    broken.append(True)
+    with pytest.raises(NodeError):
+        runtime.run(7, thread="t")
+    broken.clear()
+    for other in (8, {}):
+        with pytest.raises(InputError) as caught:
+            runtime.run(other, thread="t", if_exists="continue")
+        assert caught.value.code == "other-input"
+
+    assert runtime.run(7, thread="t", if_exists="continue").state.n == 123471234

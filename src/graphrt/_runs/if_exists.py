@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, final, get_args
 from graphrt._engine.storability import Stamped
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import is_mapping
+from graphrt._plan.state_reducer import WHOLE
 from graphrt._plan.tables import Plan
 from graphrt._plan.views import EXTRA
 from graphrt._runs.active_run import ActiveRun
@@ -124,12 +125,14 @@ def present(config: RunConfig, claim: Claim, fold: Fold) -> RunResult[Any]:
 def given_fields(plan: Plan, given: Any) -> frozenset[str]:
     """Return the names of the fields that a caller gave in an input: of a pydantic model those that were set.
 
-    Defaults do not count: a factory may make another one for each input.
+    Defaults do not count: a factory may make another one for each input. With a reducer of the whole state, the input of
+    a finished thread is one value, under `WHOLE`.
     """
     fields, aliases = plan.state.fields, plan.state.aliases
     names: Iterable[Any] = given if is_mapping(given) else getattr(given, "model_fields_set", fields)
     # EXTRA stands for all values that a model with extra="allow" got besides its fields.
-    return frozenset(aliases.get(key, key if key in fields else EXTRA) for key in names)
+    found = frozenset(aliases.get(key, key if key in fields else EXTRA) for key in names)
+    return found if plan.update.whole is None else found | {WHOLE}
 
 
 def digests(stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
