@@ -67,8 +67,8 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
     [
         (GraphBuilder, "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False)"),
         (GraphBuilder.add_node, "(self, name, fn, /, **policy)"),
-        (GraphBuilder.add_conditional_edges, "(self, src, router, routes, default=None)"),
-        (GraphBuilder.set_conditional_entry, "(self, router, routes, default=None)"),
+        (GraphBuilder.add_conditional_edges, "(self, src, router, routes=None, default=None)"),
+        (GraphBuilder.set_conditional_entry, "(self, router, routes=None, default=None)"),
         (GraphBuilder.compile, "(self, *, limits=None, allow=())"),
         (CompiledGraph.run, "(self, input, *, thread=None, if_exists='update', **options)"),
         (CompiledGraph.steps, "(self, input, **options)"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from functools import partial
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from pydantic import BaseModel
@@ -300,3 +301,35 @@ def test_sends_reach_a_node_that_takes_a_context() -> None:
     g.add_conditional_edges("a", lambda state: [Send("b", "x"), Send("b", "y")], ["b"])
 
     assert g.set_entry("a").compile().run({}).state.notes == ["a", "x", "y"]
+
+
+class Way(Enum):
+    LEFT = "left"
+    right = 2
+    OUT = "__end__"
+
+
+NAMES = Literal["left", "right", "__end__"]
+
+
+@pytest.mark.parametrize("kind", [NAMES, Way, list[NAMES]])
+def test_routes_may_be_left_out_where_the_router_says_them(kind: Any) -> None:
+    def router(state: State) -> Any:
+        way = Way[state.question]
+        return way if kind is Way else {Way.LEFT: "left", Way.right: "right", Way.OUT: "__end__"}[way]
+
+    router.__annotations__["return"] = kind
+    g = GraphBuilder(State).add_node("start", note("a")).add_node("left", note("b")).add_node("right", note("c"))
+    graph = g.set_entry("start").add_conditional_edges("start", router).compile()
+    ways = [graph.route("start", {"question": way}) for way in ("LEFT", "right", "OUT")]
+
+    assert ways == [("left",), ("right",), (END,)]
+
+
+def test_routes_may_be_pairs_of_label_and_target() -> None:
+    g = GraphBuilder(State).add_node("agent", note("a")).add_node("tool", note("b"))
+    g.set_entry("agent").add_edge("tool", "agent")
+    g.add_conditional_edges("agent", lambda state: state.question, [("tool", "tool"), ("done", END)])
+    graph = g.compile()
+
+    assert [graph.route("agent", {"question": label}) for label in ("tool", "done")] == [("tool",), (END,)]

@@ -193,7 +193,19 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "empty-routes",
         lambda: a().add_conditional_edges("a", go, {}),
         "The conditional edge 'a' -> go() has no routes. (HERE)",
-        "Map each label to a node or END, or list the possible nodes.",
+        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their names.",
+    ),
+    (
+        "empty-routes",
+        lambda: a().add_conditional_edges("a", lambda state: "a"),
+        "The conditional edge 'a' -> <lambda>() has no routes. (HERE)",
+        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their names.",
+    ),
+    (
+        "duplicate-edge",
+        lambda: a().add_conditional_edges("a", go, [("a", "a"), ("b", END), ("a", END)]),
+        "The route 'a' after 'a' is declared twice; the first is in the same list. (HERE)",
+        "Remove one of them.",
     ),
     ("empty-routes", lambda: a().add_join([], "a"), "The join [] -> 'a' has no sources. (HERE)", "Name the sources."),
     (

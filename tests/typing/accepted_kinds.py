@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired, TypedDict, assert_type
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, assert_type
 
 from pydantic import BaseModel
 
@@ -204,3 +204,11 @@ def clear(state: Tally) -> Raised | Cleared:
 
 
 changes.add_node("tally", tally.compile(), update_of=lambda number: Raised(by=number))
+
+
+def leads(state: Tally) -> Literal["two", "__end__"]:
+    return "two" if state.n else "__end__"
+
+
+tally.add_conditional_edges(three, leads).set_conditional_entry(leads)
+tally.add_conditional_edges(three, leads, [("two", "two"), ("__end__", END)])

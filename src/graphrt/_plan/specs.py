@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from graphrt._plan.state import StateSchema, short
 from graphrt._plan.updates import UpdateSchema
-from graphrt.commands import EndType, StartType
+from graphrt.commands import END, EndType, StartType
 from graphrt.limits import RetryPolicy
 
 Ref: TypeAlias = object
@@ -186,6 +186,21 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
         else:
             result.append((target, target))
     return result
+
+
+def routes_to(labels: Iterable[Any]) -> Mapping[Any, Ref] | list[Ref]:
+    """Return the routes of a conditional edge that has none: each of the router's *labels* names a node, or END.
+
+    A member of an Enum names it by its value, if that is a text, and else by its name.
+    """
+    found: dict[Any, Ref] = {}
+    for label in labels:
+        name = label
+        if isinstance(label, Enum):
+            name = label.value if isinstance(label.value, str) else label.name
+        found[label] = END if name == END.value else name
+    # A list has END under both its labels, the object and its text.
+    return list(found.values()) if all(isinstance(label, (str, EndType)) for label in found) else found
 
 
 def show(ref: Ref) -> str:

@@ -151,6 +151,7 @@ def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str
     ]
     found: dict[str, str] = {}
     refused: InputError | None = None
+    fits = False  # in one way at least
     for number, way in enumerate(ways):
         try:
             values = open_run.entered(config, engine, way(), whole=bool(number))
@@ -158,9 +159,9 @@ def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str
         except NotStorable as error:
             raise open_run.not_storable(engine, error, "The input holds a value") from error
         except InputError as error:
-            refused = error
+            refused = None if fits else error
             continue
-        refused = None
+        fits, refused = True, None
         if found == engine.began:
             return
     if refused is not None:

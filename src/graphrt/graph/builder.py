@@ -8,6 +8,7 @@ once. Declarations therefore keep the place of the call, as `file:line` (*where*
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import UnionType
@@ -19,12 +20,12 @@ from graphrt._drivers.context import Context
 from graphrt._observers import substituted
 from graphrt._plan import hints
 from graphrt._plan.node_attributes import fields_of
-from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec
+from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, routes_to, show
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
 from graphrt.errors import Problem, names
-from graphrt.errors._codes.findings import BAD_GRAPH_NAME, UNKNOWN_FIELDS_OF_UPDATE
+from graphrt.errors._codes.findings import BAD_GRAPH_NAME, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -294,19 +295,34 @@ class GraphBuilder(Generic[S, U]):
         sources = (src,) if isinstance(src, str) else tuple(src)  # a text is one source, not its characters
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
+    # Pairs have a signature of their own: mypy infers no pairs through a union.
+    @overload
     def add_conditional_edges(
         self,
         src: Source,
         router: Callable[[S], RouterResult],
-        routes: Mapping[Any, Target] | Sequence[Target],
+        routes: Mapping[Any, Target] | Sequence[Target] | None = None,
         default: Target | None = None,
+    ) -> GraphBuilder[S, U]: ...
+    @overload
+    def add_conditional_edges(
+        self,
+        src: Source,
+        router: Callable[[S], RouterResult],
+        routes: Sequence[tuple[Any, Target]],
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U]: ...
+    def add_conditional_edges(
+        self, src: Source, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
     ) -> GraphBuilder[S, U]:
         """Add a conditional edge: after *src*, *router* is called with the committed state and chooses the next nodes.
 
         Args:
             src: The source node, or START.
             router: A pure sync function of the state that returns a label, a list of labels or a list of Sends.
-            routes: Label to node or END. In a list of nodes, each node's name is its label.
+            routes: Label to node or END, as a mapping or as pairs. In a list of nodes, each node's name is its label.
+                None, if the router is annotated to return a Literal or Enum of names of nodes: each label is a node,
+                and `"__end__"` is END.
             default: Where any other label leads; None refuses other labels.
         """
         self._branch(src, router, routes, default, here())
@@ -328,15 +344,26 @@ class GraphBuilder(Generic[S, U]):
 
     def _branch(self, src: Any, router: Any, routes: Any, default: Any, where: str) -> None:
         """Declare a conditional edge, for `Branch.to`, `add_conditional_edges` and manifests."""
+        hint = hints.return_hint(router, self._localns)
+        labels = hints.labels_of(hint)
+        if routes is None and labels is not None:
+            routes = routes_to(labels[0])
         # A single text counts as a list of one node. None counts as no routes, which `compile()` reports.
-        known: Mapping[Any, Any] | Iterable[Any] = (routes,) if isinstance(routes, str) else routes or ()
+        known: Mapping[Any, Any] | list[Any]
+        known = routes if isinstance(routes, Mapping) else [routes] if isinstance(routes, str) else list(routes or ())
+        if not isinstance(known, Mapping) and known and all(map(_is_pair, known)):
+            pairs: list[tuple[Any, Any]] = known
+            known = dict(pairs)
+            for label, number in Counter(label for label, _ in pairs).items():
+                if number > 1:
+                    edge = f"route {show(label)} after {show(self._ref(src))}"
+                    self._problems.append(DUPLICATE_EDGE(edge=edge, at=" in the same list", where=where))
         if isinstance(known, Mapping):
             routes = {label: self._ref(known[label]) for label in known}
         else:
             routes = [self._ref(target) for target in known]
         default = None if default is None else self._ref(default)
-        hint = hints.return_hint(router, self._localns)
-        spec = BranchSpec(self._ref(src), router, routes, default, where, hints.labels_of(hint), hint)
+        spec = BranchSpec(self._ref(src), router, routes, default, where, labels, hint)
         self._declared.append(spec)
 
     def set_entry(self, node: NodeRef) -> GraphBuilder[S, U]:
@@ -344,11 +371,22 @@ class GraphBuilder(Generic[S, U]):
         self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
 
+    @overload
     def set_conditional_entry(
         self,
         router: Callable[[S], RouterResult],
-        routes: Mapping[Any, Target] | Sequence[Target],
+        routes: Mapping[Any, Target] | Sequence[Target] | None = None,
         default: Target | None = None,
+    ) -> GraphBuilder[S, U]: ...
+    @overload
+    def set_conditional_entry(
+        self,
+        router: Callable[[S], RouterResult],
+        routes: Sequence[tuple[Any, Target]],
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U]: ...
+    def set_conditional_entry(
+        self, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
     ) -> GraphBuilder[S, U]:
         """Add a conditional edge from START: *router* is called with the initial state; see `add_conditional_edges`."""
         self._branch(START, router, routes, default, here())
@@ -405,6 +443,11 @@ class GraphBuilder(Generic[S, U]):
 
     def __repr__(self) -> str:
         return f"GraphBuilder({self._name!r}, {len(self._declared)} declarations)"
+
+
+def _is_pair(route: Any) -> bool:
+    """Return True if an item of routes is a pair of label and target. A node is named by a text, handle or function."""
+    return route.__class__ in (tuple, list) and len(route) == 2
 
 
 def is_name(name: object) -> bool:

@@ -162,7 +162,10 @@ DUPLICATE_EDGE = Finding("duplicate-edge", "The {edge} is declared twice; the fi
 DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name each source once.")
 
 EMPTY_ROUTES = Finding(
-    "empty-routes", "The {branch} has no routes.", fix="Map each label to a node or END, or list the possible nodes."
+    "empty-routes",
+    "The {branch} has no routes.",
+    fix="Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their "
+    "names.",
 )
 JOIN_WITHOUT_SOURCES = EMPTY_ROUTES.variant("The {join} has no sources.", fix="Name the sources.")
 
