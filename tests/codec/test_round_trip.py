@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pydantic
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
@@ -125,6 +126,11 @@ EXAMPLES = [
     ToolCall(id="1", name="look", arguments_text="{"),
     Usage(input_tokens=1, cost_usd=0.5),
     AgentReply(text="x", usage=Usage(calls=1), output=(1,), messages=(UserMessage(text="hi"),)),
+    pydantic.HttpUrl("https://example.org/a?b=ü#c"),
+    pydantic.AnyUrl("urn:a"),
+    pydantic.PostgresDsn("postgres://ann:x@one:1,two:2/db"),
+    pydantic.NameEmail("Ann", "ann@example.org"),
+    pydantic.ByteSize(1024),
 ]
 
 

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import pytest
 import typing_extensions as te
+from pydantic import BaseModel, ConfigDict
 
-from graphrt import END, START, Overwrite
-from graphrt.errors import UpdateError
+from graphrt import END, START, Overwrite, Runtime
+from graphrt.errors import InputError, UpdateError
 from graphrt.reducers import append, ephemeral, untracked
 from graphrt.stores import open_store
 
@@ -95,6 +96,39 @@ def test_odd_values_are_stored_exactly(durable, value):
 
 class Odd:
     """A class that no store knows."""
+
+
+class Holds(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    odd: Odd | None = None
+
+
+def test_field_without_a_storable_value_is_refused_with_the_store():
+    """Before any node, and so any model, has run."""
+    graph = builder("holds", Holds).add_node("a", lambda state: {"odd": Odd()}).set_entry("a").compile()
+
+    error = refused("not-storable", lambda: Runtime(graph, store="memory:"), "'odd' of Holds", "register_type(Odd, ")
+    refused("not-storable", lambda: Runtime(graph).with_store("memory:"))
+
+    assert isinstance(error, InputError)
+    assert isinstance(graph.run({}).state.odd, Odd)
+
+
+def test_field_of_a_nested_graph_without_a_storable_value_is_refused():
+    inner = builder("inner", Holds).add_node("a", lambda state: None).set_entry("a").compile()
+    outer = builder(name="outer").add_node("child", inner, input={}, output={}).set_entry("child").compile()
+
+    refused("not-storable", lambda: Runtime(outer, store="memory:"), "'odd' of Holds")
+
+
+def test_untracked_field_may_hold_anything():
+    class Tracked(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        odd: Annotated[Odd | None, untracked] = None
+
+    graph = builder("free", Tracked).add_node("a", lambda state: {"odd": Odd()}).set_entry("a").compile()
+
+    assert isinstance(Runtime(graph, store="memory:").run({}).state.odd, Odd)
 
 
 def cycle() -> list[Any]:

@@ -227,6 +227,18 @@ class Codec:
         """Return True if the codec has an encoder for instances of exactly *cls*."""
         return cls in self._current().encoders or own_by_class(cls) is not None
 
+    def why_never(self, annotation: Any) -> str | None:
+        """Return why a field with this annotation never holds a value that can be stored; None and `[]` do not count.
+
+        Returns:
+            The reason, as `NotStorable.why`; None if there is such a value, or if that is not certain.
+        """
+        from graphrt._codec.unstorable import Types
+
+        tables = self._current()
+        custom = frozenset(entry.cls for entry in tables.classes.values() if entry.own)
+        return Types(tables.encoders, custom, lambda cls: own_by_class(cls) is not None).why_never(annotation)
+
     def describe(self, annotation: Any) -> Any:
         """Return an answer type as plain JSON data, for `adapter`.
 

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Final, ForwardRef, Literal
 import typing_extensions as te
 from pydantic import BaseModel
 
+from graphrt._codec.pydantic_values import is_url
+
 __all__ = ["ALIASES", "classes_in", "has_structure"]
 
 ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
@@ -55,10 +57,18 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
 
 
 def has_structure(cls: Any) -> bool:
-    """Return True if the codec can derive an encoder from *cls*: an enum, model, dataclass or named tuple."""
+    """Return True if the codec can derive an encoder from *cls*: an enum, model, dataclass, named tuple or URL.
+
+    pydantic's own URL classes are not among them: any value may contain those, declared or not.
+    """
     if cls is Enum or cls is BaseModel:
         return False
-    return issubclass(cls, (Enum, BaseModel)) or hasattr(cls, "__dataclass_fields__") or _is_named_tuple(cls)
+    return (
+        issubclass(cls, (Enum, BaseModel))
+        or hasattr(cls, "__dataclass_fields__")
+        or _is_named_tuple(cls)
+        or (is_url(cls) and cls.__module__ != "pydantic.networks")
+    )
 
 
 def _is_named_tuple(cls: Any) -> bool:

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from graphrt._codec.entry import NONE, Entry, complete, own_attributes, strangers
 from graphrt._codec.models import model_entry
+from graphrt._codec.pydantic_values import is_url, url_entry
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
 from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only, text_of
 
@@ -39,7 +40,7 @@ _NEW_IN_C: Final[Any] = type(object.__new__)
 
 
 def entry_of(cls: Any, tag: str) -> Entry | None:
-    """Return the entry of an enum, model, named tuple or dataclass; None for any other class.
+    """Return the entry of an enum, model, URL, named tuple or dataclass; None for any other class.
 
     A subclass of a built-in type is not a dataclass in this sense: its content is not in its attributes.
     """
@@ -47,6 +48,8 @@ def entry_of(cls: Any, tag: str) -> Entry | None:
         return _enum_entry(cls, tag)
     if issubclass(cls, BaseModel):
         return model_entry(cls, tag)
+    if is_url(cls):
+        return url_entry(cls, tag)
     if builtin_base(cls) is tuple and hasattr(cls, "_field_defaults"):
         return _named_tuple_entry(cls, tag)
     if dataclasses.is_dataclass(cls) and builtin_base(cls) is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from graphrt._codec.entries import entry_of
 from graphrt._codec.entry import Entry
+from graphrt._codec.pydantic_values import pydantic_by_class, pydantic_by_tag
 from graphrt.commands import EndType, StartType
 from graphrt.errors import Problem
 
@@ -38,21 +39,21 @@ OWN_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
 
 
 def own_by_class(cls: Any) -> Entry | None:
-    """Return the entry of *cls* if it is one of graphrt's message classes, else None.
+    """Return the entry of *cls* if it is one of graphrt's message classes, or of pydantic's values, else None.
 
     Called for each class that the codec's tables do not have.
     """
     name: str = cls.__qualname__
     # The cheap tests first: `_class` loads modules.
     if name not in _NAMES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
-        return None
+        return pydantic_by_class(cls)
     return entry_of(cls, _PREFIX + name)
 
 
 def own_by_tag(tag: str) -> Entry | None:
-    """Return the entry of the message class stored under *tag*, or None. Called for tags that no table has."""
+    """Return the entry of the class of these that is stored under *tag*, or None. Called for tags that no table has."""
     if tag not in OWN_TAGS:
-        return None
+        return pydantic_by_tag(tag)
     name = tag.removeprefix(_PREFIX)
     return entry_of(_class(name), tag)
 

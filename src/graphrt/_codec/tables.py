@@ -9,9 +9,8 @@ the part under "v" of the object *node*. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
@@ -21,19 +20,10 @@ from graphrt._codec.entries import entry_of
 from graphrt._codec.entry import Entry
 from graphrt._codec.own import WORDS, own_by_class, own_by_tag
 from graphrt._codec.refusal import DamagedError, NotStorable
+from graphrt._codec.unstorable import why_no_instance
 from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of
 
 __all__ = ["FetchError", "Tables"]
-
-_FUNCTIONS: Final = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-)
-_RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-"""Types of code that runs. Like `_FUNCTIONS`, they have reasons of their own in `_why_none_of`."""
 
 
 class FetchError(Exception):
@@ -134,37 +124,7 @@ def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:
 
 def _why_not(value: Any) -> str:
     # The class is passed as an argument, since for pyright `type(value)` has a partly unknown type.
-    return _why_none_of(type(value), value)
-
-
-def _why_none_of(cls: Any, value: Any) -> str:
-    """Return why a value of class *cls* cannot be stored and what to do instead, as a clause for NotStorable."""
-    name: str = cls.__qualname__
-    if registry.is_secret(cls):
-        return (
-            f"is a {name}, and secrets are never stored: read it where it is used, or use graphrt.audit.Secret, "
-            "of which only the place is stored"
-        )
-    if issubclass(cls, type):
-        return f"is the class {value.__qualname__}, which is code: store its name, or an instance"
-    if issubclass(cls, _FUNCTIONS):
-        return f"is the function {value.__name__}, which is code: store what it gives, or a name for it"
-    if issubclass(cls, _RUNNING):
-        return f"is a {name}, which is code that runs: store a list of what it gives"
-    if issubclass(cls, types.ModuleType):
-        return f"is the module {value.__name__}, which is code"
-    if issubclass(cls, BaseException):
-        return f"is an exception ({name}): store its text, or let the node raise it"
-    if name == "defaultdict":
-        return "is a defaultdict, whose factory is code: store dict(it)"
-    # Between the class itself and `object`: the built-in type that it is a subclass of.
-    known = next((base for base in cls.__mro__[1:-1] if base in registry.BUILT_IN_ENCODERS), None)
-    kind = (
-        f"is an instance of {name}, a subclass of {known.__name__} that the store does not know"
-        if known
-        else f"is an instance of {name}, a class that the store does not know"
-    )
-    return f"{kind}: use {name} in the annotation of a field, or call graphrt.stores.register_type({name})"
+    return why_no_instance(type(value), value)
 
 
 def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:

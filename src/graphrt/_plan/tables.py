@@ -171,8 +171,8 @@ class Plan:
 
     # fmt: off
     __slots__ = (
-        "_checking", "_codec", "_custom", "_ends", "_node_specs", "_visit_limits", "by_name", "has_timeouts", "joins",
-        "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec", "start", "state", "update",
+        "_checking", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
+        "has_timeouts", "joins", "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec", "start", "state", "update",
     )
     # fmt: on
 
@@ -199,6 +199,7 @@ class Plan:
         self._codec: Codec | None = None
         self._checking: Codec | None = None
         self._custom: tuple[str, ...] | None = None
+        self._unstorable: tuple[tuple[str, str], ...] | None = None
         self.shown: dict[str, Any] | None = None
         """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
@@ -357,6 +358,23 @@ class Plan:
             except InputError:  # two classes of one tag: leave those of nested graphs out
                 self._checking = Codec([cls for cls in (self.state.cls, self.update.cls) if cls is not None])
         return self._checking
+
+    @property
+    def unstorable(self) -> tuple[tuple[str, str], ...]:
+        """Names of the fields whose values can never be stored, each with the reason, of this graph and of nested ones.
+
+        Untracked fields are not among them. Found at first use, with the classes that are registered then.
+        """
+        if self._unstorable is None:
+            codec = self.codec
+            fields = [field for field in self.state.fields.values() if not field.untracked]
+            whys = ((field.name, codec.why_never(field.annotation)) for field in fields)
+            found = [(f"{name!r} of {self.state.cls.__name__}", why) for name, why in whys if why is not None]
+            for node in self.nodes:
+                if node.child is not None:
+                    found += node.child.unstorable
+            self._unstorable = tuple(found)
+        return self._unstorable
 
     def _types(self) -> list[Any]:
         """Return the schema classes of this graph and of its nested graphs, whose fields lead to all stored classes."""

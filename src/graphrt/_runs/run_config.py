@@ -28,6 +28,7 @@ from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
 from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import NOT_COMPILED
+from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
 
 if TYPE_CHECKING:
     from graphrt import events
@@ -239,8 +240,10 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         """Return this configuration with another store, and with runs and worker threads of its own.
 
         Raises:
-            InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
+            InputError: *store* is neither a store nor a URL, the audit log is kept in another store, or the values of a
+                field can never be stored.
         """
+        _check_storable(self.plan)
         return self._replace(
             threads=SharedThreads(self.threads.most),
             active=ActiveRuns(),
@@ -312,10 +315,13 @@ def configure(
     """Check the arguments of `Runtime`, which documents them, and return them as a configuration.
 
     Raises:
-        InputError: *graph* is not compiled, or another argument has a wrong type or value.
+        InputError: *graph* is not compiled, another argument has a wrong type or value, or there is a store and the
+            values of a field can never be stored (`not-storable`).
     """
     if not hasattr(graph, "__graphrt_plan__"):
         raise NOT_COMPILED(given=graph)
+    if store is not None or audit is not None:
+        _check_storable(graph.__graphrt_plan__)
     own = graph.__graphrt_plan__.limits
     overrides = arguments.checked_models(models)
     return RunConfig(
@@ -342,6 +348,24 @@ def configure(
         # Last: a store is not left open if another argument is refused.
         store=arguments.opened_store(arguments.audited_store(store, audit)),
     )
+
+
+def _check_storable(plan: Plan) -> None:
+    """Refuse a state with a field whose values no store can keep: now, and not when a node has returned such a value.
+
+    Raises:
+        InputError: There is such a field (`not-storable`).
+    """
+    for field, why in plan.unstorable:
+        raise INPUT_NOT_STORABLE(
+            given=f"A value of field {field} is one",
+            at="",
+            why=why,
+            advice="Mark the field untracked, keep such values out of the state, or make their class storable",
+            path=field,
+            thread=None,
+            where=plan.place(),
+        )
 
 
 def marked_in(plan: Plan) -> frozenset[str]:

@@ -1,0 +1,109 @@
+"""Entries of pydantic's own value classes: URLs, DSNs, `NameEmail` and `ByteSize`. Any value may contain them.
+
+A URL is stored as its text, and read by its class, which checks it. Classes that a program derives from `AnyUrl` are
+stored in the same way, if an annotation leads to them. Tags have the prefix `pydantic:`, so that a class of the user's may
+have the same name. For the terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphrt._codec.entry import Entry
+from graphrt._codec.refusal import TAG, NotStorable
+from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only
+
+__all__ = ["PYDANTIC_TAGS", "is_url", "pydantic_by_class", "pydantic_by_tag", "url_entry"]
+
+_NAMES: Final = frozenset(
+    [
+        "AnyHttpUrl",
+        "AnyUrl",
+        "AnyWebsocketUrl",
+        "FileUrl",
+        "FtpUrl",
+        "HttpUrl",
+        "WebsocketUrl",
+        "AmqpDsn",
+        "ClickHouseDsn",
+        "CockroachDsn",
+        "KafkaDsn",
+        "MariaDBDsn",
+        "MongoDsn",
+        "MySQLDsn",
+        "NatsDsn",
+        "PostgresDsn",
+        "RedisDsn",
+        "SnowflakeDsn",
+        "ByteSize",
+        "NameEmail",
+    ]
+)
+_PREFIX: Final = "pydantic:"
+PYDANTIC_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
+
+
+def is_url(cls: Any) -> bool:
+    """Return True if *cls*, a class, is a URL or DSN class of pydantic's, or is derived from one."""
+    networks = sys.modules.get("pydantic.networks")  # until it is loaded, no class derives from one of its classes
+    # Those of one host and those of several have no public base class in common.
+    return networks is not None and issubclass(cls, (*networks.AnyUrl.__bases__, *networks.MongoDsn.__bases__))
+
+
+def pydantic_by_class(cls: Any) -> Entry | None:
+    """Return the entry of *cls* if it is one of pydantic's value classes, else None."""
+    name: str = cls.__qualname__
+    if name not in _NAMES or not cls.__module__.startswith("pydantic.") or _class(name) is not cls:
+        return None
+    return _entry(cls, name)
+
+
+def pydantic_by_tag(tag: str) -> Entry | None:
+    """Return the entry of pydantic's class that is stored under *tag*, or None."""
+    name = tag.removeprefix(_PREFIX)
+    cls = _class(name) if tag in PYDANTIC_TAGS else None
+    return None if cls is None else _entry(cls, name)
+
+
+def _class(name: str) -> Any:
+    """Return pydantic's class *name*, which is one of `_NAMES`; None if this version of pydantic does not have it."""
+    import pydantic  # its classes are loaded when they are asked for: 10 ms, which most states do not need
+
+    return getattr(pydantic, name, None)
+
+
+def _entry(cls: Any, name: str) -> Entry:
+    """Return the entry of pydantic's class *cls*, which is called *name*."""
+    tag = _PREFIX + name
+    if name == "ByteSize":
+        return _made_of(cls, tag, int, cls)
+    if name == "NameEmail":
+        return _made_of(cls, tag, lambda value: [value.name, value.email], lambda parts: cls(*parts))
+    return url_entry(cls, tag)
+
+
+def url_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of a class of URLs, whose stored form is the text of a URL."""
+    return _made_of(cls, tag, str, cls)
+
+
+def _made_of(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
+    """Return the entry of a class whose values are made of plain data: *write* takes it from a value."""
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, TAGGED_BYTES)
+        plain = write(value)
+        try:
+            exact = read(plain) == value
+        except ValueError:  # it was made past the checks of its class
+            exact = False
+        if not exact:
+            raise NotStorable(f"is a {cls.__qualname__} that its own text does not give back")
+        return {TAG: tag, "v": writer.at("", plain, depth + 1)}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        return read(reader.value(only(node), depth + 1))
+
+    return Entry(cls, tag, encode, decode, own=True)
