@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
+from pydantic_core import to_json
 from tests.codec import shapes, strategies
 
 from graphrt import events
@@ -28,6 +29,7 @@ names = st.sampled_from(["a", "b", "search", "größe", "a:b", "a/b", "\x00", "$
 numbers = st.integers(0, 3) | st.integers(0, 2**70)
 seconds = st.floats()
 values = strategies.values(max_leaves=3)
+arguments = st.none() | st.lists(st.integers() | st.text(), max_size=3).map(lambda items: to_json(items).decode())
 fields = st.dictionaries(names, values, max_size=3)
 by_place = st.dictionaries(st.integers(0, 9), values, max_size=2)
 targets = st.lists(names, max_size=3).map(tuple)
@@ -138,8 +140,14 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "message": text,
         "usage": usage,
     },
-    events.EffectStarted: {**TASK, "key": text, "starts": st.integers(1, 9), "answers": numbers},
-    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": numbers},
+    events.EffectStarted: {
+        **TASK,
+        "key": text,
+        "starts": st.integers(1, 9),
+        "answers": numbers,
+        "arguments": arguments,
+    },
+    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": numbers, "arguments": arguments},
     events.ModelReplied: {
         **CALL,
         "reply": st.dictionaries(st.text("ab", max_size=3), values, max_size=3),
@@ -217,6 +225,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "graph": text,
         "detached": st.booleans(),
         "made": st.booleans(),
+        "arguments": arguments,
     },
 }
 

@@ -27,6 +27,7 @@ from graphrt._ambient import PARENT_AGENT, WATCHER
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended
 from graphrt._drivers.node_effects import EffectKind, perform_async
+from graphrt._drivers.remembered_calls import Call
 from graphrt._engine.model_calls import Reply
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
@@ -298,7 +299,7 @@ class TaskServices:
         *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
         person who has to decide that.
         """
-        return await perform_async(self._context, self._scope, self._task, key, call, (), kind, about)
+        return await perform_async(self._context, self._scope, self._task, Call(key), call, (), kind, about)
 
     def was_answered(self, question: str) -> bool:
         """Return whether the question with that key has an answer that counts: one that was not discarded."""

@@ -34,7 +34,8 @@ import typing_extensions as te
 
 from graphrt._ambient import NODE
 from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
-from graphrt._drivers.node_effects import EffectKind, perform, perform_async
+from graphrt._drivers.node_effects import EffectKind, decide, find_effect, perform, perform_async, runs_once
+from graphrt._drivers.remembered_calls import Call, RememberedCalls
 from graphrt._drivers.run_services import RunServices
 from graphrt._due_times import Units, checked_due, expiry, moment_s, sleep_s
 from graphrt._engine.child_ids import child_id
@@ -142,9 +143,9 @@ SLEPT: Final = Slept()
 class Context(Generic[D]):
     """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
-    __slots__ = ("_done", "_execution", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
+    __slots__ = ("_done", "_execution", "_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
-    def __init__(self, services: RunServices, task: Task) -> None:
+    def __init__(self, services: RunServices, task: Task, home: object = None) -> None:
         self._scope = services
         self._task = task
         self.arg: Any = task.arg
@@ -152,6 +153,8 @@ class Context(Generic[D]):
         self._execution = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
+        self._home = home
+        """What runs the node, an asyncio task or the id of a thread; None if that is not known."""
         self._done: bool = False
         """True after the attempt has ended; set by `invoke`."""
         self._suspended: bool = False
@@ -167,6 +170,14 @@ class Context(Generic[D]):
         if name not in kept:
             kept[name] = make()
         return kept[name]
+
+    def _calls(self) -> RememberedCalls:
+        """Return what finds the records of the calls of this attempt."""
+        calls: RememberedCalls = self._once(
+            "calls",
+            lambda: RememberedCalls(self._task, self._scope.deps, self._home, self.idempotency_key, self.thread),
+        )
+        return calls
 
     def _count(self, name: str) -> int:
         """Return how often this was called with *name* before, in this attempt."""
@@ -505,7 +516,7 @@ class Context(Generic[D]):
                 self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
             key = outcome_key(thread, self._task.more().retried)
             # The effect only returns what was found. "idempotent": its result is stored at once.
-            outcome = perform(self, self._scope, self._task, key, lambda: _data(ended), (), "idempotent")
+            outcome = perform(self, self._scope, self._task, Call(key), lambda: _data(ended), (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
 
@@ -527,23 +538,45 @@ class Context(Generic[D]):
                 return _data(ended)
 
             key = outcome_key(thread, self._task.more().retried)
-            outcome = await perform_async(self, self._scope, self._task, key, found, (), "idempotent")
+            outcome = await perform_async(self, self._scope, self._task, Call(key), found, (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
 
     @overload
     def effect(
-        self, name: str, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, kind: EffectKind = ...
+        self,
+        name: str,
+        fn: Callable[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        key: str | None = None,
+        kind: EffectKind = ...,
     ) -> Awaitable[T]: ...
     @overload
-    def effect(self, name: str, fn: Callable[..., T], *args: Any, kind: EffectKind = ...) -> T: ...
-    def effect(self, name: str, fn: Callable[..., Any], *args: Any, kind: EffectKind = "idempotent") -> Any:
+    def effect(
+        self, name: str, fn: Callable[..., T], *args: Any, key: str | None = None, kind: EffectKind = ...
+    ) -> T: ...
+    def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        kind: EffectKind = "idempotent",
+    ) -> Any:
         """Run `fn(*args)` once and record its result; later executions of this task return the recorded result.
 
-        The n-th call of a name matches the n-th of the execution before. Awaitable if *fn* is async.
+        A repeated call is found by *name* and arguments, or by *name* and *key*, in any order. Calls of a name that are
+        alike are matched by their order. If a call has the place of a recorded one and other arguments, the run pauses
+        with a question of the kind `effect`: answer "recorded" (take the recorded result), "run" (run it for the
+        present arguments), {"result": value} or "fail" (fail the node). Awaitable if *fn* is async.
+
+        Arguments are compared by a digest, and shown in the question, so they are stored with the result. Left out are
+        arguments that no store takes, values of untracked fields, and secrets.
 
         Args:
             name: Name of the effect inside the task.
+            args: Arguments of *fn*.
+            key: Tells calls of one name apart, whatever their arguments. None compares the arguments.
             kind: What happens if the process dies, or *fn* raises, before the result is stored. "pure" and "idempotent"
                 effects run again (pass `ctx.idempotency_key` on); a pure one's result is stored when the task ends.
                 Before a "once" effect runs, its start is recorded, and it is never repeated silently: without a result
@@ -552,10 +585,19 @@ class Context(Generic[D]):
 
         Raises:
             UpdateError: The result cannot be stored.
-            NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`).
-            InputError: *kind* is not known (`bad-effect`).
+            NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
+                arguments changed, and the answer was "fail" (`effect-changed`).
+            InputError: *kind* is not known (`bad-effect`), or *key* is not a text (`input`).
+            AuditError: The runtime redacts, and an argument could not be redacted.
         """
-        return perform(self, self._scope, self._task, f"{name}#{self._count(f'effect {name}')}", fn, args, kind)
+        services, task = self._scope, self._task
+        if check_key(key) is not None:  # escaped, so that no other name and key make the same
+            call = Call(f"{name}#key={str(key).replace('%', '%25').replace('#', '%23')}")
+        elif runs_once(services, task):
+            call = Call(f"{name}#{self._count(f'effect {name}')}")
+        else:
+            call = find_effect(self._calls(), services, task, name, args, kind)
+        return perform(self, services, task, call, fn, args, kind)
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.
@@ -722,9 +764,9 @@ def _begun(
             where=where,
             boundary=True,
         )
-    key = f"name={name}" if name is not None else str(context._count("start"))
     labels = children.check(graph, given, title, tags)
-    extra = task.more()
+    call = Call(f"name={name}") if name is not None else _found_start(context, task, graph, given)
+    key, extra = call.key, task.more()
     known = extra.threads.get(key)  # what an earlier execution of the node recorded; in a copy, one of its source
     thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
@@ -733,7 +775,14 @@ def _begun(
     child = ChildThread(graph, thread)
     if known is not None and known.thread == thread and known.made:
         return child, None
-    event = ThreadStarted(task=task.id, key=key, thread=thread, graph=graph.name, detached=bool(detached))
+    event = ThreadStarted(
+        task=task.id,
+        key=key,
+        thread=thread,
+        graph=graph.name,
+        detached=bool(detached),
+        arguments=call.arguments,
+    )
     new = known is None or known.thread != thread  # not stored yet
     extra.threads[key] = replace(event, made=services.recorded is not None)  # `made`: the child exists for certain
     for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child, see `_state`
@@ -751,6 +800,31 @@ def _begun(
         extra.threads[key] = replace(event, made=True)
 
     return child, make
+
+
+def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> Call:
+    """Return a call of `ctx.start` without a name as the task records it; a person may have chosen what it is.
+
+    Raises:
+        NodeError: Its arguments changed, and the answer was "fail" (`effect-changed`).
+        AuditError: The input could not be redacted.
+    """
+    calls, extra = context._calls(), task.more()
+    plan = graph.__graphrt_plan__
+    names: Any = given if isinstance(given, Mapping) else getattr(given, "model_fields_set", plan.state.fields)
+    values = given if isinstance(given, Mapping) else {name: getattr(given, name) for name in names}
+    # The input as the graph gets it: without what its journal has not either (R16).
+    tracked = {name: value for name, value in values.items() if name not in plan.state.untracked}
+
+    def recorded(_prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments of the children that the task has started without a name, by their ordinals."""
+        return {key: event.arguments for key, event in extra.threads.items() if key.isdecimal()}, {}
+
+    call = calls.find("", (graph.name, tracked), recorded, plan.codec)
+    if call.differs is None or not calls.in_order():
+        return call
+    answer = decide(context, task, call, f"start of {graph.name}", extra.threads[call.differs].arguments)
+    return Call(call.differs, extra.threads[call.differs].arguments) if answer == "recorded" else call
 
 
 def _of_thread(services: RunServices, task: Task) -> tuple[ChildThreads, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from threading import get_ident
 from types import CoroutineType
 from typing import Any, final
 
@@ -66,7 +67,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     if node.is_async:
         return on_loop(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
-    context = Context(services, task) if node.wants_context else None
+    context = Context(services, task, get_ident()) if node.wants_context else None
     key: Any = None
     token = NODE.set(
         WithoutContext(services, task) if context is None else context
@@ -232,7 +233,7 @@ async def ainvoke(
     if services.control.live:
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations
-    context = Context(services, task) if node.wants_context else None
+    context = Context(services, task, asyncio.current_task()) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
     token = NODE.set(WithoutContext(services, task) if context is None else context)

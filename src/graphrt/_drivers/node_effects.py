@@ -1,7 +1,8 @@
 """`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
-What is known of an effect stands on the task (`task.more()`), by its key (`name#n` for the n-th call of a name): its
-result in `effects`, the number of its starts in `intents` (kind "once" only). Both are stored as staged events. A node
+What is known of an effect stands on the task (`task.more()`), by its key (`name#n`, or `name#key=...` for a call with
+`key=`): its result in `effects`, the number of its starts in `intents` (kind "once" only), its arguments in
+`effect_arguments`. Which key a repeated call has is decided in `remembered_calls`. Both are stored as staged events. A node
 that paused, failed or crashed runs again from its start, and its effects then return the recorded results. `own` copies
 a value: node and record share nothing (R15). `services.recorded` is set when a run is executed again from its log: the
 log then has the results, and nothing is called.
@@ -15,6 +16,7 @@ The process may die, or the function raise, between the effect and the record of
 | "once" | its start | its result, at once |
 
 "pure" and "idempotent" effects run again. A "once" effect is not repeated silently: a person is asked for its outcome.
+A person is asked, too, where the node repeats a call with other arguments than those that are recorded.
 Tools of agents are effects too (`_agents`), with keys that begin with `tool/`. For the terms, see docs/glossary.md.
 """
 
@@ -22,17 +24,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from functools import partial
+from types import FunctionType
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
+from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
 from graphrt.errors import NodeError
-from graphrt.errors._codes.nodes import EFFECT_UNKNOWN, UNKNOWN_KIND_OF_EFFECT
+from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN, UNKNOWN_KIND_OF_EFFECT
 from graphrt.events import EffectRecorded, EffectStarted, Event
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
+# `Any`, because they are types of answers and not of anything here.
+_UNKNOWN_ANSWERS: Final[Any] = Literal["run", "fail"] | dict[Literal["result"], Any]
+"""Answers to the question about an effect whose outcome is unknown."""
+_CHILD_ANSWERS: Final[Any] = Literal["recorded", "run", "fail"]
+"""Answers to the question about a child thread that was started with other arguments."""
+_CHANGED_ANSWERS: Final[Any] = Literal["recorded", "run", "fail"] | dict[Literal["result"], Any]
+"""Answers to the question about an effect that was recorded with other arguments."""
 
 
 class Asking(Protocol):
@@ -43,22 +55,64 @@ class Asking(Protocol):
         """Key for outside services, the same at every execution of the task."""
         ...
 
-    def _ask(self, name: str, payload: Any, answer_type: Any, *, kind: str) -> Any:
+    def _ask(self, name: str, payload: Any, answer_type: Any, *, keyed: bool = True, kind: str) -> Any:
         """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`.
 
         Args:
             payload: What to show to the person.
             answer_type: Type that the answer must have.
+            keyed: Whether *name* alone identifies the question, whatever its payload.
             kind: Kind of the question, here `effect`.
         """
         ...
+
+
+def runs_once(services: RunServices, task: Task) -> bool:
+    """Return whether nothing makes *task* run again: it has no store, no retries, and no graph around it that has."""
+    return (
+        services.stage is None and services.recorded is None and task.node.policy.retry is None and not task.engine.path
+    )
+
+
+def find_effect(
+    calls: RememberedCalls, services: RunServices, task: Task, name: str, args: tuple[Any, ...], kind: EffectKind
+) -> Call:
+    """Return the call `ctx.effect(name, fn, *args)` as the task records it.
+
+    It *differs* from a record only if a person is to be asked for it. None is asked where the order of the calls says
+    nothing, or where no answer could arrive: there the effect runs for its arguments, unless it is a "once" effect.
+    """
+    call = calls.find(f"{name}#", args, partial(_recorded, services, task))
+    if call.differs is None or kind == "once" or (task.engine.thread is not None and calls.in_order()):
+        return call
+    return call._replace(differs=None)
+
+
+def _recorded(
+    services: RunServices, task: Task, prefix: str
+) -> tuple[Mapping[str, Arguments], Mapping[str, Arguments]]:
+    """Return the arguments of the effects whose keys are *prefix* and an ordinal, by key: those of task and log."""
+    extra, log = task.extra, services.recorded
+    found: dict[str, Arguments] = {}
+    if extra is not None:
+        found = {key: extra.effect_arguments.get(key) for key in (*extra.effects, *extra.intents)}
+    logged: Mapping[str, Arguments] = {}
+    if log is not None:
+        logged = {key: value for key, value in log.arguments(task).items() if log.knows(task, key)}
+    return _in_order(found, prefix), _in_order(logged, prefix)
+
+
+def _in_order(found: Mapping[str, Arguments], prefix: str) -> dict[str, Arguments]:
+    """Return the items whose keys are *prefix* and an ordinal, by their ordinals."""
+    keys = [key for key in found if key.startswith(prefix) and key[len(prefix) :].isdecimal()]
+    return {key: found[key] for key in sorted(keys, key=lambda key: int(key[len(prefix) :]))}
 
 
 def perform(
     context: Asking,
     services: RunServices,
     task: Task,
-    key: str,
+    call: Call,
     fn: Callable[..., Any],
     args: Any,
     kind: EffectKind,
@@ -69,14 +123,15 @@ def perform(
         context: Context of the attempt.
         services: Those of the run; they store what is known of the effect.
         task: Task that the effect belongs to.
-        key: Key of the effect on the task.
+        call: The effect as the task records it.
         fn: Performs the effect.
         args: Tuple of the arguments of *fn*.
         kind: See the table at the top of the module.
 
     Raises:
         InputError: *kind* is not known (`bad-effect`).
-        NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`).
+        NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
+            arguments changed, and a person wants the node to fail (`effect-changed`).
         UpdateError: The result is not a storable value.
         StoreError: The store failed.
         BaseException: What *fn* raises.
@@ -84,28 +139,36 @@ def perform(
     if kind not in ("pure", "idempotent", "once"):
         kinds = get_args(EffectKind)
         raise UNKNOWN_KIND_OF_EFFECT(kind=kind, kinds=kinds, node=task.node.name, where=task.engine.where(task))
-    if inspect.iscoroutinefunction(fn):
-        return perform_async(context, services, task, key, fn, args, kind)
-    known, result = _known(context, services, task, key, kind)
+    if _is_async(fn):
+        return perform_async(context, services, task, call, fn, args, kind)
+    key = call.key
+    known, result = _known(context, services, task, call, kind)
     if known:
         return result
     if kind == "once":  # its start is counted and stored before it runs
-        _intend(task, key)
+        _intend(task, call)
         _keep(services, task, key)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
-    result = _take(task, key, result)  # the node goes on with what is recorded
+    result = _take(task, call, result)  # the node goes on with what is recorded
     if kind != "pure":
         _keep(services, task, key)
     return own(result)
+
+
+def _is_async(fn: Callable[..., Any]) -> bool:
+    """Return whether *fn* is async; of a plain function by its flags, as inspect took a tenth of a cheap effect."""
+    if fn.__class__ is not FunctionType or fn.__dict__:  # a wrapper, or a function that may be marked
+        return inspect.iscoroutinefunction(fn)
+    return bool(fn.__code__.co_flags & inspect.CO_COROUTINE)
 
 
 async def perform_async(
     context: Asking,
     services: RunServices,
     task: Task,
-    key: str,
+    call: Call,
     fn: Callable[..., Any],
     args: Any,
     kind: EffectKind,
@@ -119,16 +182,17 @@ async def perform_async(
     """
     from graphrt._drivers.blocking_calls import call_store
 
-    known, result = _known(context, services, task, key, kind, about)
+    key = call.key
+    known, result = _known(context, services, task, call, kind, about)
     if known:
         return result
     if kind == "once":
-        _intend(task, key)
+        _intend(task, call)
         await call_store(services, _keep, services, task, key)
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    result = _take(task, key, await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn)))
+    result = _take(task, call, await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn)))
     if kind != "pure":
         await call_store(services, _keep, services, task, key)
     return own(result)
@@ -138,7 +202,7 @@ def _known(
     context: Asking,
     services: RunServices,
     task: Task,
-    key: str,
+    call: Call,
     kind: EffectKind,
     about: Mapping[str, Any] | None = None,
 ) -> tuple[bool | None, Any]:
@@ -147,14 +211,23 @@ def _known(
     Returns:
         (True, result) if it is known, (False, None) if the effect is to run, (None, None) if the node is to fail.
     """
-    extra = task.more()
+    extra, key = task.more(), call.key
+    if call.differs is not None:
+        answer = _decision(context, services, task, call)
+        if answer == "recorded":
+            extra.request(call.differs)
+            return True, own(extra.effects[call.differs])
+        if isinstance(answer, Mapping):  # as below
+            extra.request(key)
+            return True, own(_take(task, call, answer["result"]))
+        # "run" is left, or the log is to say that it has no such call.
     # Note the order of the calls in this execution. Results arrive in any order, which the journal must not show (R13).
     extra.request(key)
     if key in extra.effects:
         return True, own(extra.effects[key])
     # Executed again from a log in which the process died after the start: ask the same question as then.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
-        _intend(task, key)
+        _intend(task, call)
     if kind != "once" or key not in extra.intents:
         return False, None
     if task.engine.thread is None:  # such a run cannot pause for an answer
@@ -172,12 +245,64 @@ def _known(
     # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
     # `base` is the key of a question without the number of its wording.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
-    decision: Any = Literal["run", "fail"] | dict[Literal["result"], Any]
-    answer = context._ask(question, payload, decision, kind="effect")
+    answer = context._ask(question, payload, _UNKNOWN_ANSWERS, kind="effect")
     if isinstance(answer, Mapping) and "result" in answer:  # not stored by itself: the answer is, and gives it again
-        return True, own(_take(task, key, answer["result"]))
+        return True, own(_take(task, call, answer["result"]))
     # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
     return (False if answer == "run" else None), None
+
+
+def _decision(context: Asking, services: RunServices, task: Task, call: Call) -> Any:
+    """Return what a person wants for an effect in whose place a record has other arguments.
+
+    Returns:
+        "recorded", "run" or {"result": value}; None if a log has to answer, which has no such question.
+
+    Raises:
+        NodeError: The answer was "fail", or no answer can arrive (`effect-changed`).
+    """
+    extra, log, differs = task.more(), services.recorded, call.differs
+    assert differs is not None  # noqa: S101 - the caller looked
+    if log is not None and differs not in extra.effects and differs not in extra.intents:
+        # The process died after the effect in the first execution, so that only the second one asked.
+        if not log.asks(task, f"changed={differs}"):
+            return None
+        _take(task, Call(differs, log.arguments(task)[differs]), log.effect(task, differs))
+    result = {"result": extra.effects[differs]} if differs in extra.effects else {}
+    return decide(context, task, call, differs.rsplit("#", 1)[0], extra.effect_arguments.get(differs), **result)
+
+
+def decide(context: Asking, task: Task, call: Call, name: str, recorded: Arguments, **result: Any) -> Any:
+    """Return the answer of a person about *call*, in whose place a record has other arguments.
+
+    Args:
+        name: What is called, for the person.
+        recorded: Arguments of the record.
+        result: Its result as `result`. Without one, its outcome is unknown; a child thread has none either.
+
+    Returns:
+        "recorded" or "run"; of an effect also {"result": value}.
+
+    Raises:
+        NodeError: The answer was "fail", or no answer can arrive (`effect-changed`).
+    """
+    if task.engine.thread is None:
+        raise EFFECT_CHANGED(effect=name, node=task.node.name, where=task.engine.where(task))
+    payload: dict[str, Any] = {
+        "effect": name,
+        "problem": "arguments changed",
+        "recorded": shown(recorded),
+        "present": shown(call.arguments),
+        **result,
+    }
+    answers: Any = _CHILD_ANSWERS
+    if "#" in str(call.differs):
+        answers = _CHANGED_ANSWERS if result else _UNKNOWN_ANSWERS
+    # Not keyed: an answer about these arguments says nothing about others.
+    answer = context._ask(f"changed={call.differs}", payload, answers, keyed=False, kind="effect")
+    if answer == "fail":
+        raise EFFECT_CHANGED(effect=name, node=task.node.name, where=task.engine.where(task))
+    return answer
 
 
 def _unknown(task: Task, key: str) -> NodeError:
@@ -185,29 +310,34 @@ def _unknown(task: Task, key: str) -> NodeError:
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
-def _intend(task: Task, key: str) -> None:
+def _intend(task: Task, call: Call) -> None:
     """Count a start of a "once" effect, with the number of answers that the task had been given by then.
 
     The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10). It
     is set first: if the node was given up, another thread may write what it has recorded at any moment.
     """
-    extra = task.more()
+    extra, key = task.more(), call.key
     extra.effect_answers[key] = extra.answers
+    if call.arguments is not None:
+        extra.effect_arguments[key] = call.arguments
     extra.intents[key] = extra.intents.get(key, 0) + 1
 
 
-def _take(task: Task, key: str, result: Any) -> Any:
+def _take(task: Task, call: Call, result: Any) -> Any:
     """Put the result of an effect on the task, redacted and as a copy; return it.
 
     Raises:
         UpdateError: It is not a storable value.
         AuditError: It could not be redacted.
     """
+    key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
     # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10). Set first, as
     # in `_intend`.
     extra.effect_answers[key] = extra.answers
+    if call.arguments is not None:
+        extra.effect_arguments[key] = call.arguments
     extra.effects[key] = own(result)
     return result
 
@@ -221,14 +351,11 @@ def _keep(services: RunServices, task: Task, key: str) -> None:
     """
     extra, path = task.more(), task.engine.path
     known: list[tuple[str, Event]] = []
+    answers, arguments = extra.effect_answers[key], extra.effect_arguments.get(key)
     if key in extra.intents:
-        known.append(
-            (
-                path,
-                EffectStarted(task=task.id, key=key, starts=extra.intents[key], answers=extra.effect_answers[key]),
-            )
-        )
+        starts = extra.intents[key]
+        known.append((path, EffectStarted(task=task.id, key=key, starts=starts, answers=answers, arguments=arguments)))
     if key in extra.effects:
-        recorded = EffectRecorded(task=task.id, key=key, result=extra.effects[key], answers=extra.effect_answers[key])
-        known.append((path, recorded))
+        result = extra.effects[key]
+        known.append((path, EffectRecorded(task=task.id, key=key, result=result, answers=answers, arguments=arguments)))
     services.keep([(f"{task.id}#{key}", known)])

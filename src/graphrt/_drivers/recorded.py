@@ -10,7 +10,7 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ class Recorded(Protocol):
 
         Such an effect is never repeated silently. The second execution then asks the same question.
         """
+        ...
+
+    def asks(self, task: Task, question: str) -> bool:
+        """Return whether the task is asked *question*, about a changed effect, at this point of the log or later."""
+        ...
+
+    def arguments(self, task: Task) -> Mapping[str, Any]:
+        """Return the arguments of the effects that the log has of *task*, by key; None for those without any."""
         ...
 
     def knows(self, task: Task, key: str) -> bool:

@@ -24,7 +24,7 @@ from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Extra, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END
@@ -176,6 +176,15 @@ def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
     # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
     extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
     extra.effect_answers[event.key] = event.answers
+    _with_arguments(extra, event)
+
+
+def _with_arguments(extra: Extra, event: events.EffectStarted | events.EffectRecorded) -> None:
+    """Note the arguments of an effect, if it had any."""
+    if event.arguments is not None:
+        extra.effect_arguments[event.key] = event.arguments
+    else:
+        extra.effect_arguments.pop(event.key, None)
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
@@ -183,6 +192,7 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     extra = _task(engine, event.task).more()
     extra.effects[event.key] = event.result
     extra.effect_answers[event.key] = event.answers
+    _with_arguments(extra, event)
     heard(engine, event.key)
 
 

@@ -15,6 +15,8 @@ USED: Final = "used"
 """Value of `fate` for an answer that its node was given; any other fate says why the answer was discarded."""
 EXPIRED: Final = "expired"
 """Reason for which a question is closed, or its answer discarded, when no answer came in time."""
+FAILED_TASK: Final = "failed-task"
+"""Reason for which the answer "fail" is discarded: the task failed as it says, and the thread was retried."""
 TIMER: Final = "timer"
 """Kind of the question that `ctx.sleep` asks of the clock. No person can answer it."""
 SIGNAL: Final = "signal"
@@ -128,6 +130,11 @@ class OpenInterrupt:
         No code of the node gets the answer, and nothing in the question depends on the state.
         """
         return self.kind in STATIC or self.kind == TASK
+
+    @property
+    def of_change(self) -> bool:
+        """Whether a call was repeated with other arguments (`changed=` and the key of its record), and asked it."""
+        return self.kind == "effect" and self.key.startswith("changed=")
 
     @property
     def base(self) -> str:

@@ -507,7 +507,7 @@ class RunState:
                 extra = task.more()
                 task.attempt, extra.failure = 1, None
                 extra.retried += 1  # by this count, `ctx.wait` looks again at a child thread that had failed
-                extra.ask_expired_anew()  # questions whose expiry made the node fail
+                extra.ask_anew()  # questions whose expiry or answer made the node fail
 
     def pending(self) -> tuple[str, ...]:
         """Return the names of the nodes whose tasks are unfinished, else of those that are due, in task order."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._engine.model_calls import ModelCall, ModelCalls
-from graphrt._engine.open_interrupt import BY_EXPIRY, EXPIRED, OpenInterrupt
+from graphrt._engine.open_interrupt import BY_EXPIRY, EXPIRED, FAILED_TASK, OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
@@ -87,6 +87,7 @@ class Extra:
         "delay_s",
         "edited",
         "effect_answers",
+        "effect_arguments",
         "effects",
         "failure",
         "handles",
@@ -119,7 +120,9 @@ class Extra:
         ends of child threads."""
         self.effect_answers: dict[str, int] = {}
         """Number of answers that the task had when an effect started or ended, by key."""
-        self.requested: list[str | ModelCall] = []
+        self.effect_arguments: dict[str, Any] = {}
+        """Arguments of effects by key, as `EffectRecorded.arguments`; effects without arguments are not in it."""
+        self.requested: dict[str | ModelCall, None] = {}
         """Effects and model calls in the order in which the node last requested them; results come in any order."""
         self.models: ModelCalls | None = None
         """What is recorded of the task's model calls; None without any."""
@@ -155,9 +158,8 @@ class Extra:
 
         The journal has the results in this order, whichever came first (rule R13).
         """
-        if what in self.requested:
-            self.requested.remove(what)
-        self.requested.append(what)
+        self.requested.pop(what, None)
+        self.requested[what] = None
 
     def model_calls(self) -> ModelCalls:
         """Return what is recorded of the task's model calls, and make it first if there is nothing yet."""
@@ -166,14 +168,17 @@ class Extra:
             models = self.models = ModelCalls()
         return models
 
-    def ask_expired_anew(self) -> None:
-        """Discard the answers by which the task learned that a question had expired: its next execution asks it anew.
+    def ask_anew(self) -> None:
+        """Discard the answers that made the task fail: its next execution asks these questions anew.
 
-        For `retry` of a failed thread. The fate EXPIRED is logged with the next events of the task.
+        They are those by which it learned that a question had expired, and "fail" to one about changed arguments. For
+        `retry` of a failed thread. The fate is logged with the next events of the task.
         """
         for question in self.interrupts:
             if question.by == BY_EXPIRY and question.current:
                 question.fate, question.fate_told = EXPIRED, False
+            elif question.answered and question.answer == "fail" and question.current and question.of_change:
+                question.fate, question.fate_told = FAILED_TASK, False
 
 
 @final

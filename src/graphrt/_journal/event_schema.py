@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt import events
 from graphrt._journal.field_codecs import (
     AMOUNTS,
+    ARGUMENTS,
     CHECKSUMS,
     COUNTS,
     DIGESTS,
@@ -217,9 +218,19 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (
         6,
         events.EffectStarted,
-        (("task", TASK), ("key", TEXT), ("starts", FieldCodec(same_, int_, 1)), ("answers", RARE_INT)),
+        (
+            ("task", TASK),
+            ("key", TEXT),
+            ("starts", FieldCodec(same_, int_, 1)),
+            ("answers", RARE_INT),
+            ("arguments", ARGUMENTS),
+        ),
     ),
-    (7, events.EffectRecorded, (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", RARE_INT))),
+    (
+        7,
+        events.EffectRecorded,
+        (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", RARE_INT), ("arguments", ARGUMENTS)),
+    ),
     (
         8,
         events.TaskSucceeded,
@@ -336,6 +347,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("graph", TEXT),
             ("detached", RARE_FLAG),
             ("made", RARE_FLAG),
+            ("arguments", ARGUMENTS),
         ),
     ),
 )

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pydantic_core import from_json, to_json
+
 from graphrt._journal.body import ERASED_TEXT, Body
 from graphrt._usage import stored_form
+from graphrt.commands import ERASED
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
 
 
@@ -168,6 +171,19 @@ def _put_value(body: Body, value: Any) -> int:
 def _get_value(body: Body, at: int) -> Any:
     """Read a user value; an erased one reads as `Erased()`."""
     return body.get(at)
+
+
+def _put_arguments(body: Body, arguments: str) -> int:
+    """Write the arguments of an effect on a line of their own, which can be erased; a text without lone surrogates."""
+    return body.line(to_json(arguments))
+
+
+def _get_arguments(body: Body, at: int) -> Any:
+    """Read the arguments of an effect, `Erased()` if they were erased."""
+    value = body.get(at)
+    if value is not ERASED and not isinstance(from_json(text_(body, value)), list):
+        raise TypeError("a JSON array was expected")
+    return value
 
 
 def _put_message(body: Body, message: str) -> int:
@@ -355,6 +371,7 @@ MAYBE_NAMES = FieldCodec(_put_names, _get_names, None)
 TASK = FieldCodec(_put_task, _get_task, ...)
 TASKS = FieldCodec(_put_tasks, _get_tasks, ())
 VALUE = FieldCodec(_put_value, _get_value)
+ARGUMENTS = FieldCodec(_put_arguments, _get_arguments)
 MESSAGE = FieldCodec(_put_message, _get_message, "")
 FIELDS = FieldCodec(_put_fields, _get_fields, {})
 MAYBE_FIELDS = FieldCodec(_put_fields, _get_fields, None)

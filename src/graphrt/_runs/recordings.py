@@ -46,6 +46,8 @@ class _LogOfTask:
         """Places in the log, and how an attempt failed."""
         self.unknown: dict[str, int] = {}
         """Effects that a person was asked about, as a crash had left their outcome unknown; places of the questions."""
+        self.changed: dict[str, int] = {}
+        """Keys of the questions about effects whose arguments had changed; places of the questions."""
         self.ended = False
         """Whether the task succeeded or failed for good."""
         self.places: dict[str | ModelCall, int] = {}
@@ -91,6 +93,9 @@ class Recordings:
             case events.TaskRetried() | events.TaskFailed():
                 log.failures.append((place, event))
                 log.ended = log.ended or isinstance(event, events.TaskFailed)
+            case events.InterruptRaised() if event.kind == "effect" and event.key.startswith("changed="):
+                # The second wording of a question has `:2` at its end, and so on: the first one is noted too.
+                log.changed[event.key] = log.changed[event.key.rpartition(":")[0]] = place
             case events.InterruptRaised() if event.kind == "effect":
                 # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect. An
                 # effect's key may have a colon itself, so both readings are noted; one of them is never asked for.
@@ -113,6 +118,14 @@ class Recordings:
         The second execution then asks the same question.
         """
         return self._log_of(task).unknown.get(key, -1) >= self.at
+
+    def asks(self, task: Task, question: str) -> bool:
+        """Return whether a person is asked *question*, about an effect with other arguments, further on in the log."""
+        return self._log_of(task).changed.get(question, -1) >= self.at
+
+    def arguments(self, task: Task) -> Mapping[str, Any]:
+        """Return the arguments of the effects of *task* by key."""
+        return {key: event.arguments for key, event in self._log_of(task).effects.items()}
 
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* in the present attempt."""

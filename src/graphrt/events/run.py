@@ -122,6 +122,7 @@ class AnswerDiscarded(Word):
     """Why:
 
     - `expired`: no answer came in time, the task failed, and the thread was retried;
+    - `failed-task`: it was "fail" for an effect, the task failed, and the thread was retried;
     - `reworded`: the node asked with another payload, and without a key;
     - `retyped`: the node wants an answer of another type;
     - `not-asked`: the node ended without asking.
@@ -216,6 +217,8 @@ class EffectStarted(Word):
     """How often it was started: once more for each answer "run" to the question about its outcome."""
     answers: int = 0
     """Answers that its task had been given by then."""
+    arguments: Any = None
+    """As `EffectRecorded.arguments`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -229,6 +232,10 @@ class EffectRecorded(Word):
     result: Any
     answers: int = 0
     """Answers that its task had been given by then."""
+    arguments: Any = None
+    """What it was called with, by which a repeated call is compared: the text of a JSON array with an item for each
+    argument. A small plain one is itself; of others the item has `digest` and `shown`, or `left_out` if it is not
+    stored. None for a call without arguments or with a `key=`, and for tools of agents, whose keys have a digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -266,3 +266,5 @@ class ThreadStarted(Word):
     """Whether it goes on when this thread is cancelled."""
     made: bool = False
     """Whether the child thread is known to exist. If not, the task creates it when it runs again."""
+    arguments: Any = None
+    """Name of the graph and input, as `EffectRecorded.arguments`; None for a child with a name."""

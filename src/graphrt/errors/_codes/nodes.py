@@ -299,6 +299,15 @@ EFFECT_UNKNOWN = ErrorCode(
     boundary=True,
 )
 
+EFFECT_CHANGED = ErrorCode(
+    "effect-changed",
+    NodeError,
+    "{effect!r} of node {node!r} was called before with other arguments.",
+    known="the node runs again, and what it has recorded belongs to those arguments",
+    fix="Call it with the same arguments at every execution, or give the call a key: ctx.effect(..., key=...).",
+    boundary=True,
+)
+
 BAD_CHOICE = ErrorCode(
     "bad-choice",
     NodeError,

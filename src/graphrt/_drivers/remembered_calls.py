@@ -1,0 +1,330 @@
+"""Which recorded call of a task a repeated one is: by its name and the digest of its arguments (rule R10).
+
+A node that paused, failed or crashed runs again from its start, and calls `ctx.effect` and `ctx.start` again. What it
+recorded is found by the name of the call and its arguments. The order of the calls of one name (their *ordinals*) is
+only a hint: `asyncio.gather` and thread pools change it. In this order, the first that fits is taken:
+
+1. the record with the same ordinal, if its arguments are the same;
+2. another record of the name with these arguments, which no other call of this execution has taken;
+3. if the record with the same ordinal has other arguments: the call *differs* from it, and a person is asked;
+4. nothing: the call is new, and gets the next free ordinal.
+
+Calls without arguments are all alike. The second rule is not used for them, nor where an argument is left out, unless
+the record with their ordinal belongs to another call: two functions that differ may be behind them.
+
+Arguments are stored with the record, on a line that can be erased: small plain ones as they are, others as a digest and
+a text for people. Left out are arguments that no store takes, and those that contain what is never written: values of
+untracked fields, revealed secrets of the state, and texts of `deps`. What was left out equals anything. Under
+`redact=`, arguments are redacted first. Ids of the run stand under names, since those of a fork are others. For the
+terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from graphrt._codec import NotStorable
+from graphrt._engine.redacting import redacted_value
+from graphrt._plan.quoting import short
+from graphrt._secret import Secret
+from graphrt.commands import ERASED
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+    from graphrt._engine.task import Task
+
+Arguments: TypeAlias = Any
+"""Arguments of a call, as events have them: None for a call without any, ERASED if they were erased, else the text of a
+JSON array with one item for each: a value as it is, `{"digest": ..., "shown": ...}`, or `{"left_out": type}`. It is a
+text, because the walk over an array took three times as long when it is stored."""
+_SHOWN_BYTES: Final = 500
+"""Size of the stored form up to which an argument is stored as it is."""
+_SHOWN_CHARS: Final = 200
+"""Characters that are shown of a larger one."""
+_SHORTEST: Final = 4
+"""Length from which a text that is never written is looked for in arguments; a shorter one would be in many."""
+_SMALL: Final = 2**63
+"""Integers of a smaller magnitude are JSON as they are."""
+_LEFT_OUT: Final = '{"left_out":'
+
+
+class Call(NamedTuple):
+    """One call of a node, as the task records it."""
+
+    key: str
+    """Identifies it within the task."""
+    arguments: Arguments = None
+    """What it is called with."""
+    differs: str | None = None
+    """Key of the record that has the place of this call and other arguments; None if there is none."""
+
+
+class _Calls:
+    """The calls of one name in one execution, and what the task had recorded of that name before."""
+
+    __slots__ = ("logged", "next", "recorded", "taken")
+
+    def __init__(self, recorded: Mapping[str, Arguments], logged: Mapping[str, Arguments]) -> None:
+        self.logged = logged.keys() - recorded.keys()
+        """Keys that only the log of the first execution has, which runs here once more."""
+        self.next: Final = count().__next__
+        """Returns the ordinal of the next call, from 0; threads may call it at the same time."""
+        self.recorded = {**logged, **recorded}
+        """Arguments by key."""
+        self.taken: set[str] = set()
+        """Keys that calls of this execution have; only kept if something was recorded."""
+
+    def take(self, prefix: str, ordinal: int, arguments: Arguments) -> Call:
+        """Return a call of the name, with the key of the record that is its own; see the top of the module."""
+        key = f"{prefix}{ordinal}"
+        known, taken = self.recorded, self.taken
+        differs: str | None = None
+        if key in known and key not in taken:
+            if _alike(known[key], arguments):
+                taken.add(key)
+                return Call(key, arguments)
+            differs = key
+            if key not in self.logged:  # a person is asked as in the first execution, whose log has what followed
+                known = {key: value for key, value in known.items() if key not in self.logged}
+        if differs is not None or key in taken or (arguments is not None and _LEFT_OUT not in arguments):
+            for other, found in known.items():
+                if other not in taken and found is not ERASED and _alike(found, arguments):
+                    taken.add(other)
+                    return Call(other, arguments)
+        while key in known or key in taken:
+            ordinal += 1
+            key = f"{prefix}{ordinal}"
+        taken.add(key)
+        return Call(key, arguments, differs)
+
+
+@final
+class RememberedCalls:
+    """Finds the records of the calls that one execution of a task makes.
+
+    Args:
+        task: The task.
+        deps: The run's `deps`.
+        home: What runs the node, an asyncio task or the id of a thread; None if that is not known.
+        key: The idempotency key of the task.
+        thread: Id of the thread; None without one.
+    """
+
+    __slots__ = ("_calls", "_deps", "_hidden", "_home", "_ids", "_lock", "_task")
+
+    def __init__(self, task: Task, deps: Any, home: object, key: str, thread: str | None) -> None:
+        self._task = task
+        self._deps = deps
+        self._ids = [(to_json(key)[1:-1], b"<idempotency key>")]
+        """Encoded ids, and what stands for them. The key may be a part of a text."""
+        if thread is not None:
+            self._ids.append((to_json(thread), b'"<thread>"'))
+        self._home = home
+        self._calls: dict[str, _Calls] = {}
+        self._hidden: list[bytes] | None = None
+        """Parts of encoded values that no entry may contain; None before they are needed."""
+        self._lock = Lock()
+        """Held while a call gets its key: threads of a sync node may make calls at the same time."""
+
+    def find(
+        self,
+        prefix: str,
+        args: tuple[Any, ...],
+        recorded: Callable[[str], tuple[Mapping[str, Arguments], Mapping[str, Arguments]]],
+        codec: Codec | None = None,
+    ) -> Call:
+        """Return what the task records a call under: the key of an earlier record, or a new one.
+
+        Args:
+            prefix: Prefix of the keys of this name; the ordinal follows.
+            args: Arguments of the call.
+            recorded: Called at the first call of the name, with *prefix*. Returns the arguments of what the task had
+                recorded of this name before the execution, by key, and those that a log has of it.
+            codec: Encodes the arguments; None for that of the task's graph.
+
+        Raises:
+            AuditError: An argument could not be redacted.
+        """
+        arguments = self._arguments(args, codec) if args else None
+        calls = self._calls.get(prefix)
+        if calls is None:
+            with self._lock:
+                calls = self._calls.get(prefix)
+                if calls is None:
+                    calls = self._calls[prefix] = _Calls(*recorded(prefix))
+        ordinal = calls.next()
+        if not calls.recorded:  # the common case: nothing runs again
+            return Call(f"{prefix}{ordinal}", arguments)
+        with self._lock:
+            return calls.take(prefix, ordinal, arguments)
+
+    def in_order(self) -> bool:
+        """Return whether the node itself makes the present call, and no asyncio task or thread that it started.
+
+        Only then the order of its calls says something about them.
+        """
+        home = self._home
+        if home is None or home.__class__ is int:
+            return home in (None, get_ident())
+        try:
+            return asyncio.current_task() is home
+        except RuntimeError:  # no loop runs in this thread
+            return False
+
+    def _arguments(self, args: tuple[Any, ...], codec: Codec | None) -> Arguments:
+        """Return *args* as events have them.
+
+        Raises:
+            AuditError: One of them could not be redacted.
+        """
+        engine = self._task.engine
+        hidden = self._hidden
+        if hidden is None:
+            hidden = self._hidden = list(self._never_written())
+        if engine.redactor is None and not hidden and all(map(_is_plain, args)):
+            try:
+                line = to_json(args)
+            except PydanticSerializationError:  # a text with a lone surrogate: below
+                line = b""
+            if 0 < len(line) <= _SHOWN_BYTES:
+                return self._named(line).decode()
+        if codec is None:
+            codec = engine.plan.codec
+        items: list[bytes] = []
+        for argument in args:
+            if engine.redactor is not None:
+                argument = redacted_value(engine, argument, "an argument of an effect")
+            try:
+                line = codec.dump(argument)
+            except NotStorable:
+                line = b""
+            if not line or any(text in line for text in hidden):
+                items.append(to_json({"left_out": type(argument).__name__}))
+                continue
+            line = self._named(line)
+            # A `$t` marks a value that JSON does not have.
+            if len(line) > _SHOWN_BYTES or b'"$t"' in line:
+                line = to_json({"digest": _hash(line), "shown": short(argument, _SHOWN_CHARS)}, fallback=repr)
+            items.append(line)
+        return f"[{b','.join(items).decode()}]"
+
+    def _named(self, line: bytes) -> bytes:
+        """Return an encoded argument with names in the place of ids of the run."""
+        for id_, name in self._ids:
+            if id_ in line:
+                line = line.replace(id_, name)
+        return line
+
+    def _never_written(self) -> Iterator[bytes]:
+        """Yield parts of encoded values that no entry may contain, as they would stand in an encoded argument."""
+        engine = self._task.engine
+        codec = engine.plan.codec
+        for name in engine.plan.state.untracked:
+            yield from _texts(codec, engine.values.get(name))
+        if codec.met_secrets:
+            for value in engine.values.values():
+                yield from _secrets(codec, value)
+        deps = self._deps
+        if deps is not None:
+            yield from _texts(codec, deps)
+            held: Any = deps if isinstance(deps, Mapping) else getattr(deps, "__dict__", None)
+            slots: Any = getattr(type(deps), "__slots__", ())
+            names = (slots,) if isinstance(slots, str) else tuple(slots)
+            values = [*(held or {}).values(), *(getattr(deps, name, None) for name in names)]
+            for value in values:
+                yield from _texts(codec, value)
+
+
+def _texts(codec: Codec, value: Any) -> Iterator[bytes]:
+    """Yield each longer text in *value* as it stands in encoded values; nothing for a value that no store takes."""
+    if value is None:
+        return
+    if isinstance(value, Secret):
+        yield from _secrets(codec, value)
+        return
+    try:
+        node: Any = from_json(codec.dump(value))
+    except NotStorable:
+        return
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [part for key, part in item.items() if key != "$t"]
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and len(item) >= _SHORTEST:
+            yield to_json(item)[1:-1]
+
+
+def _secrets(codec: Codec, value: Any) -> Iterator[bytes]:
+    """Yield the revealed texts of the Secrets in *value*."""
+    try:
+        secrets = codec.secrets_in(value)
+    except NotStorable:
+        return
+    for secret in secrets:
+        if secret.known:
+            yield from _texts(codec, secret.reveal())
+
+
+def _is_plain(argument: Any) -> bool:
+    """Return whether *argument* is JSON as it is."""
+    kind: Any = argument.__class__
+    if kind is str:
+        return True
+    return argument is None or kind is bool or (kind is int and -_SMALL < argument < _SMALL)
+
+
+def _hash(data: bytes) -> str:
+    """Return 32 hex digits of the BLAKE2b of *data*."""
+    global _blake2b  # noqa: PLW0603 - a slow import, made once: it loads OpenSSL
+    if _blake2b is None:
+        from hashlib import blake2b
+
+        _blake2b = blake2b
+    digits: str = _blake2b(data, digest_size=16).hexdigest()
+    return digits
+
+
+_blake2b: Any = None
+"""The function of that name; None before the first use."""
+
+
+def shown(arguments: Arguments) -> list[Any]:
+    """Return *arguments* as a question shows them."""
+    return [] if arguments is None else [_for_people(item) for item in from_json(arguments)]
+
+
+def _for_people(item: Any) -> Any:
+    """Return one of stored arguments as a question shows it."""
+    match item:
+        case {"left_out": kind}:
+            return f"<{kind}: not stored>"
+        case {"digest": digest, "shown": text}:  # with a digest, as two large arguments may begin alike
+            return f"{text} <{digest[:16]}>"
+        case _:
+            return item
+
+
+def _alike(recorded: Arguments, present: Arguments) -> bool:
+    """Return whether arguments are the same as far as that is known: erased ones, and what was left out, may be any."""
+    if recorded == present or recorded is ERASED:
+        return True
+    if recorded is None or present is None or not (_LEFT_OUT in recorded or _LEFT_OUT in present):
+        return False
+    one, other = from_json(recorded), from_json(present)
+    return len(one) == len(other) and all(
+        left == right or _is_left_out(left) or _is_left_out(right) for left, right in zip(one, other, strict=True)
+    )
+
+
+def _is_left_out(item: Any) -> bool:
+    """Return whether *item* stands for an argument that is not stored."""
+    return isinstance(item, dict) and "left_out" in item
