@@ -168,3 +168,16 @@ def test_only_the_owner_may_read_what_has_values(tmp_path: Path) -> None:
     assert any(".torn-" in one.name for one in made)
     assert {one.name: oct(rights(one)) for one in made if rights(one) != 0o600} == {}
     assert rights(tmp_path / "logs") == 0o700
+
+
+@pytest.mark.parametrize("thread", ["a" + ":" * 199, "a" * 200])
+def test_thread_with_a_long_id_has_a_file_of_its_own(tmp_path: Path, thread: str) -> None:
+    with runtime_of(tmp_path) as runtime:
+        for one in (thread, thread[:-1] + "b"):
+            runtime.run({"notes": []}, thread=one)
+        runtime.resume(thread, "yes")
+        runtime.erase("said")
+        names = [path.name for path in (tmp_path / "logs").iterdir()]
+
+    assert len(names) == 2
+    assert max(map(len, names)) <= 210

@@ -32,7 +32,7 @@ def made(store, thread="t", **words):
 def test_due_threads_are_read_from_indexes(tmp_path, graphs, prefix):
     with SqliteStore(tmp_path / "runs.db") as store:
         text, values = _mail.due_text(graphs, prefix)
-        steps = "\n".join(plan(store, text, [0, 5, AT, 10, *values]))
+        steps = "\n".join(plan(store, text, {"rank": 0, "no": 5, "now": AT, "most": 10, **values}))
 
     for index in ("thread_running", "part_mail", "question_expires"):
         assert index in steps

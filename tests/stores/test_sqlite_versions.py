@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.stores.support import claimed, end, line, opened, other_process, pragma, refused
@@ -56,3 +59,17 @@ def test_opening_waits_for_a_process_that_writes(tmp_path):
 
     end(process)
     opened(path).close()
+
+
+def test_no_statement_has_numbered_placeholders():
+    """Python 3.12.0 to 3.12.3 take `?1` for a name, and warn of a sequence of parameters at each call."""
+    rooms = Path(schema.__file__).parent.glob("*.py")
+    texts = [
+        (path.name, node.value)
+        for path in rooms
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+    assert len(texts) > 100
+    assert [one for one in texts if re.search(r"\?\d", one[1])] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._arguments import a_kind, is_number
@@ -347,11 +348,15 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: A
     for name, value, wanted, fits in (
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
         ("prefix", prefix, "what ids begin with, a text", isinstance(prefix, str)),
-        ("updated_before", updated_before, "a number of seconds since the epoch", is_number(updated_before)),
-        ("updated_after", updated_after, "a number of seconds since the epoch", is_number(updated_after)),
+        ("updated_before", updated_before, "a number of seconds since the epoch", _is_time(updated_before)),
+        ("updated_after", updated_after, "a number of seconds since the epoch", _is_time(updated_after)),
     ):
         if value is not None and not fits:
             raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted=f"{wanted}, or leave it out")
+
+
+def _is_time(value: Any) -> bool:
+    return is_number(value) and not isnan(value)
 
 
 def check_status(status: Any) -> None:

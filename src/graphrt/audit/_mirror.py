@@ -8,6 +8,7 @@ import stat
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from errno import ELOOP, ENOENT
+from hashlib import sha256
 from operator import index
 from pathlib import Path
 from time import monotonic, sleep
@@ -28,6 +29,9 @@ WAIT_S: Final = 10.0
 """Seconds to wait for another writer. Usually that is the run before, which is writing its last lines."""
 _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.02
+_LONGEST_NAME: Final = 200
+"""Characters of a name without its ending: file systems allow 255 bytes, and files beside it have longer endings."""
+_CUT_NAME: Final = 120
 NO_LINK: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait for its other end
 
@@ -42,8 +46,12 @@ class End(NamedTuple):
 
 
 def file_of(folder: Path, thread: str) -> Path:
-    """Return the path of a thread's file."""
-    return folder / f"{quote(thread, safe='@+=-')}.jsonl"
+    """Return the path of a thread's file. An id that would be too long for a name is cut, and a digest tells it apart."""
+    name = quote(thread, safe="@+=-")
+    if len(name) > _LONGEST_NAME:
+        # `quote` leaves no `#`, so that no other thread has this name.
+        name = f"{name[:_CUT_NAME]}#{sha256(thread.encode()).hexdigest()[:32]}"
+    return folder / f"{name}.jsonl"
 
 
 @final

@@ -82,7 +82,7 @@ class Posting(ABC):
 
         Threads of equal priority are in order of creation. Arguments and errors are those of `Postable.due`.
         """
-        most = _refusals.page_size(limit)  # -1 without a limit
+        most = _refusals.page_size(limit, now=now)  # -1 without a limit
         names = None if graphs is None else {*graphs}
         last = None if after is None else self._rank_of(check_id(after))
         found = [

@@ -13,7 +13,7 @@ A name in capitals, such as `BAD_COMMIT`, is the declaration of an error. A call
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 from graphrt._arguments import is_number
@@ -197,12 +197,28 @@ def encodes(text: str) -> bool:
     return True
 
 
-def page_size(limit: int | None) -> int:
-    """Return the greatest number of results of a listing with this *limit*, or -1 for all, as in SQLite's LIMIT.
+def check_times(**times: float | None) -> None:
+    """Check the times of a listing, by their names. NaN is neither before nor after any time, and stores would differ.
 
     Raises:
-        InputError: *limit* is negative or not an int (`input`).
+        InputError: One is not a number (`input`).
     """
+    for name, time in times.items():
+        if time is not None and (not is_number(time) or isnan(time)):
+            raise INVALID_ARGUMENT(argument=f"{name}=", value=time, wanted="seconds since the epoch, or None")
+
+
+def page_size(limit: int | None, **times: float | None) -> int:
+    """Return the greatest number of results of a listing with this *limit*, or -1 for all, as in SQLite's LIMIT.
+
+    Args:
+        limit: Most results; None for all.
+        times: The times of the listing's filter, which are checked too.
+
+    Raises:
+        InputError: *limit* is negative or not an int, or a time is not a number (`input`).
+    """
+    check_times(**times)
     if limit is None:
         return -1
     given: Any = limit

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import final
 
 from graphrt._forks import Home, OwnLock
+from graphrt.stores import _refusals
 from graphrt.stores.schedules import Scheduled
 
 
@@ -79,6 +80,7 @@ class Scheduling(ABC):
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
         """Return the schedules in the order of their names: those of *graph*, and those that are due by *due_by*."""
+        _refusals.check_times(due_by=due_by)
         return self._table.listed(graph, due_by)
 
     def delete_schedule(self, name: str) -> bool:

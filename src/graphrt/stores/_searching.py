@@ -56,7 +56,9 @@ class Searching(ABC):
 
         Arguments and errors are those of `Findable.find`.
         """
-        most = _refusals.page_size(limit)  # -1 without a limit
+        most = _refusals.page_size(
+            limit, updated_after=wanted.updated_after, updated_before=wanted.updated_before
+        )  # -1 without a limit
         listed = self._listed()
         if newest_first:
             listed.reverse()

@@ -115,7 +115,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         limit: int | None = None,
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit)  # -1 without a limit, which no length equals
+        most = _refusals.page_size(limit, updated_before=updated_before)  # -1 without a limit, which no length equals
         with self._guard:
             # A dict keeps the order of insertion, which is the order of creation.
             everything = iter(list(self._open().values()))

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import typing_extensions as te
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores import _refusals
 from graphrt.stores._verifying import Finding, Verification, verify
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import WAITING, postable, posts
@@ -49,6 +50,7 @@ def delete_many(store: Store, threads: Iterable[str], *, updated_before: float |
 
 def one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
     """Do what `delete_many` does, one thread after another, through the protocol alone."""
+    _refusals.check_times(updated_before=updated_before)
     gone: list[str] = []
     # All ids are checked before the first thread is deleted.
     for thread in [check_id(thread) for thread in threads]:

@@ -112,7 +112,9 @@ class Searching(ABC):
 
         A page begins after the thread *after* and has at most *limit* heads; None is no limit.
         """
-        most = _refusals.page_size(limit)  # -1 without a limit
+        most = _refusals.page_size(
+            limit, updated_after=wanted.updated_after, updated_before=wanted.updated_before
+        )  # -1 without a limit
         last = 2**62 if newest_first else 0  # numbers that come before all threads in the order
         if after is not None:
             last = self._head(check_id(after))[1]

@@ -135,7 +135,7 @@ class Posting(ABC):
 
         Threads of equal priority are in order of creation. Arguments and errors are those of `Postable.due`.
         """
-        most = _refusals.page_size(limit)  # -1 without a limit
+        most = _refusals.page_size(limit, now=now)  # -1 without a limit
         rank, last = -(2**31), 0  # before all threads: the smallest number of the column's type
         if after is not None:
             head, last = self._head(check_id(after))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from graphrt.stores import _refusals
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.postgres._texts import to_bytes, to_text
@@ -64,6 +65,7 @@ class Scheduling:
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
         """Return the schedules in the order of their names: those of *graph*, and those that are due by *due_by*."""
+        _refusals.check_times(due_by=due_by)
         values = {"graph": None if graph is None else to_bytes(graph), "due_by": due_by}
         rows = self._calls.ask("list schedules", _LIST, values).fetchall()
         return [Scheduled(name, to_text(own), version, due_at, body) for name, own, version, due_at, body in rows]

@@ -188,7 +188,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         limit: int | None = None,
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit)  # -1 without a limit
+        most = _refusals.page_size(limit, updated_before=updated_before)  # -1 without a limit
         text = _statements.HEADS
         values: list[Any] = []
         for condition, value in (
@@ -265,6 +265,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
+        _refusals.check_times(updated_before=updated_before)
         wanted = [check_id(thread) for thread in threads]
         values = {"ids": wanted, "before": updated_before}
         gone: list[str] = []

@@ -182,7 +182,7 @@ class Searching(Holding):
         Raises:
             InputError: There is no thread *after*, or *limit* is not a number of threads.
         """
-        most = _refusals.page_size(limit)
+        most = _refusals.page_size(limit, updated_after=wanted.updated_after, updated_before=wanted.updated_before)
         texts = (wanted.status, wanted.graph, wanted.prefix, wanted.tenant, wanted.title, *wanted.tags)
         fits = all(text is None or _refusals.encodes(text) for text in texts)
         text, values = find_text(wanted, newest_first=newest_first)

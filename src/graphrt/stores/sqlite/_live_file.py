@@ -57,11 +57,11 @@ _TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS batch_at ON batch(at)",
     f"PRAGMA user_version = {_VERSION}",
 )
-# `?1` is the thread, `?2` the end of this interest, `?3` the latest end that can be real. Of several followers, the end
-# that is latest stays. An end after `?3` dates from before the clock was set back, and is replaced.
+# `until` is the end of this interest, `most` the latest end that can be real. Of several followers, the end that is
+# latest stays. An end after `most` dates from before the clock was set back, and is replaced.
 _FOLLOW: Final = (
-    "INSERT INTO follower(thread, until) VALUES (?1, ?2)"
-    " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN ?2 AND ?3 THEN until ELSE ?2 END"
+    "INSERT INTO follower(thread, until) VALUES (:thread, :until)"
+    " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN :until AND :most THEN until ELSE :until END"
 )
 _NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
 # The upper bound is for a clock that was set back: an interest noted before that counts as over.
@@ -94,7 +94,8 @@ class LiveFile:
         def work(db: Connection) -> int:
             now = time.time()
             self._tidy(db, now)
-            db.execute(_FOLLOW, (thread, now + min(for_s, LONGEST_INTEREST_S), now + LONGEST_INTEREST_S))
+            most = now + LONGEST_INTEREST_S
+            db.execute(_FOLLOW, {"thread": thread, "until": min(now + for_s, most), "most": most})
             return int(db.execute(_NEWEST, (thread,)).fetchall()[0][0])
 
         return self._do(work, making=True) or 0

@@ -39,44 +39,42 @@ _MAILED: Final = (
 """MARKS is replaced by one question mark for each id."""
 _MOVES: Final = f"(status <> 'interrupted' OR substr(name, 1, {len(WAITS)}) <> '{WAITS}')"
 """Condition: a letter makes its thread due. An input that waits for the end of a paused run does not."""
-_NEXT: Final = "(rank, thread.no) > (?1, ?2)"
+_NEXT: Final = "(rank, thread.no) > (:rank, :no)"
 """Condition for threads after the last one of the previous page."""
 _AT_ONCE: Final = 500
 """Threads that one statement asks for, because SQLite limits the number of parameters, and threads of one page of those
 that are due."""
 
 
-def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, list[Any]]:
+def due_text(graphs: list[str] | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
     """Return the statement that lists due threads, with or without an owner, and the parameters of its filters.
 
-    It has the parameters `?1` to `?4` (a thread's rank and number, a time and a limit) before those of the filters. The
-    running threads are limited, because there may be many; they are filtered as in the whole statement, so that a page
-    is full unless it is the last one.
+    Its other parameters are `rank` and `no` of the thread that a page begins after, `now` and `most`. The running
+    threads are limited, because there may be many; they are filtered as in the whole statement, so that a page is full
+    unless it is the last one.
 
     Args:
         graphs: Only threads of the graphs with these names; None for any graph.
         prefix: Only threads whose id begins with this text; None for any id.
     """
-    texts, values = ["seq > 0"], list[Any]()
+    texts, values = ["seq > 0"], dict[str, Any]()
     if graphs is not None:
-        texts.append(f"thread.graph IN ({', '.join('?' * len(graphs))})")
-        values += graphs
+        named = {f"graph{number}": graph for number, graph in enumerate(graphs)}
+        texts.append(f"thread.graph IN ({', '.join(f':{name}' for name in named)})")
+        values |= named
     if prefix is not None:
-        texts.append("substr(id, 1, length(?)) = ?")
-        values += [prefix, prefix]
+        texts.append("substr(id, 1, length(:prefix)) = :prefix")
+        values["prefix"] = prefix
     fits = " AND ".join(texts)
-    # The filters stand in the statement twice, with the same parameters: numbers let both places share them.
-    numbered = iter(range(5, 5 + len(values)))
-    fits = "".join(f"?{next(numbered)}" if char == "?" else char for char in fits)
     waiting = ", ".join(f"'{status}'" for status in WAITING)
     return (
         f"SELECT {reading.COLUMNS} FROM {reading.FROM} WHERE thread.no IN ("  # noqa: S608 - own names
         f"SELECT no FROM (SELECT no FROM thread WHERE status = 'running' AND {_NEXT} AND {fits}"
-        " ORDER BY rank, no LIMIT ?4)"
+        " ORDER BY rank, no LIMIT :most)"
         f" UNION SELECT part.no FROM part JOIN thread USING (no) WHERE kind = {MAIL} AND {_NEXT}"
         f" AND status IN ({waiting}) AND {_MOVES}"
-        f" UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= ?3 AND {_NEXT}"
-        f" AND status = 'interrupted') AND {fits} ORDER BY rank, thread.no LIMIT ?4"
+        f" UNION SELECT question.no FROM question JOIN thread USING (no) WHERE expires_at <= :now AND {_NEXT}"
+        f" AND status = 'interrupted') AND {fits} ORDER BY rank, thread.no LIMIT :most"
     ), values
 
 
@@ -169,7 +167,7 @@ class Posting(Holding):
         Raises:
             InputError: There is no thread *after*, or *limit* is not a number of threads.
         """
-        most = _refusals.page_size(limit)  # -1 for all
+        most = _refusals.page_size(limit, now=now)  # -1 for all
         # No thread has a graph or id that is not valid UTF-8, and SQLite would raise for such a text.
         names = None if graphs is None else [name for name in graphs if _refusals.encodes(name)]
         if prefix is not None and not _refusals.encodes(prefix):
@@ -181,7 +179,8 @@ class Posting(Holding):
 
             The latter is None after the last page.
             """
-            rows = [row_of(row) for row in db.execute(text, (*last, now, _AT_ONCE, *values)).fetchall()]
+            told = {**values, "rank": last[0], "no": last[1], "now": now, "most": _AT_ONCE}
+            rows = [row_of(row) for row in db.execute(text, told).fetchall()]
             free = [head(row, owned=False) for row in rows if not self._lives(row)]
             return free, (rows[-1].rank, rows[-1].no) if len(rows) == _AT_ONCE else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt.stores import _refusals
 from graphrt.stores.schedules import Scheduled
 from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import SCHEDULE
@@ -80,8 +81,9 @@ class Scheduling(Holding):
 
     def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
         """Return the schedules in the order of their names: those of *graph* that are due at *due_by*, or all."""
+        _refusals.check_times(due_by=due_by)
         # No index: there are few schedules, and an index would take a page of every file.
-        text = f"SELECT {_COLUMNS} FROM schedule WHERE (?1 IS NULL OR graph = ?1) AND (?2 IS NULL OR due_at <= ?2)"  # noqa: S608
-        values = (graph, due_by)
+        text = f"SELECT {_COLUMNS} FROM schedule WHERE (:graph IS NULL OR graph = :graph) AND (:due_by IS NULL OR due_at <= :due_by)"  # noqa: S608
+        values = {"graph": graph, "due_by": due_by}
         rows = self._file.read(lambda db: SCHEDULE.checked(db.execute(f"{text} ORDER BY name", values).fetchall()))
         return [Scheduled(*row) for row in rows]

@@ -262,7 +262,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         limit: int | None = None,
     ) -> list[Head]:
         """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit)
+        most = _refusals.page_size(limit, updated_before=updated_before)
 
         def work(db: Connection) -> list[Head]:
             # Threads are numbered in the order of their creation.

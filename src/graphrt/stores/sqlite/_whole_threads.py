@@ -71,6 +71,7 @@ class WholeThreads(Holding, StoreVerbs):
             StoreError: The row of one of them is damaged, so that its age and owner are not known, or the write failed.
                 None was deleted. Only `delete` removes a damaged thread.
         """
+        _refusals.check_times(updated_before=updated_before)
         wanted = [check_id(thread) for thread in threads]
 
         def work(db: Connection) -> list[Row]:

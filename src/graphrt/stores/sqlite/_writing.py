@@ -64,7 +64,7 @@ _LAST_LETTER: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AN
 _POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
 _TAKE_LETTER: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
 # Of the letters that were taken, the ids of the last ones (`REMEMBERED`) stay.
-_TAKEN: Final = f"FROM part WHERE no = ?1 AND kind = {TAKEN}"
+_TAKEN: Final = f"FROM part WHERE no = :no AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
     f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
 )
@@ -192,7 +192,7 @@ def put_letters(db: Connection, no: int, commit: Commit) -> None:
     for place in commit.taken:
         db.execute(_TAKE_LETTER, (no, place))
     if commit.taken:
-        db.execute(_FORGET_TAKEN, (no,))
+        db.execute(_FORGET_TAKEN, {"no": no})
     # To other threads. One to a thread that does not exist is dropped, where `post` raises: the commit must not fail.
     for thread, id_, body in commit.posts:
         post_letter(db, thread, id_, body)

@@ -6,6 +6,7 @@ A store without these methods keeps the clauses by having none of them: it is as
 from __future__ import annotations
 
 from functools import partial
+from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
@@ -89,6 +90,8 @@ def find_in_pages(w: World, store: Findable) -> None:
             same(whole, sorted(whole, reverse=newest_first), "order")
     refused(InputError, lambda: store.find(ThreadFilter(), after="nobody"), "an unknown thread to go on from")
     refused(InputError, lambda: store.find(ThreadFilter(), limit=-1), "a limit below 0")
+    for wanted in (ThreadFilter(updated_after=nan), ThreadFilter(updated_before=nan)):
+        refused(InputError, partial(store.find, wanted), "the time NaN")
 
 
 def questions_are_replaced_as_a_whole(w: World, store: Findable) -> None:

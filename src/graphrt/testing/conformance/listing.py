@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from math import nan
 from typing import Any
 
 from graphrt.errors import InputError
 from graphrt.stores.protocol import Commit
+from graphrt.stores.verbs import delete_many
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -119,10 +121,12 @@ def a_limit_counts_matches(w: World) -> None:
 
 
 def a_bad_limit_is_refused(w: World) -> None:
-    """A limit that is negative or not an int is refused."""
+    """A limit that is negative or not an int is refused, and so is a time that is not a number."""
     bad: tuple[Any, ...] = (-1, "3", 1.5, True)
     for limit in bad:
         refused(InputError, partial(_ids, w, limit=limit), f"limit {limit!r}")
+    refused(InputError, partial(_ids, w, updated_before=nan), "the time NaN")
+    refused(InputError, lambda: delete_many(w.store, [], updated_before=nan), "the time NaN of a deletion")
 
 
 def heads_after_a_thread(w: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
@@ -211,6 +212,7 @@ def due_threads_are_filtered_and_paged(w: World, store: Postable) -> None:
     same(_due(store, after="b5"), [], "the page after the last")
     same(_due(store, limit=0), [], "a page of nothing")
     refused(InputError, lambda: store.due(now=AT, limit=-1), "a limit below 0", code="input")
+    refused(InputError, lambda: store.due(now=nan), "the time NaN", code="input")
     refused(InputError, lambda: store.due(now=AT, after="nobody"), "an unknown thread", code="unknown-thread")
 
 

@@ -6,9 +6,11 @@ A store without these methods keeps the clauses by having none of them.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from math import nan
 
+from graphrt.errors import InputError
 from graphrt.stores.schedules import Schedulable, Scheduled
-from graphrt.testing.conformance._world import AT, World, same
+from graphrt.testing.conformance._world import AT, World, refused, same
 
 
 def schedules_are_listed_by_name(_w: World, store: Schedulable) -> None:
@@ -19,6 +21,7 @@ def schedules_are_listed_by_name(_w: World, store: Schedulable) -> None:
     same(store.schedules(graph="g"), [rows[0], rows[2]], "schedules of a graph")
     same(store.schedules(due_by=AT + 1), [rows[1], rows[0]], "schedules that are due")
     same(store.schedules(graph="g", due_by=AT - 1), [], "schedules before the first is due")
+    refused(InputError, lambda: store.schedules(due_by=nan), "the time NaN")
 
 
 def a_schedule_is_replaced_only_as_it_is_known(_w: World, store: Schedulable) -> None:
