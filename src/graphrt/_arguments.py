@@ -17,6 +17,7 @@ from graphrt.errors._codes.arguments import (
     ARGUMENT_OUT_OF_BOUNDS,
     INVALID_ARGUMENT,
 )
+from graphrt.errors._codes.stores import BAD_PATH
 
 T = TypeVar("T")
 
@@ -148,6 +149,21 @@ def checked_function(name: str, value: Any, fix: str) -> Any:
 def _refuse(problem: str | None, value: Any) -> None:
     if problem is not None:
         raise ARGUMENT_OUT_OF_BOUNDS(problem=problem, wanted="such a number, or None to leave it out", value=value)
+
+
+def checked_path(path: Any) -> str:
+    """Return *path* as a str.
+
+    Raises:
+        InputError: It is not the path of a file, or it names a store (`bad-path`).
+    """
+    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()  # as os.fspath()
+    if not isinstance(text, str) or not text or "\0" in text:
+        what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
+        raise BAD_PATH(given=what)
+    if text == ":memory:" or "://" in text:
+        raise BAD_PATH(given=f"the name of a store, {text!r}")
+    return text
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:

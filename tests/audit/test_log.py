@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,27 @@ def test_anchor_file_that_is_something_else_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Line 1") as caught:
         heads_in(tmp_path / "anchors")
     assert caught.value.code == "input"
+
+
+@pytest.mark.parametrize("deep", ['{"head":' + "[" * 100_000, '{"head":"\\ud800"}'])
+def test_anchor_file_of_hostile_text_is_told(tmp_path: Path, deep: str) -> None:
+    (tmp_path / "anchors").write_text(f"{deep}\n")
+    with pytest.raises(InputError, match="Line 1"):
+        heads_in(tmp_path / "anchors")
+
+
+def test_path_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: AuditLog("a\0b"),
+        lambda: AuditLog(anchor=["a", "a\0b"]),
+        lambda: heads_in("a\0b"),
+        lambda: export(f"sqlite:///{tmp_path}/runs.db", "t", "a\0b"),
+    ]
+    for call in calls:
+        with pytest.raises(InputError) as caught:
+            call()
+        assert caught.value.code == "bad-path"
+    assert offline.verify("a\0b").slug == "unreadable"
 
 
 def test_line_that_a_crash_left_unfinished_is_cut_off_and_told(tmp_path: Path) -> None:

@@ -342,6 +342,8 @@ def test_script_needs_nothing_but_its_file(tmp_path: Path) -> None:
         "sound: Everything fits. Entries up to 180 (64 records) are as they were written.\n",
     )
     assert run("log", "--key-file", "key")[0] == 3
+    (tmp_path / "hex").write_text(KEY.hex())
+    assert run("log", "--key-file", "hex", "--anchor", "anchor")[0] == 2
     assert run("log", "--key-file", "other", "--older-key-file", "key", "--anchor", "anchor")[0] == 0
     assert run("log")[0] == run("log", "--key-file", "nowhere")[0] == run("nowhere")[0] == 2
     code, text = run("cut", "--key-file", "key", "--anchor", "anchor", "--json")

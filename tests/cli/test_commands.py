@@ -273,13 +273,21 @@ def test_audit_replay_folds_again(call, stored: str) -> None:
 
 def test_a_keyed_thread_goes_on_with_its_key(call) -> None:
     call("audit", "keygen", "key")
-    run = ["run", "flow.py:letters", "--set", "topic=x", "--store", "k.db", "--thread", "t", "--audit-key", "key"]
+    run = ["run", "flow.py:letters", "--set", "topic=x", "--store", "k.db", "--thread", "t", "--key-file", "key"]
     assert call(*run).code == 4
     resume = ["resume", "flow.py:letters", "t", "--store", "k.db", "--answer", '{"do": "send"}']
     assert call(*resume).document["error"]["code"] == "log-key-needed"
-    assert call(*resume, "--audit-key", "key").code == 0
+    assert call(*resume, "--key-file", "key").code == 0
     assert call("audit", "export", "t", "t.jsonl", "--store", "k.db", "--key-file", "key").code == 0
     assert call("audit", "verify", "t.jsonl", "--key-file", "key").code == 0
+
+
+@pytest.mark.parametrize("command", [["threads"], ["run", "flow.py:letters", "--set", "topic=x", "--thread", "t"]])
+def test_a_connection_string_is_refused_and_not_shown(call, command: list[str]) -> None:
+    done = call(*command, "--store", "host=h password=sesame")
+
+    assert done.document["error"]["code"] == "unknown-store"
+    assert "sesame" not in str(done.document)
 
 
 def test_doctor_looks_at_the_installation_and_the_database(call, stored: str) -> None:

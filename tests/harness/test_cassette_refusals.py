@@ -49,3 +49,10 @@ def test_model_that_cannot_be_invoked_is_refused(cassette: Cassette, model: Any,
 
     assert caught.value.code == "no-model"
     assert [word for word in told if word not in str(caught.value)] == []
+
+
+def test_path_that_cannot_be_one_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        Cassette("a\0b")
+
+    assert caught.value.code == "bad-path"

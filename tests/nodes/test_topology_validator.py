@@ -61,6 +61,8 @@ ADVERSARIAL: list[tuple[str, Any, tuple[str, str]]] = [
     ("a doubled name", {**chain(look()), "nodes": [look(), look()]}, ("duplicate-node", "nodes[1]")),
     ("a doubled name in a batch", chain(batch(look(), look())), ("bad-spec", "nodes[0].work")),
     ("a reserved name", chain(look("END")), ("reserved-name", "nodes[0]")),
+    ("an empty name", chain(look("")), ("bad-spec", "nodes[0].name")),
+    ("an empty kind", chain(node("x", "")), ("bad-spec", "nodes[0].kind")),
     ("a fan-out of edges", wired(*(("START", f"n{n}") for n in range(9)), nodes=[look(f"n{n}") for n in range(9)]), (FORBIDDEN, "edges")),
     ("a fan-out of a batch", chain(batch(*(look(f"n{n}") for n in range(9)))), (FORBIDDEN, "nodes[0].work")),
     ("a fan-out of items", chain(batch(look(), over="pages", max_items=9)), (FORBIDDEN, "nodes[0].max_items")),

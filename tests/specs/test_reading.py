@@ -41,6 +41,8 @@ WRONG: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("a system template that indexes", manifest(ask(system={"template": "{pages[0]}"})), [("bad-spec", "nodes[0].system.template")]),
     ("an option that is not there", manifest(ask(promt="x")), [("bad-spec", "nodes[0].promt")]),
     ("a lacking option", manifest({"name": "ask", "kind": "llm", "prompt": "x"}), [("bad-spec", "nodes[0].into")]),
+    ("an empty name", manifest(ask(), ask(name="", prompt=3), edges=[]), [("bad-spec", "nodes[1].name")]),
+    ("an empty kind", manifest(ask(kind="")), [("bad-spec", "nodes[0].kind")]),
     ("an unknown kind", manifest({"name": "a", "kind": "lmm"}), [("bad-spec", "nodes[0].kind")]),
     ("a router as a node", manifest({"name": "a", "kind": "field", "field": "topic"}), [("bad-spec", "nodes[0].kind")]),
     ("an unknown function", manifest({"name": "a", "kind": "function", "function": "labl"}), [("unknown-part", "nodes[0].function")]),

@@ -23,7 +23,17 @@ def test_bad_choices_are_refused_and_change_nothing() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime, fork=False)
         before = told(runtime, "t")
-        for wrong in ("", 7, ("t", 1), ("t", "name", "x"), ["t"], lambda *_: 1, lambda *_: 1 / 0, lambda: True):
+        for wrong in (
+            "",
+            "\ud800",
+            7,
+            ("t", 1),
+            ("t", "name", "x"),
+            ["t"],
+            lambda *_: 1,
+            lambda *_: 1 / 0,
+            lambda: True,
+        ):
             with pytest.raises(InputError) as caught:
                 runtime.erase(wrong)  # type: ignore[arg-type]
             assert caught.value.code == "bad-erasure"

@@ -32,6 +32,7 @@ from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, 
 from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_NEEDED
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
+from graphrt.stores._refusals import encodes
 from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id, local_id_of, shared_id
 from graphrt.stores.protocol import Commit, Erasable, Loaded, Record, Store, erasable
@@ -90,7 +91,7 @@ class _Choice:
         """Threads of which the field is erased: the one named, and its copies and forks once `_find_family` ran."""
         self._predicate: Predicate | None = None
         if isinstance(where, str):
-            if not where:
+            if not where or not encodes(where):  # no value holds a lone surrogate
                 raise BAD_ERASURE(given=where)
         elif isinstance(where, tuple):
             pair: tuple[Any, ...] = given

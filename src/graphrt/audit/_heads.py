@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from graphrt._arguments import checked_path
 from graphrt._journal.log_keys import LogKeys
 from graphrt._journal.merkle import Tree
 from graphrt.audit._lines import line_of
@@ -54,7 +55,7 @@ def heads_in(path: str | os.PathLike[str]) -> list[Head]:
         OSError: The file cannot be read.
     """
     found: list[Head] = []
-    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+    for number, line in enumerate(Path(checked_path(path)).read_bytes().splitlines(), 1):
         try:
             found.append(Head.from_dict(json.loads(line)["head"]))
         except BAD_DATA as error:

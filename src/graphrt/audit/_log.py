@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from graphrt._arguments import is_list
+from graphrt._arguments import checked_path, is_list
 from graphrt._journal.log_keys import KeyRing
 from graphrt.audit._heads import Anchor
 from graphrt.audit._keys import key_ring
@@ -55,7 +55,7 @@ class AuditLog:
             refused, since whoever can write to the store can make such a thread.
 
     Raises:
-        InputError: A key is weak, or another argument has a wrong type or value.
+        InputError: A key is weak, or another argument has a wrong type or value (`bad-path` for a path).
     """
 
     __slots__ = ("_anchors", "_folder", "_on_failure", "adopt", "keys", "redact", "store", "user")
@@ -86,7 +86,7 @@ class AuditLog:
             )
         self.store: Any = place if is_store else None
         """The store, or its URL, of a runtime that has none itself; None if it was not given."""
-        self._folder: Final = Path(place) if place is not None and not is_store else None  # type: ignore[arg-type]
+        self._folder: Final = Path(checked_path(place)) if place is not None and not is_store else None
         self._anchors: Final = _anchors(anchor)
         self._on_failure: Final = on_failure
         self.adopt: bool = adopt
@@ -167,4 +167,6 @@ def _anchors(anchor: Any) -> tuple[Anchor, ...]:
                 value=one,
                 wanted="a file, a function that keeps the head somewhere else, or a list of these",
             )
+        if not callable(one):
+            checked_path(one)
     return given

@@ -17,6 +17,7 @@ from zlib import crc32
 from pydantic_core import to_json
 
 from graphrt import events
+from graphrt._arguments import checked_path
 from graphrt._journal.batch import STATUS, UNSTAGES
 from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
@@ -132,7 +133,7 @@ def bytes_of(source: Any) -> bytes:
     if hasattr(source, "read"):
         read: bytes = source.read()
         return read
-    return Path(source).read_bytes()
+    return Path(checked_path(source)).read_bytes()
 
 
 @final

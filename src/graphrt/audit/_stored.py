@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphrt._arguments import checked_path
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._export import exported, log_of, tree_of
 from graphrt.audit._heads import head_of
@@ -55,7 +56,7 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
         StoreError: The thread cannot be read.
         OSError: The file cannot be written.
     """
-    target = Path(path)
+    target = Path(checked_path(path))
     half = target.with_name(f"{target.name}.part")
     with opened(store) as source:
         log, _ = log_of(source, thread)

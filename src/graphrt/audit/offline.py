@@ -55,6 +55,8 @@ _RECORD: Final = {"count", "lines", "seal", "seq"}
 _HEAD: Final = frozenset({"at", "kid", "log", "mac", "root", "seq", "size", "thread"})
 _SIGNED: Final = _HEAD | {"signature", "signer"}
 _KID: Final = re.compile("[0-9a-f]{16}")
+_ENCODED: Final = re.compile(rb"[0-9A-Za-z+/=_-]{32,}\s*")
+"""A key that was written as text."""
 KEY_BYTES: Final = 32
 """Fewest bytes of a key."""
 _DISTINCT: Final = 12
@@ -1289,8 +1291,8 @@ def verify(
     try:
         if check.read(lines_of(source)):
             check.finish()
-    except OSError as error:
-        check.find("unreadable", f"The file cannot be read: {error.strerror}.")
+    except (OSError, ValueError) as error:
+        check.find("unreadable", f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
     return check.report()
 
 
@@ -1458,8 +1460,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Verify a log or a proof, print the verdict, and return the exit code."""
     parser = argparse.ArgumentParser(description="Verify an audit log, or a proof that was taken from one.")
     parser.add_argument("log", help="the log, or a proof")
-    parser.add_argument("--key-file", help="file with the root key")
-    parser.add_argument("--older-key-file", action="append", default=[], help="file with a key that was used before")
+    parser.add_argument(
+        "--key-file",
+        help="file with the root key: its 32 or more bytes as they are, as `graphrt audit keygen` writes them; a newline "
+        "at the end is left out",
+    )
+    parser.add_argument("--older-key-file", action="append", default=[], help="the same for a key that was used before")
     parser.add_argument("--anchor", help="file with heads that were kept outside of the log")
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
     given = parser.parse_args(arguments)
@@ -1473,6 +1479,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if report.slug == "unreadable" and (check := _proof_check(given.log)):
         report = check(given.log, older=older, anchor=given.anchor)
     print(report.as_json() if given.json else report.sentence)  # noqa: T201 - a script
+    if report.slug == "wrong-key" and any(_ENCODED.fullmatch(key) for key in older):
+        print("The key file holds text: a key is bytes, not hexadecimal or base64.", file=sys.stderr)  # noqa: T201
     return report.exit_code
 
 

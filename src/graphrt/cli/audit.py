@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from graphrt._display import brief
-from graphrt.audit import Report, generate_key
+from graphrt.audit import Report, Verdict, generate_key
 from graphrt.audit import export as export_log
 from graphrt.audit import verify as verify_log
 from graphrt.audit.offline import _proof_check, lines_of, parse
@@ -37,7 +37,11 @@ COMMANDS: Final = {
     "keygen": ("graphrt.cli.audit:keygen", "Make a key."),
 }
 """Subcommand to its function and the first line of its help."""
-_KEY: Final = click.option("--key-file", metavar="FILE", help="File with the root key of the log.")
+_KEY: Final = click.option(
+    "--key-file",
+    metavar="FILE",
+    help="File with the root key of the log, as `graphrt audit keygen` writes it: its bytes.",
+)
 
 
 @click.group("audit", cls=LazyGroup, table=COMMANDS, meant={"redact": "erase"}, context_settings=SETTINGS)
@@ -56,7 +60,7 @@ def verify(
 ) -> Answer:
     """Verify a log, or a proof taken from one, without a store.
 
-    Exit code 3 if it was changed, 2 if it cannot be checked.
+    Exit code 3 if it was changed or values were withheld, 2 if it cannot be checked.
     """
     older = [key_in(path) for path in older_key_file]
     key = key_in(key_file) if key_file else None
@@ -68,6 +72,8 @@ def verify(
     if report.slug == "unreadable" and (proof := _proof_check(file)):
         report = proof(file, key=key, older=older, anchor=anchor)
     code = {0: exits.OK, 1: exits.INTEGRITY, 2: exits.USAGE, 3: exits.FAILED if strict else exits.OK}[report.exit_code]
+    if report.verdict is Verdict.WITHHELD:
+        code = exits.INTEGRITY
     return Answer(data=_report(report), lines=lambda width: _report_lines(report, width), code=code)
 
 
@@ -95,6 +101,7 @@ def _report(report: Report) -> dict[str, Any]:
         "proved_records": report.proved_records,
         "erased_values": report.erased_values,
         "erased_lines": report.erased_lines,
+        "withheld_lines": report.withheld_lines,
         "absent_blobs": report.absent_blobs,
         "findings": findings,
         "more_findings": report.more_findings,
@@ -208,7 +215,7 @@ def replay(target: str, thread: str, store: str | None, key_file: str | None) ->
 
     Exit code 3 if one of them gives another result now, or something that is stored is damaged.
     """
-    with opened_runtime(target, store, audit_key=key_file) as runtime:
+    with opened_runtime(target, store, key_file=key_file) as runtime:
         found = runtime.replay(thread)
         data = plain_data.snapshot(found)
     return Answer(

@@ -24,11 +24,11 @@ from graphrt.runtime import ErasureReport
 @click.option("--by", help="Who asked for it, for the journal.")
 @click.option("--dry-run", is_flag=True, help="Erase nothing, and say what would be erased.")
 @click.option("--force", is_flag=True, help="Also values that an unfinished thread still needs.")
-@click.option("--audit-key", metavar="FILE", help="File with the key of the threads' audit logs.")
+@click.option("--key-file", metavar="FILE", help="File with the key of the threads' audit logs.")
 @STORE
 def erase(
     target: str, text: str | None, field: tuple[str, str] | None, threads: tuple[str, ...], reason: str,
-    by: str | None, dry_run: bool, force: bool, audit_key: str | None, store: str | None,
+    by: str | None, dry_run: bool, force: bool, key_file: str | None, store: str | None,
 ) -> Answer:  # fmt: skip
     """Erase a person's values from stored threads. What proves the threads stays.
 
@@ -37,7 +37,7 @@ def erase(
     where = field if text is None else text
     if where is None or (text is not None and field is not None):
         raise click.UsageError("Give --containing or --field.")
-    with opened_runtime(target, store, audit_key=audit_key) as runtime:
+    with opened_runtime(target, store, key_file=key_file) as runtime:
         report = runtime.erase(
             where,
             threads=threads or None,

@@ -29,6 +29,7 @@ from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
+from graphrt.stores.urls import check_is_url
 
 if TYPE_CHECKING:
     from graphrt.audit import AuditLog
@@ -56,7 +57,7 @@ def runtime_options(function: F) -> F:
         click.option("--budget", multiple=True, metavar="NAME=VALUE,...", help="What model calls may use: usd=0.5,tokens=10000."),
         click.option("--deps", metavar="TARGET", help="What nodes reach as ctx.deps."),
         click.option("--harness", metavar="TARGET", help="The harness that nodes reach as ctx.harness."),
-        click.option("--audit-key", metavar="FILE", help="File with the key of the thread's audit log."),
+        click.option("--key-file", metavar="FILE", help="File with the key of the thread's audit log."),
         click.option("--models", metavar="TARGET", help="A mapping of agent names to the models that replace theirs."),
     )):  # fmt: skip
         function = option(function)
@@ -71,6 +72,7 @@ def url_of(given: str | None, *, creates: bool = False) -> str:
     """
     if not given:
         raise NO_STORE_GIVEN()
+    check_is_url(given)  # else it were the path of a file, and shown
     url = given if ":" in given.replace("\\", "/").split("/")[0] else f"sqlite:///{given}"
     if url.startswith("sqlite:///") and not creates:
         path = unquote(url[len("sqlite:///") :].partition("?")[0])
@@ -145,7 +147,7 @@ def opened_runtime(
     deps: str | None = None,
     harness: str | None = None,
     models: str | None = None,
-    audit_key: str | None = None,
+    key_file: str | None = None,
     lease_s: float | None = None,
 ) -> Generator[Runtime[Any]]:
     """Make the runtime of a command, and close it.
@@ -169,7 +171,7 @@ def opened_runtime(
         "deps": deps,
         "harness": harness,
         "models": models,
-        "audit-key": audit_key,
+        "key-file": key_file,
         "lease": lease_s,
     }
     named = [name for name, value in given.items() if value]
@@ -197,7 +199,7 @@ def opened_runtime(
             deps=load(deps) if deps else None,
             harness=load(harness) if harness else None,
             models=load(models) if models else None,
-            audit=_audit_log(audit_key) if audit_key else None,
+            audit=_audit_log(key_file) if key_file else None,
             **lease,
         ) as made,
         _similar_named(made.store),
@@ -235,7 +237,7 @@ def way_on(verb: str, target: str, thread: str) -> str:
     return shlex.join(words)
 
 
-_OF_NODES: Final = ("store", "deps", "harness", "models", "audit_key")
+_OF_NODES: Final = ("store", "deps", "harness", "models", "key_file")
 
 
 def _on_the_line(name: str) -> bool:

@@ -7,6 +7,7 @@ compiling belong to `graph`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
@@ -225,9 +226,10 @@ class _Reader:
         """Check the nodes of a manifest whose outline is wrong, so that all problems are told at once."""
         nodes = data.get("nodes")
         for at, one in enumerate(nodes if is_list(nodes) else ()):
-            if is_mapping(one) and isinstance(one.get("name"), str) and isinstance(one.get("kind"), str):
-                node = NodeSpec(**{key: value for key, value in one.items() if key != "policy"})
-                self.node(node, f"{joined(path, 'nodes')}[{at}]", state or _Nothing)
+            if is_mapping(one):
+                with suppress(ValidationError):  # it has no name or kind, which the outline has told
+                    node = NodeSpec.model_validate({key: value for key, value in one.items() if key != "policy"})
+                    self.node(node, f"{joined(path, 'nodes')}[{at}]", state or _Nothing)
 
     def checked(self, form: type[BaseModel], data: Any, path: str) -> Any:
         """Return *data* as an instance of *form*; None, and problems, if it does not fit."""

@@ -40,11 +40,10 @@ from pathlib import Path
 from struct import Struct
 from typing import IO, Any, Final, Literal, NamedTuple, get_args
 
-from graphrt._arguments import is_list, is_number
+from graphrt._arguments import checked_path, is_list, is_number
 from graphrt.errors import InputError
 from graphrt.errors._codes.stores import (
     BAD_ARCHIVE,
-    BAD_PATH,
     CANNOT_OPEN_FILE,
     FILE_NOT_OPEN,
     NO_FOLDER,
@@ -268,21 +267,6 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
         with suppress(OSError):  # a link leaves the temporary name behind; after a rename it is gone
             Path(made).unlink()
     return str(target)
-
-
-def checked_path(path: Any) -> str:
-    """Return *path* as a str.
-
-    Raises:
-        InputError: It is not the path of a file, or it names a store (`bad-path`).
-    """
-    text: Any = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: path)()  # as os.fspath()
-    if not isinstance(text, str) or not text or "\0" in text:
-        what = f"{len(text):,} bytes" if isinstance(text, bytes) else repr(text)[:100]
-        raise BAD_PATH(given=what)
-    if text == ":memory:" or "://" in text:
-        raise BAD_PATH(given=f"the name of a store, {text!r}")
-    return text
 
 
 def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:

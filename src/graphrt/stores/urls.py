@@ -7,6 +7,7 @@ scheme, and its value a callable that takes the URL and returns a store.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,6 +26,12 @@ GROUP: Final = "graphrt.stores"
 """Entry point group for the schemes of other packages."""
 
 _EXAMPLES: Final = '"memory:", "sqlite:///runs.db", "sqlite:////srv/runs.db", "postgresql://user@host/name"'
+_CONNINFO: Final = re.compile(
+    r"\s*(?:sqlite:/*)?(?:host|hostaddr|port|dbname|user|password|passfile|service|options|sslmode|sslpassword"
+    r"|application_name|connect_timeout|client_encoding|target_session_attrs)\s*=",
+    re.IGNORECASE,
+)
+"""How a connection string of libpq begins: one of its keywords that people write, and `=`."""
 _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log_limit_bytes": int}
 """Options that a sqlite URL may have, and the function that parses each."""
 
@@ -51,6 +58,7 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
         return own
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
         raise UNKNOWN_STORE(what="A store's URL", problem=f"it is not a text, but {a_type(url)}", examples=_EXAMPLES)
+    check_is_url(url)
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
         # What was probably meant, for the error: a path without a scheme is taken for a SQLite file.
@@ -73,6 +81,17 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
             return PostgresStore(url)
         case other:
             return _third_party(other, url)
+
+
+def check_is_url(url: str) -> None:
+    """Refuse a connection string of libpq, such as `host=h password=...`; no part of it is shown.
+
+    Raises:
+        InputError: It is one (`unknown-store`).
+    """
+    if _CONNINFO.match(url):
+        problem = "it is a connection string of libpq"
+        raise UNKNOWN_STORE(what="A store's URL", problem=problem, examples=_EXAMPLES)
 
 
 def _sqlite(rest: str) -> Store:

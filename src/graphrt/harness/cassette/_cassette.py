@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
 from pydantic import TypeAdapter
 
+from graphrt._arguments import checked_path
 from graphrt.errors import names
 from graphrt.errors._codes.agents import NO_MODEL
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
@@ -73,7 +74,7 @@ class Cassette:
         redact: Callable[[str], str] | None = None,
         strict: bool = True,
     ) -> None:
-        self.path: Final = Path(path).resolve()
+        self.path: Final = Path(checked_path(path)).resolve()
         self.mode: Final[CassetteMode] = _mode(mode)
         self._strict: Final = strict
         self._hook: Final = redact
