@@ -11,7 +11,7 @@ import pytest
 
 from graphrt import Runtime, TokenTracker
 from graphrt._runs.run_config import configure
-from graphrt.errors import InputError
+from graphrt.errors import InputError, brief
 from graphrt.harness import ScriptedModel
 from graphrt.harness.litellm._model import LiteLLMModel
 from graphrt.runtime import RuntimeOptions
@@ -75,6 +75,15 @@ def test_a_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wr
         Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db", **wrong)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", ["1", 1.0, True, 2**64, -(2**63) - 1, 10**5000], ids=brief)
+def test_a_seed_is_a_number_that_a_journal_can_hold(seed: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        Runtime(sequence(("a", note("x"))), seed=seed)
+
+    assert caught.value.code == "input"
+    assert "seed=" in str(caught.value)
 
 
 class Few(enum.IntEnum):

@@ -40,10 +40,18 @@ def test_an_unknown_cost_adds_nothing_and_stays_if_none_is_known(
 
 
 @pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("count", [-1, 1.0, True, None, "1"])
+@pytest.mark.parametrize("count", [-1, 1.0, True, None, "1", 2**63])
 def test_every_count_that_a_model_reports_is_checked(name: str, count: Any) -> None:
     assert usage_problem(FULL) is None
     assert usage_problem(replace(FULL, **{name: count})) == f"a usage with {name}={count!r}, which is not a count"
+
+
+@pytest.mark.parametrize("number", [10**4299, 10**5000, -(10**5000)], ids=["stored", "no text", "below 0"])
+def test_a_number_that_no_journal_can_hold_is_no_usage(number: int) -> None:
+    for name in (*COUNTS, "cost_usd"):
+        problem = usage_problem(replace(FULL, **{name: number}))
+        assert problem is not None
+        assert name in problem
 
 
 def test_a_report_has_every_count_under_a_name_of_its_own() -> None:

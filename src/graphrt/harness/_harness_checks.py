@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from graphrt._arguments import a_kind
 from graphrt._usage.usage import COUNTS
+from graphrt.errors import brief
 from graphrt.errors._codes.requests import BAD_HARNESS
 from graphrt.events import Usage
 
@@ -65,10 +65,15 @@ def check_real(asked: Any) -> None:
         check()
 
 
+_MOST: Final = 2**63 - 1
+"""The largest count, and the highest price. A journal could not be read with a sum of more than 4,300 digits."""
+
+
 def usage_problem(usage: Any) -> str | None:
     """Return what is wrong with the usage that a harness or model reported; None if it can be counted.
 
-    The harness or model may be written by a user. A negative count would make a budget grow.
+    The harness or model may be written by a user. A negative count would make a budget grow, and no journal could hold
+    a number of thousands of digits.
     """
     if usage is None:
         return None
@@ -76,9 +81,9 @@ def usage_problem(usage: Any) -> str | None:
         return f"a usage of type {type(usage).__name__}"
     for name in COUNTS:
         count: Any = getattr(usage, name)
-        if type(count) is not int or count < 0:
-            return f"a usage with {name}={count!r}, which is not a count"
+        if type(count) is not int or not 0 <= count <= _MOST:
+            return f"a usage with {name}={brief(count)}, which is not a count"
     cost: Any = usage.cost_usd
-    if cost is not None and (type(cost) not in (int, float) or not isfinite(cost) or cost < 0):
-        return f"a usage with cost_usd={cost!r}, which is not a price"
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost <= _MOST):  # a NaN is in no range
+        return f"a usage with cost_usd={brief(cost)}, which is not a price"
     return None
