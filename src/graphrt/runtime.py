@@ -482,7 +482,7 @@ class Runtime(Generic[S]):
     def hand_over(self, reason: str, *, grace_s: float = 0.0) -> int:
         """End the runs of this runtime with their threads still due, so that another process goes on with them.
 
-        Each run ends at the end of its superstep. Those that have not ended after *grace_s* seconds are interrupted:
+        Each run ends at the end of its superstep, and completes if nothing is due then. Those that have not ended after *grace_s* seconds are interrupted:
         the unfinished tasks of their superstep run again where the thread is driven next. Blocks until the runs have
         ended, or for *grace_s* seconds and as long as their tasks take to stop.
 

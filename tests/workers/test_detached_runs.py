@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import Runtime
+from graphrt import END, START, GraphBuilder, Runtime
 from graphrt._runs import undriven
 from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.events import RunHandedOver, RunResumed, RunStarted
@@ -250,6 +250,40 @@ def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
     caller.join()
     assert results[0].status == "cancelled"
     assert runtime.retry("t").state.n == 150
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 20.0])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_run_that_is_handed_over_in_its_last_superstep_completes(store: Store, grace_s: float, nested: bool) -> None:
+    """Nothing is due then, so there is nothing to hand over: no other process would have to end the run."""
+    handing: list[threading.Thread] = []
+
+    def last(state: State) -> dict[str, Any]:
+        handing.append(threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": grace_s}))
+        handing[0].start()
+        until(lambda: any(_is_over(control, grace_s) for control in [*runtime._config.active._controls.values()]))
+        return {"log": [state.n]}
+
+    g = GraphBuilder(State, name="last")
+    g.add_sequence([START, g.node(last), END])
+    graph = g.compile()
+    if nested:
+        outer = GraphBuilder(State, name="outer")
+        outer.add_node("inner", graph)
+        graph = outer.add_sequence([START, "inner", END]).compile()
+    runtime = Runtime(graph, store=store)
+    result = runtime.run({"n": 3}, thread="t")
+    handing[0].join()
+
+    assert (result.status, result.state.log) == ("completed", [3])
+    assert not any("handed over" in warning for warning in result.warnings)
+    assert runtime.state("t").status == "completed"
+    assert runtime.due() == ()
+
+
+def _is_over(control: Any, grace_s: float) -> bool:
+    """Whether the hand-over has reached the run, and the end of its time too if it has none."""
+    return bool(control.ends) and (grace_s > 0 or control.halt is not None)
 
 
 def test_the_async_verbs_do_the_same(store: Store) -> None:

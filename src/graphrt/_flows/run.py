@@ -218,7 +218,8 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         deadline_s = (yield NOW) + engine.limits.deadline_s
     advance = fast_path.advance
     while True:
-        if control.ends:  # a halt or a hand-over was requested; `run` tells them apart
+        # A halt or a hand-over was requested; `run` tells them apart. A run with nothing left to do is not handed over.
+        if control.ends and (control.handing_over is None or _has_work(engine)):
             return CANCELLED
         # The fast path publishes no starts of tasks (`control.live`). It does not give tasks of a nested graph the
         # effects and answers that a fork kept for them (`engine.kept`).
@@ -265,6 +266,11 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
             status = yield from _superstep(engine, control, watch, deadline_s)
             if status is not None:
                 return status
+
+
+def _has_work(engine: Engine) -> bool:
+    """Return whether a superstep is open or due, or the routers of START have not been asked."""
+    return bool(engine.tasks or engine.due or engine.entering or engine.call is not None)
 
 
 def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
