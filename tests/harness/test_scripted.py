@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -162,6 +163,26 @@ def test_every_field_of_a_reply_passes_through(answer: Any) -> None:
 
     assert asyncio.run(MockHarness([answer]).run("hi")) == expected
     assert asyncio.run(ScriptedModel([answer]).invoke(req("hi"))) == expected
+
+
+@pytest.mark.parametrize("double", [FunctionModel, lambda fn: ScriptedModel([fn]), lambda fn: MockHarness([fn])])
+def test_a_sync_function_of_a_double_does_not_block_the_event_loop(double: Any) -> None:
+    """It may wait for something that the event loop has yet to do."""
+    done = threading.Event()
+
+    def answer(request: ModelRequest) -> str:
+        return "done" if done.wait(5) else "the event loop was blocked"
+
+    async def ask_and_do() -> str:
+        async def do() -> None:
+            done.set()
+
+        asked = double(answer)
+        call = asked.run("q") if isinstance(asked, MockHarness) else asked.invoke(req("q"))
+        reply, _ = await asyncio.gather(call, do())
+        return str(reply.text)
+
+    assert asyncio.run(ask_and_do()) == "done"
 
 
 # -------------------------------------------------------------------------------------------------- FunctionModel

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 import graphrt
 from graphrt import END, START, GraphBuilder
-from graphrt.harness import Agent, FunctionModel, MockHarness
+from graphrt.harness import Agent, FunctionModel, MockHarness, ModelRequest
 
 PACKAGE = f"{Path(graphrt.__file__).parent}{os.sep}"
 
@@ -112,7 +112,10 @@ def test_call_of_a_mock_crosses_few_files_and_enters_few_rooms() -> None:
 
 
 def test_call_through_an_agent_crosses_few_files_and_enters_few_rooms() -> None:
-    way = way_of(Agent(FunctionModel(lambda _request: "yes")))
+    async def yes(_request: ModelRequest) -> str:
+        return "yes"
+
+    way = way_of(Agent(FunctionModel(yes)))  # a sync function would be called in a worker thread
 
     assert len(set(way.files)) <= 32, sorted(set(way.files))
     assert way.depth <= 20

@@ -40,6 +40,7 @@ from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_harness
 from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._services import ORDER
+from graphrt.stores.ids import bare_id
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -98,7 +99,8 @@ class TaskServices:
         """True if replies are recorded by key. Outside a graph they are not, and agents compute no keys."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
-        self.thread: str | None = context.thread
+        thread = self._scope.thread
+        self.thread: str | None = None if thread is None else bare_id(thread)  # as `ctx.thread`, without the tenant
         self.ledger: Ledger | None = ledger
         """Innermost ledger that bounds the calls."""
         self.known_by: Ledger | None = ledger

@@ -91,6 +91,7 @@ class ScriptedModel(ScriptPlayer):
 class FunctionModel(Recorder):
     """A model that calls a function, sync or async, which makes a reply from the request: a text, ToolCall, AgentReply.
 
+    A sync function runs in a worker thread, so that one that waits does not block the event loop.
     Like a real model it may call tools that were not offered; the agent's `unknown_tool=` decides what follows.
     It may be called from several tasks, event loops and worker threads at once, if the function may.
 

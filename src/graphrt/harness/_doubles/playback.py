@@ -6,8 +6,9 @@ Nothing here sleeps, draws a random number or opens a connection: the same calls
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
@@ -31,6 +32,7 @@ from graphrt.harness.script import (
     clip,
     kind_of,
 )
+from graphrt.harness.tools._invoke import invoke
 
 
 class Recorder:
@@ -69,10 +71,13 @@ class Recorder:
         return len(self._book.calls)
 
     async def _finish(self, answer: Answer, request: ModelRequest, number: int) -> AgentReply:
-        """Return the complete reply for *answer*. The lock is not held, because *answer* may be code of the user."""
+        """Return the complete reply for *answer*. The lock is not held, because *answer* may be code of the user.
+
+        A sync function runs in a worker thread.
+        """
         given: Any = answer
         if callable(given) and not isinstance(given, type):
-            given = given(request)
+            given = _called(given, request)
             if inspect.isawaitable(given):
                 given = await given
         reply = self._reply(given, request, number)
@@ -149,6 +154,15 @@ class Recorder:
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+
+def _called(fn: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
+    """Return the answer of *fn*, or what to await for it. A sync function must not block the event loop, if one runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return fn(request)
+    return invoke(fn, (request,), {})
 
 
 class ScriptPlayer(Recorder):

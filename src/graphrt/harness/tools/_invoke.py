@@ -1,5 +1,7 @@
 """The call of the function behind a tool: injected values are looked up, and sync functions run in a worker thread.
 
+`invoke` also calls other functions of the user: that of a `FunctionModel`, and that which waits before a retry.
+
 Nothing is validated here. What the function raises is passed on unchanged, except for SystemExit and StopIteration,
 which would end the program or cannot pass through a future.
 
@@ -72,7 +74,7 @@ async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Map
         result = await _in_a_thread(partial(fn, *positional, **named))
         return await result if inspect.isawaitable(result) else result
     except SystemExit as error:
-        raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+        raise RuntimeError(f"the function called sys.exit({error.code!r})") from error
 
 
 async def _in_a_thread(call: Callable[[], Any]) -> Any:
@@ -99,7 +101,7 @@ async def _in_a_thread(call: Callable[[], Any]) -> Any:
         try:
             result = context.run(call)
         except StopIteration as error:  # a future refuses it with a TypeError
-            failure = RuntimeError("the tool raised StopIteration")
+            failure = RuntimeError("the function raised StopIteration")
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - raised again where the call is awaited
             failure = error
