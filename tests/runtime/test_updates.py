@@ -8,8 +8,10 @@ from typing import Annotated, Any, TypedDict
 import pydantic
 import pytest
 import typing_extensions as te
+from pydantic import BaseModel
 
-from graphrt import DELETE, END, START, UNSET, GraphBuilder, Overwrite, Runtime, UpdateError
+from graphrt import DELETE, END, START, UNSET, Command, GraphBuilder, Overwrite, Runtime, UpdateError
+from graphrt.graph import declare_fields
 from graphrt.reducers import append
 
 from .support import Face, get, sequence, state_class
@@ -94,7 +96,7 @@ def test_the_validated_value_is_what_counts(face: Face, kind: str) -> None:
 
 
 def test_a_strict_model_refuses_what_lax_mode_converts(face: Face) -> None:
-    class Strict(pydantic.BaseModel):
+    class Strict(BaseModel):
         model_config = pydantic.ConfigDict(strict=True)
         count: int = 0
 
@@ -103,7 +105,7 @@ def test_a_strict_model_refuses_what_lax_mode_converts(face: Face) -> None:
 
 
 def test_constraints_of_the_field_hold_for_updates(face: Face) -> None:
-    class Bound(pydantic.BaseModel):
+    class Bound(BaseModel):
         count: int = pydantic.Field(default=0, le=10)
 
     with pytest.raises(UpdateError) as caught:
@@ -145,7 +147,7 @@ def test_results_of_reducers_are_not_validated_again(face: Face) -> None:
 
 
 def test_model_validators_run_on_input_only(face: Face) -> None:
-    class Checked(pydantic.BaseModel):
+    class Checked(BaseModel):
         low: int = 0
         high: int = 10
 
@@ -190,7 +192,7 @@ def test_a_dataclass_update_writes_what_is_not_unset(face: Face) -> None:
 
 
 def test_a_pydantic_update_writes_the_fields_that_were_set(face: Face) -> None:
-    class Update(pydantic.BaseModel):
+    class Update(BaseModel):
         name: str = "never written"
         count: int = 0
 
@@ -214,7 +216,7 @@ def test_delete_returns_a_field_to_its_default_or_makes_it_absent(face: Face, ki
 
 
 def test_delete_without_a_default_is_refused(face: Face) -> None:
-    class Bare(pydantic.BaseModel):
+    class Bare(BaseModel):
         v: int
 
     with pytest.raises(UpdateError) as caught:
@@ -286,3 +288,93 @@ def test_retry_after_a_bad_update_runs_the_offending_task_alone(face: Face) -> N
 
     assert ran == ["bad"]
     assert (result.state.count, result.state.notes) == (4, [1])
+
+
+# --- Declared writes
+
+
+class Both(BaseModel):
+    n: int = 0
+    text: str = ""
+
+
+class Set(BaseModel):
+    text: str = ""
+
+
+@dataclasses.dataclass
+class Put:
+    text: str = UNSET
+
+
+def writing(made: Any, *, update: Any = None, alone: bool = True, child: bool = False, **policy: Any) -> Any:
+    g: Any = GraphBuilder(Both, update) if update is not None else GraphBuilder(Both)
+    g.add_node("node", lambda state: made, **({} if child else policy)).add_edge(START, "node")
+    if child:
+        g = GraphBuilder(Both).add_node("node", g.compile(), **policy).add_edge(START, "node")
+    if not alone:
+        g.add_node("other", lambda state: None).add_edge(START, "other")
+    return g.compile()
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"made": {"text": "x"}},
+        {"made": {"n": 1, "text": "x"}, "alone": False},
+        {"made": {"text": DELETE}},
+        {"made": Command(update={"text": "x"})},
+        {"made": Set(text="x"), "update": Set},
+        {"made": Put(text="x"), "update": Put},
+        {"made": {"text": "x"}, "child": True},
+        {"made": {"n": 1, "text": "x"}, "child": True, "alone": False},
+    ],
+)
+def test_a_write_that_the_node_does_not_declare_is_refused(face: Face, options: Any, store: str | None) -> None:
+    graph = writing(**options, writes=["n"])
+
+    with pytest.raises(
+        UpdateError, match=r"Node 'node' wrote field 'text', which its writes= does not declare"
+    ) as caught:
+        face.run(Runtime(graph, store=store), {})
+
+    assert (caught.value.code, caught.value.node, caught.value.field) == ("undeclared-write", "node", "text")
+    assert face.run(writing(**options, writes=["n", "text"]), {}).status == "completed"
+
+
+def test_a_function_that_declares_its_fields_is_held_to_them() -> None:
+    def work(state: Both) -> dict[str, Any]:
+        return {"n": 1, "text": "x"}
+
+    g = GraphBuilder(Both).add_node("node", declare_fields(work, writes=["n"])).add_edge(START, "node")
+
+    with pytest.raises(UpdateError, match="writes= does not declare"):
+        g.compile().run({})
+
+
+def test_a_node_that_returns_whole_states_writes_what_it_declares(face: Face) -> None:
+    """Fields that it returns unchanged are not writes, so that two such nodes can share a superstep."""
+    g = GraphBuilder.overwrite(Both)
+    g.add_node("a", lambda state: Both(n=1, text=state.text), writes=["n"]).add_edge(START, "a")
+    g.add_node("b", lambda state: Both(n=state.n, text="b"), writes=["text"]).add_edge(START, "b")
+    wrong = (
+        GraphBuilder.overwrite(Both)
+        .add_node("a", lambda state: Both(n=1, text="new"), writes=["n"])
+        .add_edge(START, "a")
+    )
+
+    assert face.run(g.compile(), {"n": 5, "text": "old"}).state == Both(n=1, text="b")
+    with pytest.raises(UpdateError, match="writes= does not declare"):
+        face.run(wrong.compile(), {"text": "old"})
+
+
+def test_an_empty_mapping_is_no_whole_state(face: Face, made: Any) -> None:
+    class Key(TypedDict):
+        n: int
+
+    g = GraphBuilder.overwrite(Key)
+    g.add_node("a", made(lambda state: {})).add_edge(START, "a")
+
+    with pytest.raises(UpdateError, match="lacks 'n'"):
+        face.run(g.compile(), {"n": 1})

@@ -129,17 +129,17 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         if ABSENT in out.values():  # keys of a TypedDict that are gone
             new = {name: value for name, value in new.items() if value is not ABSENT}
         view = engine.make_view(new)
-    elif reply.__class__ is dict and (reply or engine.writable):  # an empty dict may stand for a whole state
+    elif reply.__class__ is dict and (reply or node.writable):  # an empty dict may stand for a whole state
         call.state = None  # the view would count as another owner of the lists
         if engine.watched:  # by a recorder of steps, a trail or a log
             checked = {}
             if engine.recorder is not None:
                 undo = {}
-        fields = engine.writable  # the fields that an update may write
+        fields = node.writable  # the fields that its update may write
         try:
             for name in reply:
                 value = reply[name]
-                field = fields[name]  # KeyError for an unknown key
+                field = fields[name]  # KeyError for a key that it may not write
                 if value.__class__ is not field.exact:  # the check would return the value unchanged
                     value = field.check(value)
                 kind = field.kind

@@ -43,13 +43,13 @@ from graphrt._engine.task import (
     Task,
     TimedOut,
 )
-from graphrt._plan.fields import Field, describe, own
+from graphrt._plan.fields import ABSENT, Field, describe, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.state import explain
-from graphrt.commands import UNSET, Command, Interrupt, Replacement, Send, Sentinel
+from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, BAD_UPDATE
+from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, BAD_UPDATE, UNDECLARED_WRITE
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
         return True
     # The common case, without a call per field. An empty dict is an update where nodes return no fields but values.
-    if kind is dict and (reply or engine.writable):
-        fields = engine.writable  # the fields that an update may write
+    if kind is dict and (reply or task.node.writable):
+        fields = task.node.writable  # the fields that its update may write
         checked: dict[str, Any] = {}
         odd = False
         try:
@@ -107,7 +107,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Stopped:  # cancelled or never started: due at the next drive
         task.again()
     elif kind is Nested:  # a nested graph completed, with an update for each of its commits
-        if _stamp(engine, task, reply.updates):
+        if _stamp(engine, task, reply.updates, checked=False):
             task.status = DONE
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
@@ -138,12 +138,17 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
 
 
-def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
+def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]], *, checked: bool = True) -> bool:
     """Stage *updates*, redacted and with their encoded values if there is a store (`Stamped`).
 
     If one cannot be stored, fail the task and return False.
+
+    Args:
+        checked: Whether it is known that they write only what the node declares.
     """
     try:
+        if not checked:
+            updates = [_declared(engine, task, update) for update in updates]
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
@@ -273,7 +278,36 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
             where=engine.where(task),
             fix=_how(engine, returned),
         )
-    return update.checked(entries, node=node, where=engine.where(task))
+    return _declared(engine, task, update.checked(entries, node=node, where=engine.where(task)))
+
+
+def _declared(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str, Any]:
+    """Return a validated *update* with the fields that the node declares to write; all of it without a declaration.
+
+    A node that returns whole states returns every field. Those that it does not declare must have their present values,
+    and are left out.
+
+    Raises:
+        UpdateError: It writes another field (`undeclared-write`).
+    """
+    writes = task.node.policy.writes
+    if writes is None or engine.reducer is not None:
+        return update
+    whole = engine.plan.update.kind == "overwrite"
+    for name, value in update.items():
+        if name not in writes and not (whole and _is_present(engine, name, value)):
+            raise UNDECLARED_WRITE(node=task.node.name, field=name, declared=writes, where=engine.where(task))
+    return {name: value for name, value in update.items() if name in writes} if whole else update
+
+
+def _is_present(engine: RunState, name: str, value: Any) -> bool:
+    """Return whether *value*, an Overwrite or DELETE of the field *name*, leaves it as it is."""
+    new = engine.fields[name].default() if value is DELETE else value.value
+    old = engine.values.get(name, ABSENT)
+    try:
+        return new is old or bool(new == old)
+    except Exception:  # noqa: BLE001 - values that refuse to be compared
+        return False
 
 
 def _what(returned: Any) -> str:

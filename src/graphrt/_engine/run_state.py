@@ -115,7 +115,6 @@ class RunState:
         "visits",
         "waiting",
         "watched",
-        "writable",
     )
 
     def __init__(  # noqa: PLR0915 - one statement for each thing that a run knows
@@ -129,8 +128,6 @@ class RunState:
         """Joins of older graphs to those that took their place, all by the present names of their nodes."""
         self.fields: dict[str, Field] = plan.state.fields
         """Fields of the state by name, in schema order."""
-        self.writable: dict[str, Field] = plan.update.fields
-        """Fields that an update may write."""
         self.reducer: StateReducer | None = plan.update.reducer
         """The reducer of the whole state; None if fields have reducers."""
         self.make_view: Callable[[Values], Any] = plan.state.view

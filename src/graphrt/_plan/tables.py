@@ -13,6 +13,7 @@ from graphrt import reducers
 from graphrt._plan import specs
 from graphrt._plan.cache import DEFAULT_SIZE, NodeCache
 from graphrt._plan.callables import node_shape
+from graphrt._plan.fields import Field
 from graphrt._plan.specs import BranchSpec, ChosenGraph, EdgeSpec, GraphSpec, JoinSpec, NodeFields, NodeSpec, Policy
 from graphrt._plan.state import StateSchema, Values
 from graphrt._plan.updates import UpdateSchema
@@ -42,7 +43,7 @@ class NodePlan:
     __slots__ = (
         "arrives", "branches", "cache", "child", "choose", "ends", "fn", "goto", "index", "is_async", "max_visits",
         "name", "next", "on_error", "on_fast_path", "on_fatigue", "pauses", "plain", "policy", "router", "simple",
-        "static", "table", "wants_context",
+        "static", "table", "wants_context", "writable",
     )
     # fmt: on
 
@@ -65,6 +66,9 @@ class NodePlan:
             self.cache = NodeCache(DEFAULT_SIZE if policy.cache is True else policy.cache, policy.key)
         self.wants_context: bool = bool(shape and shape.wants_context and child is None)
         self.is_async: bool = bool(shape and shape.is_async and child is None)
+        self.writable: Mapping[str, Field] = {}
+        """Fields that the engine may write straight from a dict that the node returned, all others being reported: those
+        of `UpdateSchema.fields`, or of them those that `writes=` declares."""
         self.static: tuple[NodePlan, ...] = ()
         """Targets of static edges, END left out."""
         self.ends: bool = False
@@ -234,6 +238,8 @@ class Plan:
         for item in declared:
             if item.__class__ is NodeSpec:
                 node = NodePlan(item.name, len(self.nodes), item.fn, item.policy)
+                writes, fields = item.policy.writes, self.update.fields
+                node.writable = fields if writes is None else {n: f for n, f in fields.items() if n in writes}
                 self.nodes.append(node)
                 self._node_specs.append(item)
                 self.by_name[item.name] = node

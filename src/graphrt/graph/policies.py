@@ -53,7 +53,7 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     key: Callable[[S], Hashable] | None
     """Function of the state whose result is the cache key; None uses all inputs."""
     writes: Iterable[str] | None
-    """Fields that the node may write, for `compile()` to find conflicts."""
+    """Fields that the node may write, for `compile()` to find conflicts. A write of another field is an UpdateError."""
     goto: Target | Iterable[Target] | None
     """Targets to which the node's Commands may lead."""
     interrupt_before: bool

@@ -46,6 +46,14 @@ UNKNOWN_KEY_OF_NODE = UNKNOWN_KEY.variant(
     fix="Remove the key, or declare the field.",
 )
 
+UNDECLARED_WRITE = ErrorCode(
+    "undeclared-write",
+    UpdateError,
+    "Node {node!r} wrote field {field!r}, which its writes= does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the field in writes=[...] of the node, or leave it out of the update.",
+)
+
 NODE_FAILED = ErrorCode(
     "node-failed",
     NodeError,
