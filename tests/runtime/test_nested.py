@@ -6,7 +6,19 @@ from typing import Annotated, Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, InputError, LimitError, Limits, NodeError, Runtime, Send, UpdateError
+from graphrt import (
+    END,
+    START,
+    DefinitionError,
+    GraphBuilder,
+    InputError,
+    LimitError,
+    Limits,
+    NodeError,
+    Runtime,
+    Send,
+    UpdateError,
+)
 from graphrt.errors import NodeFatigueError, StepLimitError
 from graphrt.reducers import add, append
 
@@ -210,6 +222,19 @@ def test_depth_is_limited(face: Face) -> None:
     with pytest.raises(LimitError) as caught:
         face.run(graph, {}, limits=Limits(max_depth=2))
     assert (caught.value.code, caught.value.limit) == ("depth-limit", 2)
+
+
+def test_graphs_that_are_nested_too_deeply_are_found_by_compile() -> None:
+    graph = sequence(("leaf", note("leaf")))
+    for _ in range(16):
+        graph = sequence(("child", graph))
+    g: Any = GraphBuilder(state_class("pydantic", notes=(Annotated[list[str], append], [])))
+    g.add_node("child", graph).add_edge(START, "child")
+
+    with pytest.raises(DefinitionError, match="nests graphs 17 levels deep, and max_depth is 16") as caught:
+        g.compile()
+    assert [problem.code for problem in caught.value.problems] == ["depth-limit"]
+    assert g.compile(limits=Limits(max_depth=17)).run({}).state.notes == ["leaf"]
 
 
 def test_sends_to_a_nested_graph_carry_its_input(face: Face, made: Any) -> None:

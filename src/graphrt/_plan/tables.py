@@ -176,7 +176,8 @@ class Plan:
     # fmt: off
     __slots__ = (
         "_checking", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
-        "has_timeouts", "joins", "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec", "start", "state", "update",
+        "has_timeouts", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec",
+        "start", "state", "update",
     )
     # fmt: on
 
@@ -211,6 +212,9 @@ class Plan:
         self.queues: frozenset[str] = frozenset(self._queues())
         """Names of the queues of its nodes, and of the nodes of nested graphs."""
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
+        self.levels: int = max((1 + node.child.levels for node in self.nodes if node.child is not None), default=0)
+        """Number of graphs that are nested in one another inside of it, for `max_depth`; those chosen at run time do not
+        count."""
         self.pausing: str | None = self._pausing()
         """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. With one, a run needs a
         thread, which is stored and can be resumed (R10)."""

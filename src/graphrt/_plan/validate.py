@@ -37,6 +37,7 @@ from graphrt.errors._codes.findings import (
     BAD_ROUTER_SIGNATURE,
     BAD_SIGNATURE,
     DEAD_ROUTE,
+    DEPTH_LIMIT_OF_GRAPH,
     DUPLICATE_EDGE,
     DUPLICATE_NODE,
     DUPLICATE_SOURCE,
@@ -136,8 +137,16 @@ class _Checks:
         else:
             yield from leaking(node, self.spec.state)
             yield from other_updates(node, self.spec.update)
+            yield from self._depth(node)
         yield from unknown_reads(node, self.spec.state)
         yield from self._policy(node)
+
+    def _depth(self, node: NodeSpec) -> Iterator[Problem]:
+        """Yield a problem if the nested graph *node* holds more levels of nested graphs than a run may have."""
+        depth = 1 + node.fn.__graphrt_plan__.levels
+        limit = getattr(self.limits, "max_depth", None)  # anything may have been given as limits
+        if isinstance(limit, int) and 0 < limit < depth:
+            yield DEPTH_LIMIT_OF_GRAPH(node=node.name, depth=depth, limit=limit, where=node.where)
 
     def _policy(self, node: NodeSpec) -> Iterator[Problem]:
         """Yield the errors of a node's policy, the arguments of `add_node` besides name and function."""

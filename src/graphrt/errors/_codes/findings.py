@@ -89,6 +89,12 @@ FIELD_BESIDE_STATE_REDUCER = BAD_REDUCER.variant(
 )
 FIELD_NEEDS_DEFAULT = BAD_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
 
+DEPTH_LIMIT_OF_GRAPH = Finding(
+    "depth-limit",
+    "Node {node!r} nests graphs {depth:count level} deep, and max_depth is {limit}.",
+    fix="Nest fewer graphs in one another, or raise the limit: compile(limits=Limits(max_depth={depth})).",
+)
+
 UNTRACKED_LEAK = Finding(
     "untracked-leak",
     "Nested graph {name!r} {verb} field {out_of!r}, which is untracked, for field {into!r}, whose values are stored.",
