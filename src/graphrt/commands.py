@@ -267,8 +267,11 @@ def check_signal_name(name: Any) -> str:
     )
 
 
-def check_expiry(expires_s: Any) -> float | None:
+def check_expiry(expires_s: Any, argument: str = "expires_s= of a question") -> float | None:
     """Check the expiry of a question and return it unchanged.
+
+    Args:
+        argument: Its name for the caller.
 
     Raises:
         InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`input`).
@@ -277,7 +280,7 @@ def check_expiry(expires_s: Any) -> float | None:
         found: float | None = expires_s
         return found
     raise INVALID_ARGUMENT(
-        argument="expires_s= of a question",
+        argument=argument,
         value=expires_s,
         wanted="a number of seconds above 0, or None to wait for ever",
         boundary=True,
@@ -292,8 +295,8 @@ def check_default(default: Any, expires: Any) -> None:
     """
     if default is not UNSET and expires is None:
         raise ARGUMENT_NEEDS_ANOTHER(
-            argument=f"The default {brief(default)} of a question, which it takes when it expires,",
-            missing="expires_s= or expires_at=",
+            argument=f"The default {brief(default)} of a question or signal, which counts when its time is over,",
+            missing="expires_s= or expires_at=, or timeout_s= of ctx.receive()",
             boundary=True,
         )
 

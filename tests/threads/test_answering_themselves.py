@@ -213,3 +213,47 @@ def test_arguments_that_do_not_go_together_are_refused(asks: Any, code: str, opt
 def test_a_default_that_cannot_be_stored_is_refused(world: World) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=5, default=object()))))
     refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), "default", error=UpdateError)
+
+
+@pytest.mark.parametrize(
+    ("default", "seen"), [({"default": None}, None), ({}, "No signal 'paid' came"), ({"default": [1]}, [1])]
+)
+def test_waiting_for_a_signal_ends_in_time(world: World, clock: VirtualClock, default: Any, seen: Any) -> None:
+    """The end is computed once: it survives the process, and running the node again does not move it."""
+
+    def node(state: Any, ctx: Context) -> Any:
+        try:
+            first = ctx.receive("paid", timeout_s=60, **default)
+        except QuestionExpiredError as error:
+            first = error.what.partition(" for")[0]
+        return {"notes": [first, ctx.receive("paid")]}
+
+    graph = line(("q", node))
+    runtime = world.runtime(graph)
+    (question,) = runtime.run({"notes": []}, thread="t").interrupts
+    assert (question.kind, question.expires_at) == ("signal", clock() + 60)
+    clock.advance(59)
+    refused("not-due", lambda: runtime.drive("t"))
+    clock.advance(1)
+    assert world.runtime(graph).drive("t").status == "interrupted"
+    runtime.signal("t", "paid", "late")
+
+    assert runtime.drive("t").state["notes"] == [seen, "late"]
+
+
+def test_a_signal_that_is_there_when_the_thread_goes_on_is_received(world: World, clock: VirtualClock) -> None:
+    runtime = world.runtime(
+        line(("q", lambda state, ctx: {"notes": [ctx.receive("paid", timeout_s=60, default=None)]}))
+    )
+    runtime.run({"notes": []}, thread="t")
+    runtime.signal("t", "paid", "early")
+    clock.advance(100)
+
+    assert runtime.drive("t").state["notes"] == ["early"]
+
+
+@pytest.mark.parametrize("options", [{"timeout_s": 0}, {"timeout_s": "1"}, {"default": 5}])
+def test_wrong_arguments_of_receive_are_refused(world: World, options: Any) -> None:
+    runtime = world.runtime(line(("q", lambda state, ctx: {"notes": [ctx.receive("paid", **options)]})))
+    with pytest.raises(InputError, match=r"timeout_s= of ctx\.receive\(\)"):
+        runtime.run({"notes": []}, thread="t")

@@ -53,7 +53,7 @@ from graphrt.errors import GraphrtError, TaskFailure, brief
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.child_threads import CHILD_DELETED, CHILD_ENDED, CHILDREN_NEED_STORE, NOT_A_CHILD
 from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION, NO_HARNESS
-from graphrt.errors._codes.timers import QUESTION_EXPIRED
+from graphrt.errors._codes.timers import QUESTION_EXPIRED, QUESTION_EXPIRED_WITHOUT_SIGNAL
 from graphrt.events import ThreadStarted
 from graphrt.stores.ids import bare_id, check_bare_id
 
@@ -395,20 +395,29 @@ class Context(Generic[D]):
 
     # fmt: on
 
-    def receive(self, name: str) -> Any:
+    def receive(self, name: str, *, timeout_s: float | None = None, default: Any = UNSET) -> Any:
         """Return the value of the next signal *name* that is sent to the thread; pause until there is one (R22).
 
         Each signal is returned once, in the order of arrival, to the first task that receives it. Signals that arrived
         before wait in the thread. A plain call, also in async nodes, which run again as after `interrupt`.
 
+        The wait is durable, as that of a question with an expiry: its end is computed once and stored. A worker, or
+        `drive(thread)`, then goes on with the thread. A signal that is there by then is returned, however late that is.
+
         Args:
             name: The name that `Runtime.signal` was given.
+            timeout_s: Seconds to wait, above 0; None waits for ever.
+            default: What to return if no signal came in time.
 
         Raises:
-            InputError: *name* is not the name of a signal (`input`).
+            QuestionExpiredError: No signal came in time, and there is no *default*.
+            UpdateError: The default cannot be stored.
+            InputError: *name* is not the name of a signal, or another argument is wrong (`input`).
         """
         check_signal_name(name)
-        return self._ask(f"signal {self._count(f'signal {name}')} {name}", name, kind=SIGNAL)  # its key, its payload
+        when = _checked_expiry(self._scope, check_expiry(timeout_s, "timeout_s= of ctx.receive()"), None, default)
+        key = f"signal {self._count(f'signal {name}')} {name}"
+        return self._ask(key, name, kind=SIGNAL, when=when)  # its payload is the name
 
     def sleep(self, duration: float | timedelta | None = None, **units: te.Unpack[Units]) -> Slept:
         """Pause the task for some time, without a worker, a slot or memory: see `sleep_until`.
@@ -715,7 +724,8 @@ def _answer_to(task: Task, question: OpenInterrupt) -> Any:
     # `by` names what answered the question. BY_EXPIRY means that it expired without a default.
     if question.by == BY_EXPIRY:
         where = task.engine.where(task)
-        raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)
+        expired = QUESTION_EXPIRED if question.kind != SIGNAL else QUESTION_EXPIRED_WITHOUT_SIGNAL
+        raise expired(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)
     return own(question.answer)
 
 

@@ -12,6 +12,11 @@ QUESTION_EXPIRED = ErrorCode(
     known="asked by {asker!r}: {payload}",
     fix="Catch QuestionExpiredError in the node, give the question a default=, or retry the thread to ask again.",
 )
+QUESTION_EXPIRED_WITHOUT_SIGNAL = QUESTION_EXPIRED.variant(
+    "No signal {payload} came for node {asker!r} in time.",
+    known="it waited at {interrupt}",
+    fix="Catch QuestionExpiredError in the node, give receive() a default=, or retry the thread to wait again.",
+)
 
 
 SLEEPING = ErrorCode(
