@@ -92,7 +92,7 @@ PARENT_AGENT: Final[ContextVar[Above | None]] = run_variable("graphrt_above", No
 """The agent run that the running graph is part of; None if no agent runs it."""
 
 REPLACED: Final[ContextVar[tuple[Any, ...]]] = run_variable("graphrt_replaced_models", ())
-"""Replacements for the models of agents, innermost last: see `graphrt.harness.agent._model_overrides` and decision 0039."""
+"""Replacements for the models of agents, innermost last: see `graphrt.harness.agent._replacements` and decision 0039."""
 SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = run_variable("graphrt_sleep", None)
 """Function that makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from graphrt.audit import Reexecution
     from graphrt.graph import CompiledGraph
     from graphrt.harness.protocol import ChatModel
+    from graphrt.harness.tools.registry import AnyTool
     from graphrt.stores.verbs import Verification
 
 # fmt: off
@@ -117,6 +118,9 @@ class Runtime(Generic[S]):
         ids: Makes the ids of runs and of unnamed threads; by default random UUIDs.
         seed: Seeds `ctx.random`, so that it is the same in every run. By default each run draws its own seed.
         models: Models by agent name. In a run, each agent of such a name uses that model instead of its own.
+        tools: Doubles by tool name, for tests: `scripted(...)` of `graphrt.testing`, functions of the tool's arguments,
+            or tools. In a run, an agent's calls of such a tool go to the double; name, schema and policy stay those of
+            the real tool. A script with results left over raises a ScriptError at the end of the `with` block.
         worker_threads: How many worker threads may run sync nodes, for all runs together: 40 by default. Under `run` and
             its kin they help the caller.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
@@ -1393,7 +1397,12 @@ class Runtime(Generic[S]):
     @property
     def models(self) -> Mapping[str, ChatModel]:
         """The models that replace those of agents, by agent name; empty if there are none."""
-        return {} if self._options.models is None else self._options.models.models
+        return {} if self._options.doubles is None else self._options.doubles.models
+
+    @property
+    def tools(self) -> Mapping[str, AnyTool]:
+        """The doubles that replace tools of agents, by tool name; empty if there are none."""
+        return {} if self._options.doubles is None else self._options.doubles.tools
 
     @property
     def check_state(self) -> bool:
@@ -1429,6 +1438,7 @@ class Runtime(Generic[S]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+        self._check_doubles(error)
 
     async def __aenter__(self) -> Runtime[S]:
         self._config.threads.keep()
@@ -1436,6 +1446,16 @@ class Runtime(Generic[S]):
 
     async def __aexit__(self, *error: object) -> None:
         self.close()
+        self._check_doubles(error)
+
+    def _check_doubles(self, error: tuple[object, ...]) -> None:
+        """Check that the scripts in `tools=` were used up, at the end of a `with` block that no exception leaves.
+
+        Raises:
+            ScriptError: Results are left over.
+        """
+        if self._options.doubles is not None and not any(error):
+            self._options.doubles.assert_done()
 
     def close(self) -> None:
         """Cancel the runs that are still active, and free what the runtime opened.

@@ -349,3 +349,13 @@ def test_reply_in_a_script_brings_its_blocks() -> None:
         content = json.loads(post_messages(server)[1])["content"]
 
     assert content[0] == {"type": "thinking", "thinking": "a", "signature": "s"}
+
+
+def test_a_function_is_a_script_for_all_requests_that_no_rule_matches() -> None:
+    with FakeChatServer(lambda request: request.text.upper(), rules={"bye": "see you"}) as server:
+        assert b"HI THERE" in post(server)[2]
+        assert b"see you" in post(server, messages=[{"role": "user", "content": "bye"}])[2]
+        assert b"HI THERE" in post(server)[2]
+
+    with pytest.raises(ScriptError, match="1 answer left over"), FakeChatServer(lambda request: "never asked"):
+        pass

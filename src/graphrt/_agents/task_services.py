@@ -332,7 +332,8 @@ class TaskServices:
 
     def harness(self) -> BoundHarness[Any]:
         """Return the run's harness, bound to the task, with the tools that the node names, or the default ones."""
-        harness, tools = self._scope.harness, self._task.node.policy.tools
+        harness = self._scope.harness
+        tools: Sequence[str] | None = self._task.node.policy.tools
         if tools is None and self._task.engine.path:  # a nested graph
             tools = default_tools(harness, self._task, self._scope.warnings)
         return self.bind(harness, tools, None)  # None: all tools of the agent; no budget

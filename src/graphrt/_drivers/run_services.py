@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._usage.budget import Budget
     from graphrt.events import Entry
-    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.agent._replacements import NamedDoubles
 
 monotonic = time.monotonic
 """The clock of all drivers for durations and deadlines, in seconds."""
@@ -139,12 +139,12 @@ class RunServices:
         "clock",
         "control",
         "deps",
+        "doubles",
         "eager",
         "emit",
         "harness",
         "known_as",
         "loop_source",
-        "models",
         "pool_source",
         "record",
         "recorded",
@@ -184,7 +184,7 @@ class RunServices:
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
         """The loop thread of this run alone, if there is no *loop_source*; None until `loop` makes it."""
-        self.models: NamedModels | None = None
+        self.doubles: NamedDoubles | None = None
         """Models that replace those of agents, by the agent's name (decision 0039); None without any."""
         self.sleep: Callable[[float], Any] | None = None
         """Makes the waits of the run, called with seconds (decision 0040); None waits in real time. If the runtime has
@@ -342,15 +342,15 @@ class RunServices:
 
     @contextlib.contextmanager
     def held(self) -> Generator[None, None, None]:
-        """Make the models and the sleep of this run visible to all code that runs inside the `with` block.
+        """Make the doubles and the sleep of this run visible to all code that runs inside the `with` block.
 
-        Drivers open the block around the run. Such models replace those of agents, for example in a test.
+        Drivers open the block around the run. Doubles replace models of agents, and tools, for example in a test.
         Context variables carry them, because some of that code has no reference to the run: an agent that a node
         without a Context calls, or a graph that an agent has as a tool.
         """
-        models, outer, slept = self.models, REPLACED.get(), SLEEP.get()
-        if models is not None:
-            REPLACED.set((*outer, models))  # innermost last: those of a run around this one count too
+        doubles, outer, slept = self.doubles, REPLACED.get(), SLEEP.get()
+        if doubles is not None:
+            REPLACED.set((*outer, doubles))  # innermost last: those of a run around this one count too
         SLEEP.set(self.sleep)  # that of a run around this one, if this runtime has none: see the attribute
         try:
             yield
@@ -360,11 +360,11 @@ class RunServices:
 
     @property
     def holds(self) -> bool:
-        """True if the run has models or a sleep. Without either, code that drives it need not open `held`.
+        """True if the run has doubles or a sleep. Without either, code that drives it need not open `held`.
 
         Most runs have neither. A stream opens `held` anew for each item, which this saves (`_runs.driving`).
         """
-        return self.models is not None or self.sleep is not None
+        return self.doubles is not None or self.sleep is not None
 
     def pool(self) -> ThreadPool:
         """Return the thread pool for sync nodes under asyncio, held from the first call until `close`."""

@@ -302,10 +302,11 @@ class ActiveRun:
 
         Raises:
             StoreError: The thread could not be released.
+            ScriptError: Results of a scripted tool are left over, in a run that `CompiledGraph.run` or its kin began.
         """
         services = self.services
-        if services.models is not None and status == "completed":  # else an agent may still run after a resume
-            services.warnings += services.models.unmet()  # names in models= that no agent has
+        if services.doubles is not None and status == "completed":  # else an agent may still run after a resume
+            services.warnings += services.doubles.unmet()  # names in models= and tools= that nothing used
         if status == "completed":
             services.warnings += never_fired(self.engine)  # joins that waited for nodes that no router started
         elif status == HANDED_OVER:
@@ -326,6 +327,8 @@ class ActiveRun:
             self._end_watching(error)
             raise
         self._end_watching(None)
+        if services.doubles is not None and services.doubles.for_one_run and status == "completed":
+            services.doubles.assert_done()  # results of scripted tools that no call used
         return result
 
     def _warn_of_values(self) -> None:

@@ -29,7 +29,7 @@ from graphrt.stores.protocol import METHODS, Status
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
-    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.agent._replacements import NamedDoubles
 
 Mode: TypeAlias = Literal["values", "updates", "events", "custom", "messages", "live", "result"]
 Modes: TypeAlias = list[Mode] | tuple[Mode, ...] | AbstractSet[Mode]
@@ -244,17 +244,17 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
     )
 
 
-def checked_models(models: Any) -> NamedModels | None:
-    """Return *models*, a mapping of agent names to models, as `NamedModels`; None stays None.
+def checked_doubles(models: Any, tools: Any) -> NamedDoubles | None:
+    """Return the models by names of agents, and the doubles by names of tools; None if both are None.
 
     Raises:
-        InputError: It is not such a mapping (`input`), or a value is not a model (`no-model`).
+        InputError: One is not such a mapping (`input`), or a value is not a model (`no-model`) or not a double.
     """
-    if models is None:
+    if models is None and tools is None:
         return None
-    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.agent._replacements import NamedDoubles
 
-    return NamedModels(models)
+    return NamedDoubles(models, tools)
 
 
 def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:

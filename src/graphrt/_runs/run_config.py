@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from graphrt._journal.thread_commits import Recorder
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
-    from graphrt.harness.agent._model_overrides import NamedModels
+    from graphrt.harness.agent._replacements import NamedDoubles
     from graphrt.harness.protocol import ChatModel
+    from graphrt.harness.tools.registry import AnyTool
     from graphrt.limits import Limits
     from graphrt.migrations import Migration
     from graphrt.stores.protocol import Store
@@ -192,8 +193,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Makes ids of threads and runs."""
     seed: int | None
     """Seed of `ctx.random` in all runs; None draws one for each run."""
-    models: NamedModels | None
-    """Models that replace those of agents, by the agents' names."""
+    doubles: NamedDoubles | None
+    """Models that replace those of agents, by the agents' names, and doubles of tools, by the tools' names."""
     check_state: bool | None
     """Whether runs look for changes that nodes made to the state; None decides by the surroundings (`checks_state`)."""
     active: ActiveRuns
@@ -228,7 +229,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             harness=None,
             deps=None,
             budget=None,
-            models=None,
+            doubles=None,
             sinks=observed_sinks(graph, ()),  # only those of observers, which see every graph of the process
             active=ActiveRuns(),
             redactor=_redactor(plan, self.audit),
@@ -309,6 +310,7 @@ def configure(
     ids: Callable[[], str] | None = None,
     seed: int | None = None,
     models: Mapping[str, ChatModel | str] | None = None,
+    tools: Mapping[str, AnyTool] | None = None,
     worker_threads: int = 40,
     check_state: bool | None = None,
 ) -> RunConfig:
@@ -323,7 +325,7 @@ def configure(
     if store is not None or audit is not None:
         _check_storable(graph.__graphrt_plan__)
     own = graph.__graphrt_plan__.limits
-    overrides = arguments.checked_models(models)
+    doubles = arguments.checked_doubles(models, tools)
     return RunConfig(
         graph=graph,
         limits=own if limits is None else arguments.checked(limits).over(own),  # those not given are the graph's
@@ -339,7 +341,7 @@ def configure(
         sleep=arguments.checked_sleep(sleep),
         ids=ids if ids is not None else arguments.new_id,
         seed=arguments.checked_seed(seed),
-        models=overrides,
+        doubles=doubles,
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
         active=ActiveRuns(),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.protocol import ChatModel
+    from graphrt.harness.tools.registry import AnyTool
 
 
 class RuntimeOptions(te.TypedDict, total=False):
@@ -44,6 +45,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     ids: Callable[[], str] | None
     seed: int | None
     models: Mapping[str, ChatModel | str] | None
+    tools: Mapping[str, AnyTool] | None
     worker_threads: int
     check_state: bool | None
 

@@ -37,8 +37,8 @@ def services_of(config: RunConfig, engine: Engine, control: Control, seed: int |
     # `root`: the engine of the top graph, from any nested one. `pool_source` and `loop_source`: the worker threads that
     # all runs of the runtime share, started at first need.
     services.budget, services.root, services.pool_source = config.budget, engine, config.threads.pool
-    # `models` replace those of agents, by name. `recorded` answers from a log, when a run is executed again.
-    services.models, services.recorded = config.models, config.recorded
+    # `doubles` replace models of agents and tools, by name. `recorded` answers from a log, when a run is executed again.
+    services.doubles, services.recorded = config.doubles, config.recorded
     if engine.thread is not None:  # the id with its tenant, by which the shared store knows the thread
         services.known_as = shared_id(config.store, engine.thread)
     services.agents = RunAgents()  # makes what agents and budgets need in a task

@@ -387,4 +387,7 @@ class CompiledGraph(Generic[S, U]):
         """
         if options:
             check_options(options, where=self.__graphrt_plan__.place())
-        return configure(self, **options)
+        config = configure(self, **options)
+        if config.doubles is not None:
+            config.doubles.for_one_run = True
+        return config

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack, final, overload
 
-from graphrt.errors import names
+from graphrt.errors import ScriptError, names
 from graphrt.errors._codes.doubles import SCRIPT_UNKNOWN_TOOL
 from graphrt.events import Usage
 from graphrt.harness._doubles.playback import ScriptPlayer
 from graphrt.harness._doubles.reply_pieces import pieces
+from graphrt.harness._doubles.schema_check import wrong_call
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentReply, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions
@@ -45,6 +46,8 @@ class MockHarness(ScriptPlayer):
         usage: Usage of replies that have none: "words" counts words (of all messages in, of the reply out), a Usage
             is used as is, None reports unknown usage.
         model: Model name in replies that have none, for calls that choose no model.
+        check_calls: Whether a call of a tool that does not fit the tool's present schema raises ScriptError. False for
+            a test of such a call.
     """
 
     @overload
@@ -54,6 +57,7 @@ class MockHarness(ScriptPlayer):
         *,
         usage: Usage | Literal["words"] | None = "words",
         model: str = "mock",
+        check_calls: bool = True,
     ) -> None: ...
     @overload
     def __init__(
@@ -63,6 +67,7 @@ class MockHarness(ScriptPlayer):
         rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
         usage: Usage | Literal["words"] | None = "words",
         model: str = "mock",
+        check_calls: bool = True,
     ) -> None: ...
     def __init__(
         self,
@@ -71,8 +76,9 @@ class MockHarness(ScriptPlayer):
         rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
         usage: Usage | Literal["words"] | None = "words",
         model: str = "mock",
+        check_calls: bool = True,
     ) -> None:
-        super().__init__(script, rules, usage=usage, model=model)
+        super().__init__(script, rules, usage=usage, model=model, check_calls=check_calls)
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
         """Reply from the script.
@@ -93,10 +99,15 @@ class MockHarness(ScriptPlayer):
     def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
         offered = [tool.name for tool in request.tools]
         unbound = [call.name for call in reply.tool_calls if call.name not in offered]
+        failure: ScriptError | None = None
         if unbound:
             failure = SCRIPT_UNKNOWN_TOOL(
                 tool_name=unbound[0], number=number, offered=names(offered) or "no tools", expected=unbound, got=offered
             )
+        elif self._check_calls:
+            schemas = {tool.name: tool.parameters for tool in request.tools}
+            failure = wrong_call(self._name, reply.tool_calls, schemas) if reply.tool_calls else None
+        if failure is not None:
             with self._lock:  # kept for assert_done(), in case the code under test swallows it
                 self._book.failures.append(failure)
             raise failure

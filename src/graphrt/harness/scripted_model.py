@@ -35,6 +35,8 @@ class ScriptedModel(ScriptPlayer):
         usage: Usage of responses that have none: "words" counts words (of all messages in, of the response out), a
             Usage is used as is, None reports unknown usage.
         profile: Profile of the model; its name goes into responses that have no model name.
+        check_calls: Whether a call of a tool that does not fit the tool's present schema raises ScriptError, whatever
+            the agent does about wrong calls of real models. False for a test of such a call.
     """
 
     @overload
@@ -44,6 +46,7 @@ class ScriptedModel(ScriptPlayer):
         *,
         usage: Usage | Literal["words"] | None = "words",
         profile: ModelProfile | None = None,
+        check_calls: bool = True,
     ) -> None: ...
     @overload
     def __init__(
@@ -53,6 +56,7 @@ class ScriptedModel(ScriptPlayer):
         rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
         usage: Usage | Literal["words"] | None = "words",
         profile: ModelProfile | None = None,
+        check_calls: bool = True,
     ) -> None: ...
     def __init__(
         self,
@@ -61,9 +65,10 @@ class ScriptedModel(ScriptPlayer):
         rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
         usage: Usage | Literal["words"] | None = "words",
         profile: ModelProfile | None = None,
+        check_calls: bool = True,
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="scripted")
-        super().__init__(script, rules, usage=usage, model=self._profile.name)
+        super().__init__(script, rules, usage=usage, model=self._profile.name, check_calls=check_calls)
 
     @property
     def profile(self) -> ModelProfile:
@@ -99,6 +104,7 @@ class FunctionModel(Recorder):
         fn: The function. Its exceptions are raised to the caller.
         usage: Usage of responses that have none, as for `ScriptedModel`.
         profile: Profile of the model; its name goes into responses that have no model name.
+        check_calls: As for `ScriptedModel`.
 
     Raises:
         InputError: *fn* is not callable, or is a class.
@@ -110,9 +116,10 @@ class FunctionModel(Recorder):
         *,
         usage: Usage | Literal["words"] | None = "words",
         profile: ModelProfile | None = None,
+        check_calls: bool = True,
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="function")
-        super().__init__(usage=usage, model=self._profile.name)
+        super().__init__(usage=usage, model=self._profile.name, check_calls=check_calls)
         given: Any = fn  # untyped: callers without a type checker pass anything
         if not callable(given) or isinstance(given, type):
             raise INVALID_ARGUMENT(

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from graphrt.testing.faulty_host import FaultyHost
     from graphrt.testing.flaky_store import Fault, FlakyStore
     from graphrt.testing.golden import golden_divergence, golden_trace
-    from graphrt.testing.nodes import ScriptedNode, failing, fan_out, interrupting, noop, scripted, slow
+    from graphrt.testing.nodes import failing, fan_out, interrupting, noop, slow
     from graphrt.testing.recording import RecordedRun, Route, arecord, record
     from graphrt.testing.reducer_laws import check_reducer
+    from graphrt.testing.scripted_results import ScriptedResults, raises, scripted
     from graphrt.testing.scripted_run import run_scripted
     from graphrt.testing.virtual_clock import VirtualClock
 
@@ -45,7 +46,7 @@ __all__ = [
     "ReplayedTask",
     "Route",
     "RunAssertions",
-    "ScriptedNode",
+    "ScriptedResults",
     "VirtualClock",
     "arecord",
     "assert_run",
@@ -62,6 +63,7 @@ __all__ = [
     "golden_trace",
     "interrupting",
     "noop",
+    "raises",
     "record",
     "replay_case",
     "run_scripted",
@@ -79,9 +81,8 @@ _HOMES: Final[dict[str, str]] = {
     "FaultyHost": "graphrt.testing.faulty_host",
     **dict[str, str].fromkeys(("Fault", "FlakyStore"), "graphrt.testing.flaky_store"),
     **dict[str, str].fromkeys(("golden_divergence", "golden_trace"), "graphrt.testing.golden"),
-    **dict[str, str].fromkeys(
-        ("ScriptedNode", "failing", "fan_out", "interrupting", "noop", "scripted", "slow"), "graphrt.testing.nodes"
-    ),
+    **dict[str, str].fromkeys(("failing", "fan_out", "interrupting", "noop", "slow"), "graphrt.testing.nodes"),
+    **dict[str, str].fromkeys(("ScriptedResults", "raises", "scripted"), "graphrt.testing.scripted_results"),
     **dict[str, str].fromkeys(("RecordedRun", "Route", "arecord", "record"), "graphrt.testing.recording"),
     "check_reducer": "graphrt.testing.reducer_laws",
     "drive_due": "graphrt.testing.due",

@@ -156,6 +156,11 @@ Answering: TypeAlias = Scripted | Callable[[ChatRequest], Scripted]
 _KINDS: Final = "a text, a ToolCall, an AgentReply, a ChatAnswer or a function of the request that makes one of these"
 
 
+def any_other(request: ChatRequest) -> bool:  # noqa: ARG001 - the signature of a pattern
+    """Match every request: the pattern of a function that is the whole script of a server."""
+    return True
+
+
 def script_of(script: Any) -> list[Any]:
     """Return the items of *script*: each is a ChatAnswer, a function that makes an answer, or an Expectation of these.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from select import select
@@ -16,6 +16,7 @@ from socket import MSG_PEEK, SHUT_RDWR, socket
 from types import ModuleType
 from typing import Any, Final, Self
 
+from graphrt._arguments import is_list
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.testing_doubles import (
     NOT_A_CHAT_REQUEST,
@@ -23,11 +24,22 @@ from graphrt.errors._codes.testing_doubles import (
     SERVER_NOT_RUNNING,
     SERVER_SCRIPT_LEFT_OVER,
 )
+from graphrt.harness._doubles.schema_check import wrong_call
 from graphrt.harness._doubles.script_items import Book
 from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.script import Expectation
 from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire
-from graphrt.testing.chat_answers import Answering, ChatAnswer, ChatRequest, answer_of, cut, rules_of, script_of
+from graphrt.testing.chat_answers import (
+    Answering,
+    ChatAnswer,
+    ChatRequest,
+    Scripted,
+    answer_of,
+    any_other,
+    cut,
+    rules_of,
+    script_of,
+)
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
@@ -49,6 +61,8 @@ class FakeChatServer:
       `system`, `model` and `body`. The first pattern that matches decides. A single answer serves any number of
       requests, but at least one; a list serves exactly as many as it has items.
 
+    A function in place of the script makes the answer to each request that no rule matches.
+
     Use it as a context manager. A request that the script does not expect gets status 400. The end of the `with` block
     raises if there was such a request, or if answers are left over.
 
@@ -57,11 +71,13 @@ class FakeChatServer:
     is strict, with a schema that strict mode does not support.
 
     Args:
-        script: 0..n answers, or the mapping of rules. A text, a `ToolCall` or an `AgentReply` is made into an answer.
+        script: 0..n answers, the mapping of rules, or a function from a `ChatRequest` to an answer. A text, a `ToolCall` or an `AgentReply` is made into an answer.
             `add` appends more.
         rules: The rules, if there is an ordered script too.
         strict: Check at the end of the `with` block that the script was used up exactly.
         strict_schemas: Refuse schemas as OpenAI does. Other servers with OpenAI's format accept them.
+        check_calls: Count a scripted call of a tool that does not fit the tool's schema in the request as an
+            unexpected request. False for a test of such a call.
 
     Raises:
         InputError: An item of the script cannot be made into an answer.
@@ -72,17 +88,23 @@ class FakeChatServer:
 
     def __init__(
         self,
-        script: Iterable[Answering | Expectation] | Mapping[Any, Answering | Sequence[Answering]] = (),
+        script: Iterable[Answering | Expectation]
+        | Mapping[Any, Answering | Sequence[Answering]]
+        | Callable[[ChatRequest], Scripted] = (),
         *,
         rules: Mapping[Any, Answering | Sequence[Answering]] | None = None,
         strict: bool = True,
         strict_schemas: bool = True,
+        check_calls: bool = True,
     ) -> None:
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
+        elif callable(script):
+            rules, script = {**(rules or {}), any_other: script}, ()
         self._book: Final = Book("FakeChatServer", script_of(script), None if rules is None else rules_of(rules))
         self._strict = strict
         self._strict_schemas = strict_schemas
+        self._check_calls = check_calls
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
         self._lock = threading.RLock()  # a rule may read `requests` while it is asked
@@ -201,6 +223,8 @@ class FakeChatServer:
             except Exception as error:  # noqa: BLE001 - a pattern is the user's
                 found = _broken("A pattern", error)
         answer = self._answer(found, request)
+        if self._check_calls and isinstance(answer, ChatAnswer) and answer.tool_calls:
+            answer = wrong_call("FakeChatServer", answer.tool_calls, _schemas(request.body)) or answer
         with self._lock:
             if isinstance(answer, ScriptError):
                 self._book.failures.append(answer)
@@ -316,6 +340,13 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
         pause(answer.gap_s, http.connection)
     if streamed:
         http.wfile.write(b"0\r\n\r\n")
+
+
+def _schemas(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of the tools that a request offers, in either format, with the schemas of their arguments."""
+    given: Any = body.get("tools")
+    tools: list[Any] = [tool.get("function", tool) for tool in given if _is_object(tool)] if is_list(given) else []
+    return {tool.get("name"): tool.get("parameters", tool.get("input_schema")) for tool in tools if _is_object(tool)}
 
 
 def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:

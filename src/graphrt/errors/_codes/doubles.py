@@ -14,6 +14,19 @@ SCRIPT_UNKNOWN_TOOL = ErrorCode(
 )
 
 
+SCRIPT_WRONG_CALL = ErrorCode(
+    "script-wrong-call",
+    ScriptError,
+    "The {double} calls tool {tool!r} with arguments that do not fit it now: {problem}",
+    known="arguments in the script: {arguments:names}",
+    fix="Correct the call in the script. If the test is about such a call, pass check_calls=False to the double.",
+)
+DOUBLE_OF_ANOTHER_TOOL = SCRIPT_WRONG_CALL.variant(
+    "The double of tool {tool!r} does not take the arguments of the tool: {problem}",
+    known="arguments of the call: {got:names}",
+    fix="Give it the parameters of the tool as it is now, or **arguments.",
+)
+
 SCRIPT_OUTPUT = ErrorCode(
     "script-output", ScriptError, "The {double} cannot reply to call {number} with {reply}: {problem}."
 )

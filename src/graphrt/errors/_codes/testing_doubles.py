@@ -11,12 +11,13 @@ from graphrt.errors._error_code import ErrorCode
 SCRIPT_USED_UP = ErrorCode(
     "script",
     ScriptError,
-    "The scripted node {node!r} was called {calls:count time}, and its script has {results:count result}.",
-    fix="Add a result for each call, or find out why the node ran more often than expected.",
+    "The scripted {of} was called {calls:count time}, and its script has {results:count result}.",
+    fix="Add a result for each call, or find out why there were more calls than expected.",
 )
-NODE_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
-    "A scripted node was called {calls:count time}, and {left:count result} of its script {left:is|are} left over.",
-    fix="Remove what is left over, or find out why the node ran less often than expected.",
+RESULTS_LEFT_OVER = SCRIPT_USED_UP.variant(
+    "A scripted node or tool was called {calls:count time}, and {left:count result} of its script {left:is|are} left over.",
+    known="{items}",
+    fix="Remove what is left over, or find out why there were less calls than expected.",
 )
 SERVER_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     "The FakeChatServer has {left:count answer} left over and got {unexpected:count unexpected request}.{first}",

@@ -18,6 +18,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import (
     SCRIPT_LEFT_OVER,
     SCRIPT_OUTPUT,
+    SCRIPT_WRONG_CALL,
 )
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import count_words
@@ -41,12 +42,13 @@ class Recorder:
     Args:
         usage: Usage of replies that have none: "words" counts words, None reports unknown usage.
         model: Model name of replies that have none.
+        check_calls: Whether calls of tools must fit the schemas of these tools.
 
     Raises:
         InputError: *usage* is something else.
     """
 
-    def __init__(self, *, usage: Usage | Literal["words"] | None, model: str) -> None:
+    def __init__(self, *, usage: Usage | Literal["words"] | None, model: str, check_calls: bool = True) -> None:
         given: Any = usage  # untyped: callers without a type checker pass anything
         if given is not None and given != "words" and not isinstance(given, Usage):
             raise INVALID_ARGUMENT(
@@ -56,6 +58,7 @@ class Recorder:
             )
         self._usage: Final = usage
         self._model: Final = model
+        self._check_calls: Final = check_calls
         self._lock: Final = FreshLock()  # reentrant: patterns run under it, and may read `calls` of the double
         self._book = Book(self._name)
 
@@ -88,6 +91,28 @@ class Recorder:
             usage=usage if reply.usage is None else reply.usage,
             model=reply.model or request.model or self._model,
         )
+
+    def refuse_call(self, call: ToolCall, problem: str) -> ScriptError | None:
+        """Return the error for a scripted *call* that does not fit the present schema of its tool, and record it.
+
+        A renamed parameter would otherwise be a mistake of the model, which the agent lets it correct: the test would
+        go on with the next reply of the script.
+
+        Args:
+            call: The call.
+            problem: What does not fit, as the tool tells the model.
+
+        Returns:
+            The error; None with `check_calls=False`.
+        """
+        if not self._check_calls:
+            return None
+        failure = SCRIPT_WRONG_CALL(
+            double=self._name, tool=call.name, problem=problem, arguments=list(call.arguments), got=call.arguments_text
+        )
+        with self._lock:
+            self._book.failures.append(failure)
+        return failure
 
     def _check(self, reply: AgentReply, request: ModelRequest, number: int) -> None:
         """Check the reply to call *number*. Here every reply passes: a model may also call tools that do not exist."""
@@ -185,8 +210,9 @@ class ScriptPlayer(Recorder):
         *,
         usage: Usage | Literal["words"] | None,
         model: str,
+        check_calls: bool = True,
     ) -> None:
-        super().__init__(usage=usage, model=model)
+        super().__init__(usage=usage, model=model, check_calls=check_calls)
         if isinstance(script, str):
             raise INVALID_ARGUMENT(
                 argument=f"The script of a {self._name}", value=script, wanted=f"a list: [{script!r}]"

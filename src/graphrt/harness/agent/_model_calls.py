@@ -46,7 +46,7 @@ class Caller:
         emit: Receives stream items and events; None if there is no reader.
     """
 
-    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "took")
+    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "remembered", "took")
 
     def __init__(
         self,
@@ -64,6 +64,8 @@ class Caller:
         self._emit = emit
         self._counts: dict[str, int] = {}
         self._asked = 0
+        self.remembered: bool = False
+        """Whether the last response was recorded by an earlier execution of the task, perhaps with older tools."""
         self.took: list[Usage] = []
         """Usage of each call, replayed ones included, whatever middleware makes of the response."""
 
@@ -88,6 +90,7 @@ class Caller:
             return response
 
         response, known = await place.host.reply(key, fresh)
+        self.remembered = known
         if known:
             source = "journal"
             if place.ledger is not None:

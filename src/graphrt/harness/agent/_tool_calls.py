@@ -13,6 +13,7 @@ from graphrt.errors import (
     BudgetExceededError,
     ModelRequestForbiddenError,
     ReplayDivergedError,
+    ScriptError,
     StoreError,
     ToolArgumentsError,
     ToolError,
@@ -47,6 +48,7 @@ _PASSING: Final = (
     ReplayDivergedError,
     LayerError,
     ModelRequestForbiddenError,
+    ScriptError,
     ToolCommandError,
 )
 """Errors that end the run and are not shown to the model as the failure of a tool."""
@@ -63,10 +65,12 @@ class Tooling:
         unknown: Reaction to a call of a tool that is not in *registry*.
         bad_arguments: Reaction to arguments that the tool does not accept.
         approve: Decides about calls that need approval; None: a person does.
+        refuse: Makes the error for a call of a scripted model that does not fit the schema of its tool; it returns
+            None if the script tests such a call. None: the model is not a double.
         emit: Receives events; None if there is no reader.
     """
 
-    __slots__ = ("_approve", "_bad_arguments", "_emit", "_layers", "_place", "_registry", "_unknown")
+    __slots__ = ("_approve", "_bad_arguments", "_emit", "_layers", "_place", "_refuse", "_registry", "_unknown")
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Tooling:
         unknown: OnBadCall,
         bad_arguments: OnBadCall,
         approve: Approve | None,
+        refuse: Callable[[ToolCall, str], ScriptError | None] | None,
         emit: Callable[[Any], None] | None,
     ) -> None:
         self._registry = registry
@@ -85,6 +90,7 @@ class Tooling:
         self._unknown = unknown
         self._bad_arguments = bad_arguments
         self._approve = approve
+        self._refuse = refuse
         self._emit = emit
 
     async def turn(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
@@ -116,6 +122,7 @@ class Tooling:
 
         Raises:
             ToolError: It does not, and the agent's policy is to raise.
+            ScriptError: A scripted model calls the tool with arguments that it does not accept (`script-wrong-call`).
         """
         tool = self._registry.get(call.name) if call.name in self._registry else None
         if tool is None:
@@ -130,6 +137,9 @@ class Tooling:
                 raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
             arguments = tool.check(call.arguments)
         except ToolArgumentsError as error:
+            wrong = self._refuse(call, error.what) if self._refuse is not None and call.error is None else None
+            if wrong is not None:
+                raise wrong from None
             if self._bad_arguments == "raise":
                 raise
             return Done(text=error.what, error=True)
@@ -269,7 +279,7 @@ class Tooling:
         except TimeoutError as error:
             done = self._late(one) if scope.expired() else self._failed(one, error)
         except Exception as error:
-            if isinstance(error.__cause__, ModelRequestForbiddenError):  # a NodeError, if the tool is a graph
+            if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # of a graph that is the tool
                 raise
             done = self._failed(one, error)
         finally:

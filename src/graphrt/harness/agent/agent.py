@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overl
 from graphrt._ambient import PARENT_AGENT, running_context
 from graphrt._arguments import checked_function, checked_type
 from graphrt._usage.budget import Budget
+from graphrt.errors import ScriptError
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
 from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
@@ -27,8 +28,8 @@ from graphrt.harness.agent._digest import as_known, of_run
 from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._model_calls import Caller
-from graphrt.harness.agent._model_overrides import Replaceable, models_of
 from graphrt.harness.agent._outside_context import tell_unseen
+from graphrt.harness.agent._replacements import Replaceable, models_of, tools_of
 from graphrt.harness.agent._services import HERE, AgentServices, Place, StandaloneServices
 from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import RunsSync
@@ -38,7 +39,7 @@ from graphrt.harness.agent.events import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
 from graphrt.harness.budget._ledger import Ledger
-from graphrt.harness.messages import Message, Prompt
+from graphrt.harness.messages import Message, Prompt, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
@@ -301,6 +302,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         request = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
         models = models_of(self)
+        tools = tools_of(tools)  # names and schemas stay, and so the request does
         request = as_known(host, _path(), self.name, request, form, models[0])
         place = self._place(host, of_run(self.name, request) if host.remembers else "")
         caller = Caller(models, place, retry=self._retry, cache=self._cache, emit=place.emit)
@@ -311,6 +313,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             unknown=self._unknown,
             bad_arguments=self._bad_arguments,
             approve=self._approve,
+            refuse=_refusal(models, caller),
             emit=place.emit,
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
@@ -392,6 +395,18 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         if isinstance(wanted, str):
             return self.tools.only(wanted)  # raises: a string is not a list of tools
         return self.tools.only([name_of(one) for one in wanted])
+
+
+def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCall, str], ScriptError | None] | None:
+    """Return what makes the error for a wrong tool call of a scripted model; None if no model is a double.
+
+    A reply that is remembered is not the double's: it was made before, perhaps by an older version of the program.
+    """
+    doubles = [model for model in models if hasattr(model, "refuse_call")]
+    if not doubles:
+        return None
+    double: Any = doubles[0]
+    return lambda call, problem: None if caller.remembered else double.refuse_call(call, problem)
 
 
 def _path() -> str:

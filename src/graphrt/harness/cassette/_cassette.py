@@ -1,6 +1,6 @@
 """`Cassette` and the model and harness that it wraps: the public face of recording and replay.
 
-`_exchange` handles the single call, `_recordings` the order of recordings, `_canonical` the comparison of requests, and
+MCP servers are wrapped in `_mcp`. `_exchange` handles the single call, `_recordings` the order of recordings, `_canonical` the comparison of requests, and
 `_cassette_file` the file.
 """
 
@@ -9,22 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
 from pydantic import TypeAdapter
 
 from graphrt._arguments import checked_path
-from graphrt.errors import names
+from graphrt.errors import ToolArgumentsError, names
 from graphrt.errors._codes.agents import NO_MODEL
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.doubles import SCRIPT_WRONG_CALL
 from graphrt.harness._doubles.reply_pieces import pieces as cut
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
 from graphrt.harness.cassette._exchange import Exchange, close
 from graphrt.harness.cassette._recordings import Recordings
-from graphrt.harness.messages import Prompt
+from graphrt.harness.messages import AssistantMessage, Prompt, ToolMessage
 from graphrt.harness.protocol import AgentHarness, AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions
+from graphrt.harness.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from graphrt.harness.cassette._mcp import RecordedMcpServer
+    from graphrt.harness.tools.mcp._server import McpServer
 
 __all__ = ["Cassette", "CassetteMode", "RecordedHarness", "RecordedModel"]
 
@@ -37,7 +43,7 @@ _VARIABLE: Final = "GRAPHRT_CASSETTE"
 
 @final
 class Cassette:
-    """Replies of models and harnesses, recorded in a file and replayed in tests.
+    """Replies of models and harnesses, and results of MCP servers, recorded in a file and replayed in tests.
 
     If the same call is made several times, it gets its recordings in the order in which the calls were begun; different
     calls may come in any order. In mode "replay" a call that is not recorded raises ScriptError, with the difference to
@@ -111,6 +117,18 @@ class Cassette:
                 fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
             )
         return RecordedHarness(self, _checked_harness(harness), name=name, output=output)
+
+    def mcp(self, server: McpServer) -> RecordedMcpServer:
+        """Wrap *server* with this cassette: its list of tools and its calls. In mode "replay" it is never started.
+
+        `async with cassette.mcp(server) as recorded:` gives `await recorded.tools()` to an agent, as without a cassette.
+
+        Raises:
+            InputError: *server* is not an McpServer (`input`).
+        """
+        from graphrt.harness.cassette._mcp import RecordedMcpServer
+
+        return RecordedMcpServer(server, self._recordings, self._hook, is_live=self.mode != "replay")
 
     @property
     def remaining(self) -> int:
@@ -202,7 +220,9 @@ class RecordedHarness:
             reply: AgentReply = await self._harness.run(prompt, **options)
             return reply
         exchange = self._exchange(recordings, prompt, options)
-        return await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
+        reply = await exchange.answer(lambda: self._harness.run(prompt, **options), self._output)
+        self._check_calls(recordings, reply)
+        return reply
 
     async def stream(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AsyncGenerator[StreamItem, None]:
         """Yield the reply in pieces; one that was recorded without a stream comes word by word. Errors as `run`."""
@@ -214,9 +234,47 @@ class RecordedHarness:
             items = exchange.stream(lambda: self._live(prompt, options), self._output)
         try:
             async for item in items:
+                if recordings is not None and isinstance(item, AgentReply):
+                    self._check_calls(recordings, item)
                 yield item
         finally:
             await close(items)
+
+    def _check_calls(self, recordings: Recordings, reply: AgentReply) -> None:
+        """Check the tool calls in a recorded conversation against the tools that the agent has now.
+
+        They were made when it was recorded, and are not made again: without this check the test would hold after a
+        parameter was renamed. Calls that failed then are passed over.
+
+        Raises:
+            ScriptError: A call does not fit its tool now (`script-wrong-call`).
+        """
+        tools: Any = getattr(self._harness, "tools", None)
+        if not isinstance(tools, ToolRegistry):
+            return
+        failed = {said.tool_call_id for said in reply.messages if isinstance(said, ToolMessage) and said.error}
+        made = (call for said in reply.messages if isinstance(said, AssistantMessage) for call in said.tool_calls)
+        for call in made:
+            if call.id in failed or call.error is not None:
+                continue
+            try:
+                problem = "" if call.name in tools else f"the agent has the tools {names(tools.names) or 'none'}."
+                if not problem:
+                    tools.get(call.name).check(call.arguments)
+            except ToolArgumentsError as error:
+                problem = error.what
+            if problem:
+                raise recordings.failed(
+                    SCRIPT_WRONG_CALL(
+                        double="cassette",
+                        tool=call.name,
+                        problem=problem,
+                        arguments=list(call.arguments),
+                        got=call.arguments_text,
+                        where=str(self._cassette.path),
+                        fix="Record the conversation anew: GRAPHRT_CASSETTE=rewrite asks the live model.",
+                    )
+                ) from None
 
     def __getattr__(self, name: str) -> Any:
         """Return other public attributes of the live harness, such as its profile."""

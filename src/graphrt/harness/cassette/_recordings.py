@@ -121,6 +121,12 @@ class Recordings:
             self._by_key[place.key].remove(place)
             self._asked[place.key] -= 1
 
+    def failed(self, error: ScriptError) -> ScriptError:
+        """Note *error*, so that `check` raises it if the code under test swallows it, and return it."""
+        with self._lock:
+            self._failures.append(error)
+        return error
+
     @property
     def unused(self) -> list[Recording]:
         """Recordings that were not used, in the order of the file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, Unpack
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ from graphrt.harness._background_loop import LoopThread
 from graphrt.harness.tools._options import Approval, OnError, SharedOptions, check_timeout, make_policy
 from graphrt.harness.tools.mcp import _connection as links
 from graphrt.harness.tools.mcp._secrets import keep_out_of_logs, of_query, worth_hiding
-from graphrt.harness.tools.mcp._tool import McpTool
+from graphrt.harness.tools.mcp._tool import Caller, McpTool
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
 
 __all__ = ["McpServer", "McpTool"]
@@ -203,10 +203,21 @@ class McpServer:
             ToolError: The server cannot be reached, or the request failed; codes as for `call_tool`.
             InputError: Two tools would have the same name after that conversion (`duplicate-tool`).
         """
-        found = await self._request("the list of tools", links.list_all)
+        return self._made(await self._described(), self)
+
+    async def _described(self) -> list[Any]:
+        """Return what the server says about its 0..n tools, as the SDK's objects."""
+        return await self._request("the list of tools", links.list_all)
+
+    def _made(self, described: Iterable[Any], caller: Caller) -> list[McpTool]:
+        """Return the tools that *described* describes; their calls go to *caller*. Cassettes use it too.
+
+        Raises:
+            InputError: Two tools would have the same name (`duplicate-tool`).
+        """
         made: dict[str, McpTool] = {}
-        for item in found:
-            made_tool = McpTool(self, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
+        for item in described:
+            made_tool = McpTool(caller, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
             name = made_tool.spec.name
             if name in made:
                 raise TWO_MCP_TOOLS_OF_ONE_NAME(

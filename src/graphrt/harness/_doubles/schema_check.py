@@ -1,0 +1,73 @@
+"""The check of scripted tool calls by a double that has only the schemas of the tools, and not the tools themselves.
+
+An agent's tools check their arguments completely. A `MockHarness` and a fake server see what a call or a request
+offers: JSON schemas. What a change of a signature breaks is found by them: names, and values of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from graphrt._arguments import is_list, is_mapping
+from graphrt.errors import ScriptError, names
+from graphrt.errors._codes.doubles import SCRIPT_WRONG_CALL
+from graphrt.harness.messages import ToolCall
+from graphrt.harness.tools._argument_errors import unknown
+
+_PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
+"""Types between which tools may convert, as pydantic does for "4" and 4."""
+_KINDS: Final[dict[Any, str]] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def wrong_call(double: str, calls: Iterable[ToolCall], schemas: Mapping[str, Any]) -> ScriptError | None:
+    """Return the error for the first of *calls* that does not fit the schema of its tool; None if all fit.
+
+    Args:
+        double: Name of the double, for the error.
+        calls: Scripted calls. Those of tools without a schema, and those that are not JSON on purpose, are passed over.
+        schemas: Names of tools to the JSON schemas of their arguments.
+    """
+    for call in calls:
+        schema = schemas.get(call.name)
+        if call.error is not None or not is_mapping(schema):
+            continue
+        problems = list(_problems(call.arguments, schema))
+        if problems:
+            return SCRIPT_WRONG_CALL(
+                double=double,
+                tool=call.name,
+                problem="; ".join(problems),
+                arguments=list(call.arguments),
+                got=call.arguments_text,
+            )
+    return None
+
+
+def _problems(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    known: Mapping[str, Any] = schema.get("properties") or {}
+    for name, value in arguments.items():
+        if name in known:
+            wanted = _type_of(known[name])
+            given = _kind(value)
+            if wanted is not None and wanted != given and not (wanted in _PLAIN and given in _PLAIN):
+                yield f"{name}: should be of type {wanted}, and is of type {given}"
+        elif schema.get("additionalProperties") is False:
+            yield f"{name}: {unknown(name, tuple(known))}"
+    missing = [name for name in schema.get("required") or () if name not in arguments]
+    if missing:
+        yield f"missing: {names(missing)}"
+
+
+def _type_of(schema: Any) -> str | None:
+    """Return the only JSON type that a schema allows; None if it allows several, or says it in another way."""
+    found = schema.get("type") if is_mapping(schema) else None
+    return found if isinstance(found, str) else None
+
+
+def _kind(value: Any) -> str:
+    if is_mapping(value):
+        return "object"
+    if is_list(value):
+        return "array"
+    return _KINDS.get(type(value), "null")

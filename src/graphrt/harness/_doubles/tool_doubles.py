@@ -1,0 +1,122 @@
+"""Doubles of tools: `DoubledTool` has the name, schema and policy of a tool, and gets its results from a double.
+
+So calls are still checked against the present schema of the tool, and approved, limited and recorded as real ones are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, final
+
+from graphrt.errors import ToolArgumentsError, told
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.doubles import DOUBLE_OF_ANOTHER_TOOL
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy
+
+__all__ = ["DoubledTool", "ToolScript", "checked_double"]
+
+
+class ToolScript(Protocol):
+    """A double with results in order, such as `graphrt.testing.scripted` returns."""
+
+    def tool_result(self, tool: str, arguments: Mapping[str, Any], /) -> Any:
+        """Return the next result, or an awaitable of it, or raise what the tool is to raise."""
+        ...
+
+    def assert_done(self) -> None:
+        """Check that every result was used, and that no call was unexpected."""
+        ...
+
+
+def checked_double(name: str, double: Any) -> Any:
+    """Return *double*, which replaces the tool *name*.
+
+    Raises:
+        InputError: It is neither a function, nor a tool, nor has results in order (`input`).
+    """
+    if isinstance(double, type) or not (hasattr(double, "tool_result") or _is_tool(double) or callable(double)):
+        raise INVALID_ARGUMENT(
+            argument=f"The double of tool {name!r} in tools=",
+            value=double,
+            wanted="scripted(...) of graphrt.testing, a function of the tool's arguments, or a tool",
+        )
+    return double
+
+
+@final
+class DoubledTool:
+    """A tool whose calls go to a double.
+
+    Args:
+        tool: The tool: its name, schema, checks and policy hold.
+        double: A function, a tool, or a `ToolScript`.
+        called: Called with each call, before the double.
+    """
+
+    def __init__(self, tool: Tool, double: Any, *, called: Callable[[], Any]) -> None:
+        self._tool: Final = tool
+        self._double: Final = double
+        self._called: Final = called
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Name, description and schema of the real tool."""
+        return self._tool.spec
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """The policy of the real tool."""
+        return self._tool.policy
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Validate *arguments* as the real tool does.
+
+        Raises:
+            ToolArgumentsError: They are invalid.
+        """
+        return self._tool.check(arguments)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> Any:
+        """Return the result of the double.
+
+        Raises:
+            ScriptError: The script is used up, or the double does not take the arguments of the tool.
+            BaseException: What the double raises.
+        """
+        self._called()
+        name, double = self.spec.name, self._double
+        if hasattr(double, "tool_result"):
+            result = double.tool_result(name, arguments)
+        elif _is_tool(double):
+            try:
+                given = double.check(dict(arguments))
+            except ToolArgumentsError as error:
+                raise DOUBLE_OF_ANOTHER_TOOL(tool=name, problem=error.what, got=list(arguments)) from None
+            result = double.call(given, context)
+        else:
+            result = called_by_name(double, name, arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    def __repr__(self) -> str:
+        return f"DoubledTool({self.spec.name!r})"
+
+
+def called_by_name(fn: Callable[..., Any], tool: str, arguments: Mapping[str, Any]) -> Any:
+    """Return what *fn* returns for the arguments of a call of *tool*.
+
+    Raises:
+        ScriptError: It does not take them (`script-wrong-call`): the tool has changed, or the function is another's.
+    """
+    try:
+        inspect.signature(fn).bind(**arguments)
+    except TypeError as error:
+        raise DOUBLE_OF_ANOTHER_TOOL(tool=tool, problem=told(error), got=list(arguments)) from None
+    except ValueError:
+        pass  # a builtin without a signature: the call itself tells
+    return fn(**arguments)
+
+
+def _is_tool(given: object) -> bool:
+    return all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))

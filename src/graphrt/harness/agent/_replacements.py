@@ -1,0 +1,251 @@
+"""Replacement of agents' models by `Agent.override` and `Runtime(models=)`, and of tools by `Runtime(tools=)`, in tests.
+
+Decisions 0039 and 0187.
+
+Replacements are kept in a context variable, innermost last. asyncio tasks and the worker threads that graphrt starts
+copy it, so nested graphs, tools and sync nodes see them; a `threading.Thread` of the user does not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
+
+from graphrt._ambient import REPLACED
+from graphrt._arguments import is_mapping
+from graphrt.errors import closest, names
+from graphrt.errors._codes.agents import OVERRIDE_OF_A_GENERATOR
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.harness._doubles.tool_doubles import DoubledTool, checked_double
+from graphrt.harness.agent._arguments import checked_model
+from graphrt.harness.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from graphrt.harness.agent.agent import Agent
+    from graphrt.harness.protocol import ChatModel
+    from graphrt.harness.tools.protocol import Tool
+
+__all__ = ["NamedDoubles", "Override", "Replaceable", "models_of", "tools_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
+    """Return the models that *agent* uses in this context, in order of fallback. A replacement has no fallbacks.
+
+    An override names the agent itself, a runtime only its name. So the innermost override wins, then the innermost
+    runtime.
+    """
+    layers = REPLACED.get()
+    if not layers:
+        return agent.models
+    found = [(layer.precise, model) for layer in layers if (model := layer.of(agent)) is not None]
+    precise = [model for is_precise, model in found if is_precise]
+    return (precise[-1] if precise else found[-1][1],) if found else agent.models
+
+
+def tools_of(registry: ToolRegistry) -> ToolRegistry:
+    """Return *registry* with the doubles that the runtimes around give its tools. The innermost runtime decides."""
+    layers = [layer for layer in REPLACED.get() if isinstance(layer, NamedDoubles)]
+    if not layers or not registry:
+        return registry
+    return ToolRegistry(
+        next((double for layer in reversed(layers) if (double := layer.tool(tool)) is not None), tool)
+        for tool in registry
+    )
+
+
+@final
+class NamedDoubles:
+    """The replacements of a runtime: models by the names of agents, and results of tools by the names of tools.
+
+    Args:
+        models: Names of agents to the models that they use; None for none.
+        tools: Names of tools to what is called in their place: a function, a tool, or what `graphrt.testing.scripted`
+            returns; None for none.
+
+    Raises:
+        InputError: *models* or *tools* is not a mapping from names (`input`), or has a value that is not a model
+            (`no-model`) or cannot replace a tool (`input`).
+    """
+
+    __slots__ = ("_asked", "_called", "_offered", "for_one_run", "models", "tools")
+    precise: ClassVar[bool] = False
+    """Whether a replacement is for one agent object, and not for all agents of a name."""
+
+    def __init__(self, models: Mapping[Any, Any] | None, tools: Mapping[Any, Any] | None) -> None:
+        self.models: Final[Mapping[str, ChatModel]] = {
+            name: checked_model(model, of=f"models= for agent {name!r}")
+            for name, model in _by_name("models=", models, _MODELS, without="/").items()
+        }
+        self.tools: Final[Mapping[str, Any]] = {
+            name: checked_double(name, double) for name, double in _by_name("tools=", tools, _TOOLS, without="").items()
+        }
+        self.for_one_run: bool = False
+        """Whether they belong to one run of a graph: then its end checks that scripts of tools were used up."""
+        self._asked: Final[dict[str, None]] = {}
+        """Names of all agents that ran in the runtime, as an ordered set; a resume must not warn of earlier ones."""
+        self._offered: Final[dict[str, None]] = {}
+        """Names of all tools that these agents had, as an ordered set."""
+        self._called: Final[dict[str, None]] = {}
+        """Names of the tools that were called in place of the real ones."""
+
+    def of(self, agent: Agent[Any]) -> ChatModel | None:
+        """Return the model that replaces those of *agent*; None for no replacement."""
+        self._asked[agent.name] = None
+        return self.models.get(agent.name)
+
+    def tool(self, tool: Tool) -> Tool | None:
+        """Return the double of *tool*, with its name, schema and policy; None for no replacement."""
+        name = tool.spec.name
+        self._offered[name] = None
+        double = self.tools.get(name)
+        return None if double is None else DoubledTool(tool, double, called=lambda: self._called.setdefault(name))
+
+    def unmet(self) -> list[str]:
+        """Return a warning for each replacement that the runs so far did not use, in the order of the mappings.
+
+        These are names of models that no agent had, and of tools that no agent had or that no agent called.
+        """
+        told = [
+            f"models= has {name!r}, but no agent of that name was run. Agents that were: {_known(name, self._asked)}"
+            for name in self.models
+            if name not in self._asked
+        ]
+        for name in self.tools:
+            if name not in self._offered:
+                told.append(
+                    f"tools= has {name!r}, but no agent that was run has a tool of that name. Tools that they have: "
+                    f"{_known(name, self._offered)}"
+                )
+            elif name not in self._called:
+                told.append(f"tools= has {name!r}, but no agent called that tool.")
+        return told
+
+    def assert_done(self) -> None:
+        """Check that the scripts of tools were used up. Those of models are checked by their own `with` blocks.
+
+        Raises:
+            ScriptError: Results are left over, or a call did not fit (`script`).
+        """
+        for double in self.tools.values():
+            if hasattr(double, "assert_done"):
+                double.assert_done()
+
+
+_MODELS: Final = 'a mapping from names of agents to models, where a name is a text without "/": models={"writer": ScriptedModel([...])}'
+_TOOLS: Final = 'a mapping from names of tools to doubles, where a name is a text: tools={"charge": scripted("paid")}'
+
+
+def _by_name(argument: str, given: Any, wanted: str, *, without: str) -> Mapping[str, Any]:
+    """Return *given*, a mapping by names; an empty one for None.
+
+    Args:
+        argument: The argument, for errors.
+        given: What the caller passed.
+        wanted: What it should be.
+        without: A text that no name may have; empty for none.
+
+    Raises:
+        InputError: It is not a mapping, or a name is not a text or not allowed (`input`).
+    """
+    if given is None:
+        return {}
+    if not is_mapping(given):
+        raise INVALID_ARGUMENT(argument=argument, value=type(given), wanted=wanted)
+    for name in given:
+        if not isinstance(name, str) or not name or (without and without in name):
+            raise INVALID_ARGUMENT(argument=f"A name in {argument}", value=name, wanted=wanted)
+    return given
+
+
+def _known(name: str, known: Iterable[str]) -> str:
+    """Return the names that are known, and the one that *name* may stand for, as the end of a warning."""
+    found = sorted(known)
+    near = closest(name, found)
+    return f"{names(found) or 'none'}" + (f"; did you mean {near!r}?" if near else ".")
+
+
+@final
+class Override:
+    """The replacement of one agent's model, inside a `with` block or a decorated function: see `Agent.override`."""
+
+    __slots__ = ("_agent", "_model")
+    precise: ClassVar[bool] = True
+
+    def __init__(self, agent: Agent[Any], model: ChatModel | str) -> None:
+        self._agent = agent
+        self._model: ChatModel = checked_model(model)
+
+    def of(self, agent: Agent[Any]) -> ChatModel | None:
+        """Return the model that replaces those of *agent*; None for no replacement."""
+        return self._model if agent is self._agent else None
+
+    def __enter__(self) -> ChatModel:
+        REPLACED.set((*REPLACED.get(), self))
+        return self._model
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        layers = REPLACED.get()
+        mine = [place for place, layer in enumerate(layers) if layer is self]
+        if mine:  # empty if a fixture leaves the block in another context than it entered it in
+            REPLACED.set((*layers[: mine[-1]], *layers[mine[-1] + 1 :]))
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate *fn*, sync or async: the model is replaced during each of its calls.
+
+        Raises:
+            InputError: *fn* is a generator function, whose body runs after the call (`bad-override`).
+        """
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise OVERRIDE_OF_A_GENERATOR(function=fn.__qualname__)
+        if inspect.iscoroutinefunction(fn):
+
+            @wraps(fn)
+            async def during(*args: Any, **kwargs: Any) -> Any:
+                with Override(self._agent, self._model):
+                    return await fn(*args, **kwargs)
+
+            wrapped: Any = during
+        else:
+
+            @wraps(fn)
+            def around(*args: Any, **kwargs: Any) -> Any:
+                with Override(self._agent, self._model):
+                    return fn(*args, **kwargs)
+
+            wrapped = around
+        decorated: F = wrapped
+        return decorated
+
+    def __repr__(self) -> str:
+        return f"{self._agent!r}.override(model={self._model!r})"
+
+
+class Replaceable:
+    """The method `override` of an Agent."""
+
+    __slots__ = ()
+
+    def override(self, *, model: ChatModel | str) -> Override:
+        """Replace this agent's model, and its fallbacks, by *model* inside a `with` block: for tests.
+
+        `with agent.override(model=ScriptedModel([...])) as model:` applies to everything that the block calls: asyncio
+        tasks, the worker threads that graphrt starts, graphs, and agents that have this one as a tool. Blocks nest, and
+        the innermost decides; it also wins over the `models=` of a runtime. The result also decorates functions, sync
+        and async.
+
+        Args:
+            model: The model, or a model name for `LiteLLMModel`.
+
+        Raises:
+            InputError: It is not a model (`no-model`).
+        """
+        agent: Any = self  # the class Agent, which derives from this one
+        return Override(agent, model)

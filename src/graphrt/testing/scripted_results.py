@@ -1,0 +1,122 @@
+"""`scripted` and `raises`: results in order, for a node in `graph.with_nodes` or a tool in `Runtime(tools=)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, final
+
+from graphrt._drivers.context import Context
+from graphrt._forks import FreshLock
+from graphrt.errors import ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.testing_doubles import RESULTS_LEFT_OVER, SCRIPT_USED_UP
+from graphrt.harness._doubles.tool_doubles import called_by_name
+from graphrt.harness.script import clip
+
+
+@final
+class ScriptedResults:
+    """A node or a tool that returns the results of a list, one for each call; `scripted` makes it.
+
+    It may be called by several tasks at once: each gets the next result.
+    """
+
+    def __init__(self, results: Iterable[Any]) -> None:
+        self._results = list(results)
+        self._lock = FreshLock()
+        self._calls = 0
+        self._failure: ScriptError | None = None
+        self.states: list[Any] = []
+        """As a node: the state of each call, in order."""
+        self.args: list[Any] = []
+        """As a node: `ctx.arg` of each call, in order."""
+        self.arguments: list[dict[str, Any]] = []
+        """As a tool: the validated arguments of each call, in order."""
+
+    def __call__(self, state: Any, ctx: Context[Any]) -> Any:
+        """Return the next result for a node, or raise it if it is an exception; a function is called with the state.
+
+        Raises:
+            ScriptError: The list is used up.
+        """
+        with self._lock:
+            self.states.append(state)
+            self.args.append(ctx.arg)
+            result = self._next(f"node {ctx.node!r}")
+        return result(state) if _is_function(result) else result
+
+    def tool_result(self, tool: str, arguments: Mapping[str, Any], /) -> Any:
+        """Return the next result for a tool, or raise it; a function is called with the arguments, by name.
+
+        Raises:
+            ScriptError: The list is used up, or the function does not take the arguments.
+        """
+        with self._lock:
+            self.arguments.append(dict(arguments))
+            result = self._next(f"tool {tool!r}")
+        return called_by_name(result, tool, arguments) if _is_function(result) else result
+
+    def _next(self, of: str) -> Any:
+        """Return the next result, or raise it if it is an exception. The caller holds the lock."""
+        self._calls += 1
+        if self._calls > len(self._results):
+            self._failure = self._failure or SCRIPT_USED_UP(of=of, calls=self._calls, results=len(self._results))
+            raise self._failure.with_traceback(None)
+        result = self._results[self._calls - 1]
+        if isinstance(result, BaseException):
+            raise result.with_traceback(None)
+        return result
+
+    @property
+    def remaining(self) -> int:
+        """How many results were not used yet."""
+        return max(0, len(self._results) - self._calls)
+
+    def assert_done(self) -> None:
+        """Check that every result was used, and that there were no more calls than results.
+
+        Raises:
+            ScriptError: Results are left over, or were missing.
+        """
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        if self.remaining:
+            items = [clip(repr(result), 80) for result in self._results[self._calls :]]
+            raise RESULTS_LEFT_OVER(calls=self._calls, left=self.remaining, items="; ".join(items))
+
+
+def scripted(*results: Any) -> ScriptedResults:
+    """Return a node or a tool that returns *results*, one for each call.
+
+    `graph.with_nodes({"search": scripted(...)})` replaces a node, and `Runtime(graph, tools={"charge": scripted(...)})`
+    a tool of an agent.
+
+    Args:
+        results: Whatever a node may return (updates, None, Commands), or a tool (texts, data, a `ToolResult`). An
+            exception is raised instead. A function is called, with the state or with the tool's arguments by name.
+    """
+    return ScriptedResults(results)
+
+
+def raises(error: BaseException | Callable[[], BaseException]) -> Callable[..., NoReturn]:
+    """Return a function that raises *error*: an item of `scripted`, or a node or tool that always fails.
+
+    Args:
+        error: An exception; or its class, or a function, which makes a new one for each call.
+
+    Raises:
+        InputError: It is something else (`input`).
+    """
+    given: Any = error
+    if not callable(given) and not isinstance(given, BaseException):
+        raise INVALID_ARGUMENT(argument="The error of raises()", value=error, wanted="an exception, or its class")
+
+    def fail(*_state: Any, **_arguments: Any) -> NoReturn:
+        made: Any = given if isinstance(given, BaseException) else given()
+        raise made.with_traceback(None)
+
+    return fail
+
+
+def _is_function(result: Any) -> bool:
+    return callable(result) and not isinstance(result, type)

@@ -1,0 +1,152 @@
+"""Doubles of tools in `tools=` of a runtime or a run: by name, strict, and under the schema of the real tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphrt import Context, GraphBuilder, Runtime
+from graphrt.errors import GraphrtError, InputError, NodeError, ScriptError
+from graphrt.harness import Agent, ScriptedModel, ToolCall, tool
+from graphrt.testing import raises, scripted
+
+from .fakes import call
+from .graphs import State, ask
+
+
+@tool(effect="once")
+def charge(amount: int) -> str:
+    """Charge an amount."""
+    raise AssertionError("the real tool was called")
+
+
+def graph() -> Any:
+    return GraphBuilder(State, name="shop").add_node("pay", ask()).set_entry("pay").set_finish("pay").compile()
+
+
+def cashier(*script: Any, **options: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(script, **options), name="cashier", tools=[charge])
+
+
+def seen(agent: Agent[Any]) -> list[str]:
+    """The results of tools that the model was told."""
+    model: Any = agent.models[0]
+    return [message.text for message in model.calls[-1].messages if message.role == "tool"]
+
+
+PAY_TWICE = (call("charge", "1", amount=3), call("charge", "2", amount=4), "done")
+
+
+def test_a_scripted_tool_gives_its_results_in_order_and_notes_the_calls() -> None:
+    agent, double = cashier(*PAY_TWICE), scripted("ok", raises(TimeoutError))
+    result = graph().run({}, harness=agent, tools={"charge": double})
+
+    assert seen(agent) == ["ok", "TimeoutError: "]
+    assert double.arguments == [{"amount": 3}, {"amount": 4}]
+    assert result.warnings == ()
+
+
+def test_a_function_stands_for_a_tool_and_gets_the_arguments_by_name() -> None:
+    async def double(amount: int) -> dict[str, int]:
+        return {"paid": amount}
+
+    agent = cashier(*PAY_TWICE)
+    graph().run({}, harness=agent, tools={"charge": double})
+
+    assert seen(agent) == ['{"paid":3}', '{"paid":4}']
+
+
+@pytest.mark.parametrize("how", ["run", "arun", "steps", "stream", "runtime"])
+def test_results_left_over_fail_the_run(how: str) -> None:
+    import asyncio
+
+    options: dict[str, Any] = {"harness": cashier(call("charge", "1", amount=3), "done")}
+    options["tools"] = {"charge": scripted("ok", "never")}
+
+    def pay() -> None:
+        match how:
+            case "arun":
+                asyncio.run(graph().arun({}, **options))
+            case "runtime":
+                with Runtime(graph(), **options) as runtime:
+                    runtime.run({})  # another run may use the rest
+            case "run":
+                graph().run({}, **options)
+            case _:
+                list(getattr(graph(), how)({}, **options))
+
+    with pytest.raises(ScriptError, match="1 result of its script is left over") as failed:
+        pay()
+    assert "'never'" in str(failed.value)
+
+
+def test_a_paused_run_may_leave_results_for_its_resumption() -> None:
+    def stop(state: State, ctx: Context) -> None:
+        ctx.interrupt("go on?")
+
+    builder = GraphBuilder(State).add_node("stop", stop).add_node("pay", ask())
+    paused = builder.set_entry("stop").add_edge("stop", "pay").set_finish("pay").compile()
+    with Runtime(paused, store="memory:", harness=cashier(*PAY_TWICE), tools={"charge": scripted(1, 2)}) as runtime:
+        assert runtime.run({}, thread="t").warnings == ()
+        assert runtime.resume("t", "yes").status == "completed"
+
+
+def test_more_calls_than_results_fail_the_run_and_are_not_told_to_the_model() -> None:
+    with pytest.raises(NodeError) as failed:
+        graph().run({}, harness=cashier(*PAY_TWICE), tools={"charge": scripted("ok")})
+    assert "tool 'charge' was called 2 times" in str(failed.value.__cause__)
+
+
+def test_names_that_no_tool_has_and_doubles_that_were_not_called_are_warnings() -> None:
+    result = graph().run({}, harness=cashier("done"), tools={"charge": lambda amount: "", "chrage": lambda amount: ""})
+
+    assert result.warnings == (
+        "tools= has 'charge', but no agent called that tool.",
+        (
+            "tools= has 'chrage', but no agent that was run has a tool of that name. Tools that they have: 'charge'; did "
+            "you mean 'charge'?"
+        ),
+    )
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_a_scripted_call_that_does_not_fit_the_tool_any_more_fails(doubled: bool) -> None:
+    """The agent would tell a real model, and the test would go on with the next reply of the script."""
+    model = ScriptedModel([call("charge", "1", sum=3), "done"])
+    with pytest.raises(NodeError) as failed:
+        graph().run({}, harness=Agent(model, tools=[charge]), tools={"charge": scripted("ok")} if doubled else None)
+
+    told = str(failed.value.__cause__)
+    assert failed.value.__cause__.code == "script-wrong-call"  # type: ignore[union-attr]
+    assert "sum: unknown argument; it takes amount" in told
+    assert "amount: is missing" in told
+    with pytest.raises(ScriptError):
+        model.assert_done()  # also if the code under test swallows the error
+
+
+def test_a_double_that_does_not_take_the_arguments_of_its_tool_fails() -> None:
+    for double in (lambda cents: "ok", scripted(lambda cents: "ok"), tool(name="other")(_other)):
+        with pytest.raises(NodeError) as failed:
+            graph().run({}, harness=cashier(call("charge", "1", amount=3)), tools={"charge": double})
+        assert "The double of tool 'charge' does not take the arguments of the tool" in str(failed.value.__cause__)
+
+
+def _other(cents: int) -> str:
+    return "ok"
+
+
+def test_script_errors_below_a_tool_pass_the_agent_above() -> None:
+    """A sub-agent whose script is used up would otherwise be a tool that failed, which the model is told."""
+    below = Agent(ScriptedModel([]), name="below")
+    above = Agent(ScriptedModel([call("below", "1", question="?"), "done"]), tools=[below.as_tool(description="Ask.")])
+    with pytest.raises(GraphrtError) as failed:
+        graph().run({}, harness=above)
+    assert "expected no more calls" in str(failed.value.__cause__)
+
+
+@pytest.mark.parametrize("tools", [[], {1: scripted()}, {"charge": 3}, {"charge": ToolCall}])
+def test_what_cannot_replace_a_tool_is_refused_where_the_runtime_is_made(tools: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        Runtime(graph(), tools=tools)
+    assert refused.value.code == "input"
