@@ -77,6 +77,17 @@ def test_a_model_sees_why_its_design_was_rejected_and_may_try_again() -> None:
     assert "uses the tool 'rm', which is not allowed" in asked.calls[2].messages[-1].text
 
 
+def test_keys_that_are_not_there_stay_text_in_the_prompt_of_a_designer() -> None:
+    asked = designing(design(ask()))
+    node = AdaptiveNode(
+        "m", "Do {task}. Prompts are like {{x}} and {{{{task}}}}: {'a': 'of {y}'}.", TopologyValidator()
+    )
+
+    run(node, {"task": "tea"}, model=asked)
+
+    assert prompt_of(asked.calls[0]).startswith("Do tea. Prompts are like {x} and {task}: {'a': 'of {y}'}.")
+
+
 def test_a_model_that_never_gives_a_design_that_is_allowed_fails_the_step() -> None:
     asked = designing(*[design(use("a", "rm"))] * 3)
 
@@ -163,6 +174,7 @@ BAD: dict[str, Any] = {
     "a node that is never reached": design(ask(), ask("b")),
     "a nested design": design({"id": "a", "type": "AdaptiveNode", "prompt": "Design more."}),
     "a nested design by its earlier name": design({"id": "a", "type": "DynamicNode", "prompt": "Design more."}),
+    "a hidden key of a nested design": design({"id": "a", "type": "DynamicNode", "prompt": "x", "output_key": "_x"}),
 }
 
 
@@ -170,7 +182,7 @@ BAD: dict[str, Any] = {
 def test_a_design_that_is_not_allowed_never_runs(name: str) -> None:
     asked = designing(BAD[name])
 
-    outcome = run(adaptive(max_redesigns=0), {"task": "tea"}, model=asked)
+    outcome = run(adaptive(TopologyValidator([upper], max_depth=1), max_redesigns=0), {"task": "tea"}, model=asked)
 
     assert len(asked.calls) == 1
     assert path(outcome) == [("AdaptiveNode", "error")]
@@ -213,6 +225,47 @@ def test_designs_nest_as_deep_as_is_allowed() -> None:
         adaptive(validator, max_redesigns=0), {"task": "tea"}, model=designing(design(more), *[design(more)] * 3)
     )
     assert "deeper than 2" in outcome.records[0]["error"]
+
+
+def part(name: str, key: str) -> dict[str, Any]:
+    return {"id": name, "type": "DynamicNode", "prompt": f"Make {key}.", "output_key": key}
+
+
+def test_designs_of_a_design_nest_three_deep_and_keep_their_other_keys_inside() -> None:
+    """A manager's design has workers that design themselves, side by side, and choose the same key for their drafts."""
+    manager = design(
+        batch("a", "one", "two", next="end"),
+        part("one", "cipher"),
+        part("two", "poem"),
+        ask("end", "{{cipher}} {{poem}}", "all"),
+    )
+    worker = design(ask("w", "Draft.", "x", next="use"), {**use("use"), "output_key": "poem"}, entry="w")
+    deeper = design(part("p", "cipher"), entry="p")
+    deepest = design(ask("w", "Draft.", "x", next="use"), {**use("use"), "output_key": "cipher"}, entry="w")
+    ciphers = iter([deeper, deepest])
+
+    def answer(request: ModelRequest) -> str:
+        prompt = prompt_of(request)
+        if prompt.startswith("Do tea."):
+            return json.dumps(manager)
+        if prompt.startswith("Make cipher."):
+            return json.dumps(next(ciphers))
+        return json.dumps(worker) if prompt.startswith("Make poem.") else "TEXT of " + prompt
+
+    outcome = run(adaptive(), {"task": "tea"}, model=model(answer))
+
+    assert outcome.state == {
+        "task": "tea",
+        "cipher": "TEXT OF DRAFT.",
+        "poem": "TEXT OF DRAFT.",
+        "all": "TEXT of TEXT OF DRAFT. TEXT OF DRAFT.",
+    }
+    workers = outcome.records[0]["inner"][0]["inner"]
+    assert [(one["node"], one["branch"], list(one["state_diff"]["added"])) for one in workers] == [
+        ("AdaptiveNode", 0, ["cipher"]),
+        ("AdaptiveNode", 1, ["poem"]),
+    ]
+    assert [one["node"] for one in workers[1]["inner"]] == ["LLMNode", "ToolNode"]
 
 
 def test_designs_in_branches_run_side_by_side() -> None:

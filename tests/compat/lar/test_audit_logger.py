@@ -5,6 +5,8 @@ The docstrings quote the promises; their numbers are those of the other promises
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import signal
@@ -149,6 +151,56 @@ def test_d13_a_secret_beside_a_logger_counts_and_odd_values_are_logged(tmp_path:
 
     assert outcome.outcome == "success"
     assert verify(path, key=SECRET.encode()).authenticated_seq > 0
+
+
+def signature(document: dict[str, Any], secret: str) -> str:
+    """The signature, as Lár's documents verify it."""
+    clean = {key: value for key, value in document.items() if key != "signature"}
+    payload = json.dumps(clean, sort_keys=True, separators=(",", ":"))
+    return hmac.new(secret.encode(), payload.encode(), hashlib.sha256).hexdigest()
+
+
+def test_a_secret_alone_writes_a_signed_log_to_the_default_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "hmac_secret: automatically hashes the final audit log if provided"; "inside the audit log root dict" """
+    monkeypatch.chdir(tmp_path)
+    executor = GraphExecutor(hmac_secret=SECRET, user_id="customer-123")
+    outcome = executor.run(three_steps(), {"odd": [1.5, "é", {"a": None}]})
+
+    folder = tmp_path / "lar_logs"
+    newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    document = json.loads(newest.read_bytes())
+    assert newest.name == f"run_{outcome.run_id}.json"
+    assert document["signature"] == signature(document, SECRET)
+    assert (document["run_id"], document["user_id"]) == (outcome.run_id, "customer-123")
+    assert [step["state_after"]["a"] for step in document["steps"]] == [1, 1, 2]
+    assert document["summary"]["total_steps"] == 3
+    assert verify(folder / f"{outcome.run_id}.jsonl", key=SECRET.encode()).authenticated_seq > 0
+
+
+@pytest.mark.parametrize(("secret", "document", "written"), [(SECRET, False, 0), (None, True, 1), (None, None, 0)])
+def test_a_document_is_written_if_asked_for(
+    tmp_path: Path, secret: str | None, document: bool | None, written: int
+) -> None:
+    GraphExecutor(tmp_path, hmac_secret=secret, document=document).run(three_steps(), {})
+
+    files = list(tmp_path.glob("run_*.json"))
+    assert len(files) == written
+    assert all("signature" not in json.loads(file.read_bytes()) for file in files)
+
+
+def test_a_logger_can_be_used_by_itself(tmp_path: Path) -> None:
+    logger = AuditLogger(tmp_path, SECRET)
+    logger.log_step({"step": 0, "node": "Own", "outcome": "success"})
+    logger.log_step({"step": 1, "node": "Own", "outcome": "success", "state_diff": {"added": {"a": 1}}})
+
+    document = json.loads(logger.save_to_file("r", summary={"total_steps": 2}).read_bytes())
+    assert document["steps"][1]["state_after"] == {"a": 1}
+    assert document["signature"] == signature(document, SECRET)
+    assert [record["node"] for record in logger.history] == ["Own", "Own"]
+    logger.clear_history()
+    assert logger.get_history() == []
 
 
 def test_secret_that_can_be_guessed_is_taken_with_a_warning_and_the_verifier_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +49,36 @@ def test_thinking_is_kept_out_of_the_answer(said: str, text: str, thinking: str 
 
     assert outcome.state == {"x": text}
     assert outcome.records[0]["run_metadata"].get("reasoning_content") == thinking
+
+
+BRACED = {
+    'Answer as {{"a": 1}} about {t}': 'Answer as {"a": 1} about tea',
+    '{"a": {"b": {t}}}': '{"a": {"b": tea}}',
+    '{{"a": {{"b": {{t}}}}}}': '{"a": {"b": tea}}',
+    '{{"a": {"b": {t}}}}': '{"a": {"b": tea}}',
+    "{{t}} {{ t }} {{{t}}}": "tea tea {tea}",
+    "Write {{{{query}}}}, not {{query.text}} or {{}}.": "Write {query}, not {query.text} or {}.",
+    "{} } {{": "{} } {",
+    '{{{{"a": {t}}}}}': '{"a": tea}',
+}
+
+
+@pytest.mark.parametrize("prompt", BRACED)
+def test_doubled_braces_are_braces_or_a_field(prompt: str) -> None:
+    asked = echo()
+
+    run(asking(prompt, "x"), {"t": "tea"}, model=asked)
+
+    assert prompt_of(asked.calls[0]) == BRACED[prompt]
+
+
+def test_a_prompt_that_is_set_anew_counts() -> None:
+    asked, start = echo(), asking("about {t}", "x")
+    start.prompt_template += " and {{more}}"
+
+    run(start, {"t": "tea", "more": "milk"}, model=asked)
+
+    assert prompt_of(asked.calls[0]) == "about tea and milk"
 
 
 def test_an_answer_of_thinking_alone_is_an_error() -> None:
@@ -151,7 +185,12 @@ def test_only_a_node_that_streams_writes_to_stdout(capsys: pytest.CaptureFixture
 def test_a_tracker_can_be_reset() -> None:
     tracker = TokenTracker()
     run(asking("hello", "x"), model=model(), tracker=tracker)
-    assert repr(tracker) == "TokenTracker(43 tokens)"
+    tracker.add_tokens({"prompt_tokens": 3, "output_tokens": 4, "model": "m"})
+    tracker.add_tokens(None)
+    assert repr(tracker) == "TokenTracker(50 tokens)"
+    assert (tracker.total_prompt_tokens, tracker.total_completion_tokens) == (45, 5)
+    assert tracker.tokens_by_model == {"m": 50}
+    assert tracker.get_summary()["calls"] == 2
 
     tracker.reset()
 
@@ -200,6 +239,50 @@ def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() ->
     assert [record["step"] for record in done.records] == [0, 1, 2, 3]
     assert executor.logger.get_history() == done.records
     assert executor.tracker.get_summary()["calls"] == 1
+
+
+PROGRAM = """
+import sys
+from graphrt.compat.lar import AddValueNode, BatchNode, GraphExecutor, HumanJuryNode, RouterNode
+
+sent, kept = AddValueNode("sent", "{letter}"), AddValueNode("sent", False)
+route = RouterNode(lambda state: state["verdict"], {"approve": sent, "reject": kept})
+jury = HumanJuryNode("Send it?", ["approve", "reject"], "verdict", ["letter"], next_node=route)
+start = AddValueNode("letter", "Dear Ann", BatchNode([AddValueNode("a", 1), AddValueNode("b", 2)], jury))
+"""
+
+
+def test_a_pause_survives_the_process(tmp_path: Path) -> None:
+    """Another process answers: the run goes on from the question, and its log and records go on too."""
+    script = (
+        PROGRAM + f"executor = GraphExecutor({str(tmp_path / 'log')!r}, store={f'sqlite:///{tmp_path}/runs.db'!r})\n"
+    )
+    script += "print(executor.run(start, {'token_budget': 50}).run_id)"
+    run_id = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+    made: dict[str, Any] = {}
+    exec(PROGRAM, made)
+
+    executor = GraphExecutor(tmp_path / "log", store=f"sqlite:///{tmp_path}/runs.db")
+    with pytest.raises(InputError):
+        executor.resume("perhaps", run_id=run_id, start_node=made["start"])
+    done = executor.resume("approve", run_id=run_id, start_node=made["start"])
+
+    assert done.outcome == "success"
+    assert done.state["sent"] == "Dear Ann"
+    assert done.state["token_budget"] == 50
+    records = done.records
+    assert [(one["step"], one["node"]) for one in records] == [
+        (0, "AddValueNode"),
+        (1, "BatchNode"),
+        (3, "HumanJuryNode"),
+        (4, "RouterNode"),
+        (5, "AddValueNode"),
+    ]
+    assert [one["state_diff"]["added"] for one in records[1]["inner"]] == [{"a": 1}, {"b": 2}]
+    assert records[-1]["reads"] == {"letter": 0}
+    (file,) = (tmp_path / "log").iterdir()
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [0, 1, 2, 3, 4, 5]
 
 
 def test_questions_of_several_branches_are_answered_by_their_ids() -> None:

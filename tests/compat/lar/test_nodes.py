@@ -21,7 +21,7 @@ from graphrt.compat.lar import (
     ToolNode,
     node,
 )
-from graphrt.errors import DefinitionError, InputError, RouteError
+from graphrt.errors import InputError, RouteError
 
 from .support import asking, broken, path, run
 
@@ -53,6 +53,13 @@ WRONG: list[Any] = [
     lambda: GraphExecutor().run(AddValueNode("a", 1), {1: 2}),
     lambda: GraphExecutor().run(AddValueNode("a", 1), {}, max_steps=0),
     lambda: GraphExecutor().resume("approve"),
+    lambda: GraphExecutor().resume("approve", run_id="r", start_node=AddValueNode("a", 1)),
+    lambda: GraphExecutor(logger=AuditLogger(), document=True),
+    lambda: GraphExecutor(versioner=1),
+    lambda: AuditLogger(pii_redactor=1),
+    lambda: ToolNode(broken, [], None, credential_vault=1),
+    lambda: ToolNode(broken, [], None, transparency_engine=1),
+    lambda: HumanJuryNode("ok?", ["yes"], "key", authority_ledger=1),
 ]
 
 
@@ -99,25 +106,6 @@ def test_batches_that_lead_to_each_other_are_refused() -> None:
 
     with pytest.raises(InputError, match="leads back"):
         GraphExecutor().run(one, {"token_budget": 10})
-
-
-@pytest.mark.parametrize("length", [1, 2, 5])
-def test_a_circle_without_a_way_out_is_a_finding(length: int) -> None:
-    nodes = [AddValueNode(f"key{n}", n) for n in range(length)]
-    for n, one in enumerate(nodes):
-        one.next_node = nodes[(n + 1) % length]
-
-    with pytest.raises(DefinitionError) as caught:
-        GraphExecutor().run(nodes[0], {})
-    assert "endless-loop" in {problem.code for problem in caught.value.problems}
-
-
-def test_a_router_that_can_only_go_back_is_a_finding() -> None:
-    start = AddValueNode("a", 1)
-    start.next_node = RouterNode(lambda state: "again", {"again": start})
-
-    with pytest.raises(DefinitionError):
-        GraphExecutor().run(start, {})
 
 
 def test_a_branch_ends_where_the_batch_goes_on() -> None:
@@ -204,8 +192,19 @@ def test_a_router_without_a_path_fails_and_one_with_a_default_does_not() -> None
     for decision in ("b", None, ["unhashable"], "any other"):
         router = RouterNode(lambda state, said=decision: said, paths, default_node=AddValueNode("went", "default"))
         outcome = run(router)
-        assert outcome.state == {"went": "default"}
+        assert outcome.state == {"went": "default", "_router_decision": decision}
         assert outcome.records[0]["decision"] == decision
+
+
+def test_the_choice_of_a_router_is_in_the_state() -> None:
+    deeper = RouterNode(lambda state: "b", {"b": None})
+    start = RouterNode(lambda state: "a", {"a": AddValueNode("x", "{_router_decision}", deeper)})
+
+    records = run(start).records
+
+    assert [record["state_after"]["_router_decision"] for record in records] == ["a", "a", "b"]
+    assert records[0]["state_diff"]["added"] == {"_router_decision": "a"}
+    assert run(BatchNode([start, deeper])).state == {"x": "a", "_router_decision": "b"}
 
 
 # -- functions -------------------------------------------------------------------------------------------------------

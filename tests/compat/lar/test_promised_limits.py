@@ -10,8 +10,8 @@ from graphrt import Budget
 from graphrt.compat.lar import (
     AddValueNode,
     BatchNode,
+    EndlessLoopWarning,
     FunctionalNode,
-    GraphExecutor,
     LLMNode,
     ReduceNode,
     RouterNode,
@@ -21,7 +21,7 @@ from graphrt.compat.lar import (
 from graphrt.errors import (
     BudgetExceededError,
     DeadlineError,
-    DefinitionError,
+    InputError,
     NodeError,
     NodeFatigueError,
     StepLimitError,
@@ -81,17 +81,75 @@ def test_d16_tokens_of_a_step_that_failed_are_counted() -> None:
     assert outcome.records[0]["run_metadata"]["total_tokens"] == tracker.get_summary()["total_tokens"] == 6
 
 
-def test_d17_objects_in_a_circle_without_a_way_out_are_found_before_anything_runs() -> None:
-    """ "the deterministic trace of the Directed Acyclic Graph" """
-    ran: list[int] = []
-    first = FunctionalNode(lambda state: ran.append(1))
-    first.next_node = FunctionalNode(lambda state: None, next_node=first)
+def test_d17_objects_in_a_circle_run_until_fatigue_trips() -> None:
+    """ "the engine physically trips a circuit breaker and kills the run" """
+    first = FunctionalNode(lambda state: state.set("n", state.get("n", 0) + 1))
+    first.next_node = RouterNode(lambda state: "again", {"again": AddValueNode("a", 1, first)})
 
-    with pytest.raises(DefinitionError) as caught:
-        GraphExecutor().run_step_by_step(first, {})
+    with pytest.warns(EndlessLoopWarning, match="no conditional way out|neither END"):
+        outcome = run(BatchNode([first]), max_node_fatigue=5)
+    assert "5 visits" in outcome.records[0]["error"]
+    with pytest.warns(EndlessLoopWarning):
+        outcome = run(first, max_node_fatigue=5)
+    assert outcome.records[-1]["error"].startswith("FATIGUE")
+    assert outcome.state["n"] == 5
 
-    assert "endless-loop" in {problem.code for problem in caught.value.problems}
-    assert ran == []
+
+def spending(tokens: int, then: Any = None) -> FunctionalNode:
+    return FunctionalNode(lambda state: state.set("token_budget", state["token_budget"] - tokens), next_node=then)
+
+
+def setting(value: Any, then: Any = None) -> FunctionalNode:
+    return FunctionalNode(lambda state: state.set("token_budget", value), next_node=then)
+
+
+FREE = FunctionalNode(lambda state: state.delete("token_budget"))
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [
+        (spending(100, spending(250)), 650),
+        (BatchNode([spending(100), spending(250)]), 650),
+        (BatchNode([spending(100, spending(50)), BatchNode([spending(250), spending(1)], spending(9))]), 590),
+        (BatchNode([spending(600), spending(600)]), 0),
+        (BatchNode([setting(1500), spending(100)]), 1400),
+        (BatchNode([AddValueNode("a", 1, FREE), AddValueNode("b", 2)]), None),
+        (BatchNode([spending(100, asking("hello", "a")), asking("hello", "b"), spending(50)]), 828),
+        (BatchNode([spending(100), ToolNode(broken, [], None)], error_node=AddValueNode("a", 1)), 1000),
+        (setting(-3), 0),
+        (spending(1003), 0),
+        (setting(12.9), 12),
+        (setting(0), 0),
+        (setting(None), None),
+    ],
+)
+def test_what_nodes_do_to_the_budget_means_what_it_says(start: Any, left: int | None) -> None:
+    """ "subtract it from the token_budget state variable" """
+    outcome = run(start, {"token_budget": 1000}, model=model(prompt_tokens=10))
+
+    assert outcome.outcome == "success"
+    assert outcome.state.get("token_budget") == left
+    assert outcome.records[-1]["state_after"].get("token_budget") == left
+
+
+@pytest.mark.parametrize("value", ["2500", True, float("nan"), [1]])
+def test_a_budget_that_is_no_number_is_an_error(value: Any) -> None:
+    assert run(setting(value), {"token_budget": 10}).records[-1]["error_type"] == "InputError"
+    with pytest.raises(InputError, match="token_budget"):
+        run(setting(1), {"token_budget": value})
+
+
+def test_d22_a_budget_below_zero_at_the_start_ends_in_a_record() -> None:
+    """ "if the token_budget is 0 or negative, the engine will ... gracefully terminate" """
+    silent = model()
+
+    outcome = run(AddValueNode("a", 1, asking("Say it.", "said")), {"token_budget": -5}, model=silent)
+
+    assert silent.calls == []
+    assert path(outcome) == [("AddValueNode", "success"), ("LLMNode", "error")]
+    assert outcome.records[-1]["error_type"] == "BudgetExceededError"
+    assert outcome.records[0]["state_before"] == {"token_budget": 0}
 
 
 # D18, offline_mode, is in test_offline.py.

@@ -13,7 +13,6 @@ from graphrt.compat.lar import (
     AuditLogger,
     BatchNode,
     LLMNode,
-    NotSignedWarning,
     ReduceNode,
     RouterNode,
     TokenTracker,
@@ -124,8 +123,8 @@ def test_the_table_of_parameters() -> None:
     assert executor.user_id is None
     assert executor.max_node_fatigue == 50
     assert executor.offline_mode is False
-    with pytest.warns(NotSignedWarning):
-        lar.GraphExecutor(hmac_secret="secret")
+    with pytest.warns(WeakSecretWarning):
+        assert lar.GraphExecutor(hmac_secret="secret").logger.audit is not None
 
 
 # -- the page of the log ---------------------------------------------------------------------------------------------

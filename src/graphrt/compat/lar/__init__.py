@@ -6,10 +6,12 @@ different on purpose.
 
 from __future__ import annotations
 
-from graphrt.compat.lar._designs import AdaptiveNode, DynamicNode, TopologyValidator
-from graphrt.compat.lar._executor import GraphExecutor, RunOutcome
-from graphrt.compat.lar._log import AuditLogger, NotSignedWarning, TokenTracker, WeakSecretWarning
-from graphrt.compat.lar._nodes import (
+from graphrt.compat.lar._state import apply_diff, compute_state_diff
+from graphrt.compat.lar.adaptive import AdaptiveNode, DynamicNode, TopologyValidator
+from graphrt.compat.lar.executor import EndlessLoopWarning, GraphExecutor, RunOutcome
+from graphrt.compat.lar.formatter import build_log_table, summarize_diff
+from graphrt.compat.lar.logger import AuditLogger, WeakSecretWarning
+from graphrt.compat.lar.node import (
     AddValueNode,
     BaseNode,
     BatchNode,
@@ -20,9 +22,10 @@ from graphrt.compat.lar._nodes import (
     ReduceNode,
     RouterNode,
     ToolNode,
-    node,
+    node,  # after its module has been imported: the name means the decorator here, as in Lár
 )
-from graphrt.compat.lar._state import GraphState, apply_diff, compute_state_diff
+from graphrt.compat.lar.state import GraphState
+from graphrt.compat.lar.tracker import TokenTracker
 
 __all__ = [
     "AdaptiveNode",
@@ -32,12 +35,12 @@ __all__ = [
     "BatchNode",
     "ClearErrorNode",
     "DynamicNode",
+    "EndlessLoopWarning",
     "FunctionalNode",
     "GraphExecutor",
     "GraphState",
     "HumanJuryNode",
     "LLMNode",
-    "NotSignedWarning",
     "ReduceNode",
     "RouterNode",
     "RunOutcome",
@@ -45,7 +48,13 @@ __all__ = [
     "ToolNode",
     "TopologyValidator",
     "WeakSecretWarning",
+    "__version__",
     "apply_diff",
+    "build_log_table",
     "compute_state_diff",
     "node",
+    "summarize_diff",
 ]
+
+__version__ = "2.1.0"
+"""The version of Lár whose interface this is."""

@@ -18,9 +18,9 @@ from typing_extensions import TypedDict
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
 from graphrt.compat.lar._designs import RESERVED, AdaptiveNode, objects_of, parsed
-from graphrt.compat.lar._functions import LAST_ERROR, told, view_of
+from graphrt.compat.lar._functions import view_of
 from graphrt.compat.lar._models import Models, answer
-from graphrt.compat.lar._nodes import BaseNode
+from graphrt.compat.lar._nodes import LAST_ERROR, BaseNode, told
 from graphrt.compat.lar._state import Changes, both, nothing_written
 from graphrt.errors import NodeError
 from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph
@@ -48,6 +48,7 @@ class AdaptiveState(TypedDict, total=False):
     design: dict[str, Any]
     prompt: str
     written: Annotated[Changes, both]
+    spent: int
     error: str
 
 
@@ -111,7 +112,7 @@ def adaptive_graph(
         _RUN,
         runs,
         input=lambda state: {key: state[key] for key in ("values", "token_budget") if key in state},
-        output=lambda last: {"written": last.get("written", nothing_written())},
+        output=lambda last: _ran(last, node),
         **handled,
     )
     if handled:
@@ -119,6 +120,19 @@ def adaptive_graph(
         builder.add_edge(_FAILED, END)
     builder.add_edge(START, _DESIGN).add_edge(_RUN, END)
     return builder.compile(limits=limits)
+
+
+def _ran(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
+    """Return the update from the last state of the graph that was designed.
+
+    A design in a design has a key for its result, if its designer was told one. What it writes elsewhere stays inside,
+    because designs that run side by side choose their other keys without knowing of each other.
+    """
+    written: Changes = last.get("written", nothing_written())
+    if node.output_key is not None and node.output_key in written["written"]:
+        written = Changes(written={node.output_key: written["written"][node.output_key]}, deleted=[])
+    spent: int = last.get("spent", 0)
+    return {"written": written, "spent": spent, **({"token_budget": last["token_budget"]} if spent else {})}
 
 
 def noted(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
@@ -134,12 +148,14 @@ def noted(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
 def _prompt(node: AdaptiveNode, state: Any) -> str:
     view = view_of(state)
     template = node.designer.template
-    text = template.render({key: view.get(key) for key in template.fields if key in view})
+    # A prompt for a designer shows prompts: a key that is not there is part of one.
+    found = {key: view.get(key) for key in template.fields}
+    text = template.render({key: f"{{{key}}}" if value is None else value for key, value in found.items()})
     context = "".join(f"{key}: {view.get(key)}\n" for key in node.context_keys)
     shown = f"Context:\n{context}" if context else ""
     tools = ", ".join(node.validator.allowed_tools) or "none"
     limits = node.validator.limits
     bounds = f"Tools: {tools}. At most {limits.nodes} nodes, and {limits.branches} branches of a BatchNode.\n"
     if node.depth < limits.depth:
-        bounds += '- AdaptiveNode: "prompt"; it designs a part itself.\n'
+        bounds += '- AdaptiveNode: "prompt" and "output_key", the key for its result; it designs a part itself.\n'
     return f"{text}\n{shown}{_HOW}{bounds}"

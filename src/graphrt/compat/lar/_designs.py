@@ -14,12 +14,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 from graphrt._arguments import is_mapping
-from graphrt.compat.lar._nodes import BaseNode, BatchNode, LLMNode, ToolNode, link, names, whole
-from graphrt.compat.lar._state import BUDGET, is_items
+from graphrt.compat.lar._nodes import (
+    BaseNode,
+    BatchNode,
+    LLMNode,
+    ToolNode,
+    link,
+    names,
+    run_or_fail,
+    whole,
+)
+from graphrt.compat.lar._prompts import Prompt
+from graphrt.compat.lar._state import BUDGET, StateView, is_items
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.compat import NODES_REJECTED
-from graphrt.harness import Template
 
 END_OF_DESIGN: Final = "__end__"
 MOST_CHARACTERS: Final = 200_000
@@ -31,7 +40,7 @@ _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "LLMNode": (frozenset({"prompt", "output_key"}), frozenset({"model"})),
     "ToolNode": (frozenset({"tool_name", "input_keys"}), frozenset({"output_key"})),
     "BatchNode": (frozenset({"concurrent_nodes"}), frozenset()),
-    **dict.fromkeys(_ADAPTIVE, (frozenset({"prompt"}), frozenset({"model", "context_keys"}))),
+    **dict.fromkeys(_ADAPTIVE, (frozenset({"prompt"}), frozenset({"model", "context_keys", "output_key"}))),
 }
 """Fields of each type beside `id`, `type` and `next`: those that are needed, and those that may be left out."""
 
@@ -54,7 +63,7 @@ class TopologyValidator:
         allowed_models: Names of models, beside the designer's own.
         max_nodes: How many nodes may run, counted with repetition where branches share nodes.
         max_branches: How many branches a BatchNode may have.
-        max_depth: How deep designs may nest: 1 allows no AdaptiveNode in a design.
+        max_depth: How deep designs may nest, 3 if it is left out: 1 allows no AdaptiveNode in a design.
         max_prompt: Longest prompt, in characters.
 
     Raises:
@@ -68,7 +77,7 @@ class TopologyValidator:
         allowed_models: Iterable[str] = (),
         max_nodes: int = 20,
         max_branches: int = 8,
-        max_depth: int = 1,
+        max_depth: int = 3,
         max_prompt: int = 8_000,
     ) -> None:
         tools = list(allowed_tools or ())
@@ -165,7 +174,7 @@ class TopologyValidator:
                 found.append(f"The prompt of node {name!r} must be a text of 1 to {self.limits.characters} characters.")
             else:
                 try:
-                    Template(prompt)
+                    Prompt(prompt)
                 except InputError as error:
                     found.append(f"The prompt of node {name!r} is no template: {error.what}")
         key: Any = entry.get("output_key")
@@ -235,7 +244,8 @@ class AdaptiveNode(BaseNode):
 
     Args:
         llm_model: Name of the model that designs, and that answers nodes of the design which name no other.
-        prompt_template: The task, with keys of the state in braces; how to write a design is added to it.
+        prompt_template: The task, with keys of the state in braces, as in an LLMNode; but a key that the state does not
+            have stays text, since such prompts show prompts. How to write a design is added to it.
         validator: Decides which designs may run.
         next_node: The node that follows.
         context_keys: Keys that are shown to the model.
@@ -275,6 +285,21 @@ class AdaptiveNode(BaseNode):
         self.max_redesigns: int = whole("max_redesigns", max_redesigns, self, least=0)
         self.depth = 1
         """How deep its design is nested; more than 1 in a design."""
+        self.output_key: str | None = None
+        """In a design: the key for the result of its own design. If that writes the key, its other keys stay inside."""
+
+    @property
+    def llm_node(self) -> LLMNode:
+        """The node that asks for the design, under Lár's name."""
+        return self.designer
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Ask for a design, and run it in a run of its own, with the models of the run that *state* belongs to, if any.
+
+        Raises:
+            GraphrtError: Every design was rejected, or the design failed, and there is no error_node.
+        """
+        return run_or_fail(self, state, self.next_node, self.error_node)
 
 
 class DynamicNode(AdaptiveNode):
@@ -300,6 +325,7 @@ def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
                 keys = entry.get("context_keys", ())
                 one = AdaptiveNode(entry.get("model") or model, entry["prompt"], validator, context_keys=keys)
                 one.depth = node.depth + 1
+                one.output_key = entry.get("output_key")
         made[entry["id"]] = one
     for entry in entries:
         one = made[entry["id"]]

@@ -1,43 +1,51 @@
-"""What each node object does: the function of the graph's node, from state to update.
+"""What the nodes of the graph do: each calls `execute` of its node object, and returns the update.
 
-A function gets the graph's state, works on a `GraphState`, and returns what that collected. Beside it stands the field
+A function gets the graph's state, works on a `StateView`, and returns what that collected. Beside it stands the field
 `note`: what the step's record says and the state does not, such as a rendered prompt or a decision.
+
+An LLMNode is asked by an async function, so that the branches of a batch wait for their models side by side.
 """
 
 from __future__ import annotations
 
-import inspect
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
-from graphrt._forks import FreshLock
-from graphrt.commands import END, Command, Interrupt
+from graphrt.commands import END, Command
+from graphrt.compat.lar._inside import Inside, Outcome
 from graphrt.compat.lar._models import Models, answer
 from graphrt.compat.lar._nodes import (
-    AddValueNode,
+    Ask,
     BaseNode,
-    ClearErrorNode,
-    FunctionalNode,
     HumanJuryNode,
     LLMNode,
     ReduceNode,
     RouterNode,
-    ToolNode,
+    asked,
+    has_own_execute,
 )
-from graphrt.compat.lar._state import BUDGET, GraphState
-from graphrt.errors import GraphrtError, NodeError
-from graphrt.errors._codes.compat import NO_KEY_FOR_RESULT, NO_PATH, NODE_OBJECT_FAILED, UNLINKED_NODE
+from graphrt.compat.lar._state import BUDGET, Changes, StateView
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.compat import UNLINKED_NODE
+from graphrt.events import Usage
 
-Ask: TypeAlias = Callable[[str], str]
-"""Shows a question and returns a line, as `input` does; EOFError if there is no more."""
 Function: TypeAlias = Callable[[Any, Context[Any]], Any]
 
-LAST_ERROR: Final = "last_error"
-_terminal: Final = FreshLock()
-"""Branches of a batch may ask at the same time, and a terminal shows one question at once."""
+_ASKED: Final = "ask"
+"""Name of the effect that asks at the terminal: a person is asked once, also if the node runs again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What stands above the graph of node objects, and nodes need."""
+
+    state: type[StateView] = StateView
+    """Class of the states that functions get."""
+    run_graph: Callable[[BaseNode, StateView], None] | None = None
+    """Runs a BatchNode or an AdaptiveNode whose `execute` was called, in a run of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,82 +60,187 @@ class Place:
     ask: Ask | None
     branch: bool
     """Whether the graph is a branch, which also collects all that was written."""
+    outside: Outside
+    inside: Inside
+    """Takes how tasks ended: those that failed, and those of branches."""
+
+    def ended(self, task: str, update: dict[str, Any], usage: Usage | None = None) -> dict[str, Any]:
+        """Note that a task has succeeded, and return its update."""
+        if self.branch:
+            spent = () if usage is None or BUDGET in update else ({BUDGET: -usage.total_tokens},)
+            self.inside.note(Outcome(node=self.name, task=task, updates=(update, *spent), usage=usage))
+        return update
+
+    def failed(self, task: str, view: StateView, error: Exception) -> None:
+        """Note that a task has failed: it leaves no update in which its reads could stand."""
+        note = {"note": {"reads": view.reads()}}
+        self.inside.note(Outcome(node=self.name, task=task, updates=(note,), error=error))
 
 
-def view_of(state: Mapping[str, Any]) -> GraphState:
+@dataclass(slots=True, kw_only=True)
+class Working:
+    """The step of a run that a node object works in; see `StepOfNode`."""
+
+    place: Place
+    ctx: Context[Any]
+    note: dict[str, Any] = field(default_factory=dict[str, Any])
+    usage: Usage | None = None
+
+    def ask_model(self, node: LLMNode, state: StateView) -> None:
+        """Let *node* ask its model in this step, and write the answer."""
+        note, usage = self.ctx.call(_ask_model, node, state, self.ctx, self.place)
+        self.note |= note
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+
+    def ask_person(self, node: HumanJuryNode, context: Mapping[str, Any]) -> str:
+        """Return a person's choice. Without a terminal, the run pauses."""
+        ask = self.place.ask
+        choice = None if ask is None else self.ctx.effect(_ASKED, lambda: asked(ask, node, context))
+        if choice is None:
+            payload = {"question": node.prompt, "choices": list(node.choices), "context": context}
+            literal: Any = Literal
+            choice = self.ctx.interrupt(payload, answer_type=literal[tuple(node.choices)])
+        self.note["decision"] = choice
+        return str(choice)
+
+    def run_graph(self, node: BaseNode, state: StateView) -> None:
+        """Run a node that is a graph, in a run of its own."""
+        run = self.place.outside.run_graph
+        if run is not None:
+            run(node, state)
+
+    def call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of an async function."""
+        return self.ctx.call(fn, *args)
+
+
+def view_of(state: Mapping[str, Any], step: Working | None = None, kind: type[StateView] = StateView) -> StateView:
     """Return the state as functions see it: the budget is a key like the others."""
     values: Mapping[str, Any] = state["values"]
     budget = state.get(BUDGET)
-    return GraphState(values if budget is None else {**values, BUDGET: budget})
+    return kind(values if budget is None else {**values, BUDGET: budget}, step)
 
 
-def update_of(view: GraphState, place: Place, note: Mapping[str, Any]) -> dict[str, Any]:
+def update_of(view: StateView, place: Place, note: Mapping[str, Any]) -> dict[str, Any]:
     """Return the update that a view has collected."""
     changes = view.changes()
-    update: dict[str, Any] = {"note": dict(note)}
+    everything = Changes(written=dict(changes["written"]), deleted=list(changes["deleted"]))
+    update: dict[str, Any] = {"note": {**note, "reads": view.reads()}, "values": changes}
     if BUDGET in changes["written"]:
-        update[BUDGET] = changes["written"].pop(BUDGET)
+        budget = _budget(changes["written"].pop(BUDGET))
+        update[BUDGET] = None if budget is None else max(0, budget)
+        if budget is not None and view.budget is not None:
+            # A branch has a share of its own: what counts for the run is by how much the node has lowered it.
+            del everything["written"][BUDGET]
+            if place.branch:
+                update["spent"] = view.budget - budget
+        else:
+            everything["written"][BUDGET] = update[BUDGET]
     elif BUDGET in changes["deleted"]:
         changes["deleted"].remove(BUDGET)
         update[BUDGET] = None
-    update["values"] = changes
     if place.branch:
-        update["written"] = changes
+        update["written"] = everything
     return update
 
 
+def _budget(value: Any) -> int | None:
+    """Return a budget that a node has set, rounded down.
+
+    Raises:
+        InputError: It is not a number (`input`).
+    """
+    if isinstance(value, float) and math.isfinite(value):
+        return math.floor(value)
+    return checked_budget(value)
+
+
+def checked_budget(value: Any) -> int | None:
+    """Return *value* if it is a whole number or None.
+
+    Raises:
+        InputError: It is not (`input`).
+    """
+    if value is not None and type(value) is not int:
+        raise INVALID_ARGUMENT(argument=BUDGET, value=value, wanted="a whole number of tokens, or None for no limit")
+    return value
+
+
 def function_of(node: BaseNode, place: Place) -> Function:
-    """Return the function of a node object; of a BatchNode there is none, as it becomes a graph."""
-    match node:
-        case AddValueNode():
-            return _sync(place, lambda view: _add_value(node, view))
-        case LLMNode():
-            return _llm(node, place)
-        case RouterNode():
-            return _sync(place, lambda view: _decide(node, view, place))
-        case ToolNode():
-            return _tool(node, place)
-        case ClearErrorNode():
-            return _sync(place, _clear_error)
-        case HumanJuryNode():
-            return _jury(node, place)
-        case FunctionalNode():
-            return _functional(node, place)
-        case _:
-            return _own(node, place)
+    """Return the function of a node object; of a BatchNode or AdaptiveNode there is none, as they become graphs."""
+    if isinstance(node, LLMNode) and not has_own_execute(node):
+        return _llm(node, place)
+    return _executed(node, place)
 
 
-def _sync(place: Place, work: Callable[[GraphState], Mapping[str, Any]]) -> Function:
-    def run(state: Any, ctx: Context[Any]) -> Any:  # noqa: ARG001
+def _llm(node: LLMNode, place: Place) -> Function:
+    async def ask(state: Any, ctx: Context[Any]) -> Any:
         view = view_of(state)
-        note = work(view)
-        return update_of(view, place, note)
+        try:
+            note, usage = await _ask_model(node, view, ctx, place)
+        except Exception as error:
+            place.failed(ctx.task_id, view, error)
+            raise
+        return place.ended(ctx.task_id, update_of(view, place, note), usage)
 
-    return run
-
-
-def _add_value(node: AddValueNode, view: GraphState) -> Mapping[str, Any]:
-    value: Any = node.value
-    if isinstance(value, str) and len(value) > 2 and value[0] == "{" and value[-1] == "}":
-        key = value.strip("{}")
-        if view.get(key) is None:
-            raise NODE_OBJECT_FAILED(key=key)
-        value = view.get(key)
-    view.set(node.key, value)
-    return {}
+    return ask
 
 
-def _clear_error(view: GraphState) -> Mapping[str, Any]:
-    if view.get(LAST_ERROR) is not None:
-        view.set(LAST_ERROR, None)
-    return {}
+def _executed(node: BaseNode, place: Place) -> Function:
+    """Return the function that calls `execute`."""
+
+    def work(state: Any, ctx: Context[Any], step: Working) -> tuple[dict[str, Any], BaseNode | None]:
+        view = view_of(state, step, place.outside.state)
+        try:
+            target = node.execute(view)
+            update = update_of(view, place, step.note)
+        except Exception as error:
+            place.failed(ctx.task_id, view, error)
+            raise
+        return place.ended(ctx.task_id, update, step.usage), target
+
+    def run(state: Any, ctx: Context[Any]) -> Any:
+        return work(state, ctx, Working(place=place, ctx=ctx))[0]
+
+    def choose(state: Any, ctx: Context[Any]) -> Any:
+        step = Working(place=place, ctx=ctx)
+        update, target = work(state, ctx, step)
+        # A ready-made node is led on by its edges, unless its error_node handles an error.
+        chooses = has_own_execute(node) or "error" in step.note
+        return Command(update=update, goto=_target(node, target, place)) if chooses else update
+
+    # Two functions, because `compile()` takes one that makes Commands for a node that may lead anywhere.
+    return choose if has_own_execute(node) or getattr(node, "error_node", None) is not None else run
 
 
-def _decide(node: RouterNode, view: GraphState, place: Place) -> Mapping[str, Any]:
-    decision: Any = node.decision_function(view)
-    if not (isinstance(decision, str) and decision in node.path_map) and node.default_node is None:
-        raise NO_PATH(name=place.name, decision=decision, paths=node.path_map)
-    return {"decision": decision}
+def _target(node: BaseNode, target: BaseNode | None, place: Place) -> Any:
+    """Return where a node leads by what its `execute` returned."""
+    if target is None:
+        return END
+    known = {id(one) for one in ways(node)}
+    if id(target) not in known or id(target) not in place.targets:
+        names = [place.targets[id(one)] for one in ways(node) if id(one) in place.targets]
+        raise UNLINKED_NODE(name=type(node).__name__, target=target, paths=names)
+    return place.targets[id(target)]
+
+
+def ways(node: BaseNode) -> list[BaseNode]:
+    """Return the nodes that `execute` of *node* may return, each once.
+
+    A class with an `execute` of its own may call that of a node which it holds, and return what that returns.
+    """
+    found = {id(one): one for one in node.successors()}
+    if has_own_execute(node):
+        waiting = list(found.values())
+        while waiting:
+            held = waiting.pop(0)
+            for one in held.successors():
+                if id(one) not in found:
+                    found[id(one)] = one
+                    if has_own_execute(held):  # else it is only what the held node returns
+                        waiting.append(one)
+    return list(found.values())
 
 
 def route_of(node: RouterNode) -> Callable[[Any], str]:
@@ -146,152 +259,24 @@ def route_of(node: RouterNode) -> Callable[[Any], str]:
 # -- models --------------------------------------------------------------------------------------------------------
 
 
-def _llm(node: LLMNode, place: Place) -> Function:
-    async def ask(state: Any, ctx: Context[Any]) -> Any:
-        view = view_of(state)
-        prompt = node.template.render({key: view.get(key) for key in node.template.fields if key in view})
-        said = await answer(node, prompt, ctx, place.models, place.name)
-        if isinstance(node, ReduceNode):
-            for key in node.input_keys:
-                view.delete(key)
-        view.set(node.output_key, said.text)
-        note: dict[str, Any] = {"prompt": prompt, "model": said.model}
-        if node.system_instruction is not None:
-            note["system_instruction"] = node.system_instruction
-        if said.thinking:
-            note["reasoning_content"] = said.thinking
-        if said.reply.finish_reason != "stop":
-            note["finish_reason"] = said.reply.finish_reason
-        return update_of(view, place, note)
-
-    return ask
-
-
-# -- functions -----------------------------------------------------------------------------------------------------
-
-
-def _take(view: GraphState, result: Any, key: str | None, fn: Any) -> None:
-    """Write the result of a function."""
-    if key is not None:
-        view.set(key, result)
-    elif is_mapping(result):
-        for name in result:
-            view.set(name, result[name])
-    elif result is not None and result is not view:
-        raise NO_KEY_FOR_RESULT(function=getattr(fn, "__name__", type(fn).__name__), result=result)
-
-
-def _tool(node: ToolNode, place: Place) -> Function:
-    fn = node.tool_function
-
-    def inputs(view: GraphState) -> list[Any]:
-        whole = node.input_keys == ["__state__"]
-        return [view] if whole else [view.get(key) for key in node.input_keys]
-
-    def failed(state: Any, error: Exception) -> Any:
-        if node.error_node is None:
-            raise error
-        view = view_of(state)  # what the function wrote before it failed is not kept
-        view.set(LAST_ERROR, told(error))
-        note = {"error": told(error), "error_type": type(error).__name__}
-        return Command(update=update_of(view, place, note), goto=place.targets[id(node.error_node)])
-
-    if inspect.iscoroutinefunction(fn):
-
-        async def call_async(state: Any, ctx: Context[Any]) -> Any:  # noqa: ARG001
-            view = view_of(state)
-            try:
-                _take(view, await fn(*inputs(view)), node.output_key, fn)
-            except Exception as error:  # noqa: BLE001 - whatever the function raises goes to the error node
-                return failed(state, error)
-            return update_of(view, place, {})
-
-        return call_async
-
-    def call(state: Any, ctx: Context[Any]) -> Any:  # noqa: ARG001
-        view = view_of(state)
-        try:
-            _take(view, fn(*inputs(view)), node.output_key, fn)
-        except Exception as error:  # noqa: BLE001 - as above
-            return failed(state, error)
-        return update_of(view, place, {})
-
-    return call
-
-
-def _functional(node: FunctionalNode, place: Place) -> Function:
-    fn: Any = node.func
-    if inspect.iscoroutinefunction(fn):
-
-        async def call_async(state: Any, ctx: Context[Any]) -> Any:  # noqa: ARG001
-            view = view_of(state)
-            _take(view, await fn(view), node.output_key, fn)
-            return update_of(view, place, {})
-
-        return call_async
-
-    def call(view: GraphState) -> Mapping[str, Any]:
-        _take(view, fn(view), node.output_key, fn)
-        return {}
-
-    return _sync(place, call)
-
-
-def _own(node: BaseNode, place: Place) -> Function:
-    """The function of a class that a program defined itself: its `execute` chooses the next node."""
-    known: Any = node
-
-    def run(state: Any, ctx: Context[Any]) -> Any:  # noqa: ARG001
-        view = view_of(state)
-        target = known.execute(view)
-        if target is not None and id(target) not in place.targets:
-            names = [place.targets[id(one)] for one in node.successors()]
-            raise UNLINKED_NODE(name=type(node).__name__, target=target, paths=names)
-        goto: Any = END if target is None else place.targets[id(target)]
-        return Command(update=update_of(view, place, {}), goto=goto)
-
-    return run
-
-
-# -- persons -------------------------------------------------------------------------------------------------------
-
-
-def _jury(node: HumanJuryNode, place: Place) -> Function:
-    literal: Any = Literal
-    answer_type: Any = literal[tuple(node.choices)]
-
-    def ask(state: Any, ctx: Context[Any]) -> Any:
-        view = view_of(state)
-        choice: Any = ctx.answer
-        if choice is None:
-            context = {key: view.get(key) for key in node.context_keys}
-            choice = None if place.ask is None else ctx.effect("ask", _asked, place.ask, node, context)
-            if choice is None:
-                payload = {"question": node.prompt, "choices": list(node.choices), "context": context}
-                return Interrupt(payload, answer_type=answer_type)
-        view.set(node.output_key, choice)
-        return update_of(view, place, {"decision": choice})
-
-    return ask
-
-
-def _asked(ask: Ask, node: HumanJuryNode, context: Mapping[str, Any]) -> str | None:
-    """Ask until the choice is one of those offered, and return it; None if the input has ended."""
-    head = "".join(f"{key}: {value}\n" for key, value in context.items())
-    while True:
-        try:
-            with _terminal:
-                line = ask(f"{head}{node.prompt} ({'/'.join(node.choices)}): ").strip().lower()
-        except EOFError:
-            return None
-        if line in node.choices:
-            return line
-        head = f"{line!r} is not a choice.\n"
-
-
-def told(error: BaseException) -> str:
-    """Return an error as the text of a record: what was raised in the node, without the wrapping."""
-    while type(error) is NodeError and error.__cause__ is not None:
-        error = error.__cause__
-    text = error.what if isinstance(error, GraphrtError) else str(error)
-    return text or type(error).__name__
+async def _ask_model(
+    node: LLMNode, view: StateView, ctx: Context[Any], place: Place
+) -> tuple[dict[str, Any], Usage | None]:
+    """Ask the model of *node*, write its answer, and return what the record says of it, and what it used."""
+    template = node.template
+    prompt = template.render({key: view.get(key) for key in template.fields if key in view})
+    said = await answer(node, prompt, ctx, place.models, place.name)
+    if said.reply.usage is not None:
+        view.charge(said.reply.usage.total_tokens)
+    if isinstance(node, ReduceNode):
+        for key in node.input_keys:
+            view.delete(key)
+    view.set(node.output_key, said.text)
+    note: dict[str, Any] = {"prompt": prompt, "model": said.model}
+    if node.system_instruction is not None:
+        note["system_instruction"] = node.system_instruction
+    if said.thinking:
+        note["reasoning_content"] = said.thinking
+    if said.reply.finish_reason != "stop":
+        note["finish_reason"] = said.reply.finish_reason
+    return note, said.reply.usage

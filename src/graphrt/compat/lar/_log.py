@@ -7,28 +7,32 @@ that when they are asked for, so neither memory nor file holds a state for each 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import hmac
+import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from graphrt import harness
+from graphrt._arguments import is_mapping
 from graphrt.audit import AuditLog
 from graphrt.audit._log import weakly_keyed
 from graphrt.audit.offline import weakness
-from graphrt.compat.lar._state import apply_diff, copied
-from graphrt.events import Entry
+from graphrt.compat.lar._nodes import not_here
+from graphrt.compat.lar._records import SUCCESS
+from graphrt.compat.lar._state import apply_diff, copied, is_items
+from graphrt.events import Entry, Usage
 
+DEFAULT_FOLDER: Final = "lar_logs"
+"""Where a signed log goes if no folder was named."""
 STATES: Final = ("state_before", "state_after")
 """Keys of a record that follow from the others."""
-
-
-class NotSignedWarning(UserWarning):
-    """A secret for signing was given, and there is no folder for a log that could be signed."""
 
 
 class WeakSecretWarning(UserWarning):
@@ -37,35 +41,49 @@ class WeakSecretWarning(UserWarning):
 
 @final
 class AuditLogger:
-    """The log of the runs of an executor: a history in memory and, with *log_dir*, a file for each run.
+    """The log of the runs of an executor: a history in memory and, with *log_dir*, files for each run.
 
     A file is `run_<id>.jsonl`: the run with its initial state, a line for each step as it ends, and the end. A line is
-    written at once, so a process that is killed leaves all lines before.
+    on the disk before the record of its step is handed out.
 
     With a secret too, the journal of each run is an audit log in the same folder, `<id>.jsonl`: every record has a MAC,
     `graphrt.audit.verify` checks it, and `restore`, `reexecute` and `report` read it. Values of the state must be
-    storable then.
+    storable then. Beside it stands the log as Lár writes it, one JSON document, `run_<id>.json`: `run_id`, `user_id`,
+    `timestamp`, `outcome`, `steps` with their states, `summary`, and `signature`, the HMAC-SHA256 of the rest.
 
     Args:
-        log_dir: The folder for files, which is made if it is missing. None writes no file.
-        hmac_secret: The key of the audit logs. One that can be guessed is a WeakSecretWarning, and `verify` says
-            `weak-key`. Without *log_dir* there is nothing to authenticate: a NotSignedWarning.
+        log_dir: The folder for files, which is made if it is missing. None writes no file, or, with a secret, takes
+            the folder `lar_logs`.
+        hmac_secret: The key of the audit logs and of the signature. One that can be guessed is a WeakSecretWarning, and
+            `verify` says `weak-key`.
+        pii_redactor: None: Lár's compliance pack is not here. An AuditLog redacts: `AuditLog(redact=...)`.
+        document: Whether the JSON document is written at the end of each run; None writes it if it can be signed.
         clock: Returns seconds since the epoch; by default the system clock.
+
+    Raises:
+        InputError: An argument is wrong (`input`), or the secret is empty (`weak-key`).
     """
 
     def __init__(
         self,
         log_dir: str | Path | None = None,
         hmac_secret: str | None = None,
+        pii_redactor: None = None,
         *,
+        document: bool | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.log_dir: Final = None if log_dir is None else Path(log_dir)
+        not_here("pii_redactor", pii_redactor, "AuditLogger")
+        self.log_dir: Path | None = None if log_dir is None else Path(log_dir)
+        self.document = document
         self._clock = clock
         self._lock = Lock()
         self._newest: RunLog | None = None
+        self._secret: bytes | None = None
         self.audit: AuditLog | None = None
         """The audit logs of the runs; None without a secret."""
+        if document and log_dir is None:
+            self.log_dir = Path(DEFAULT_FOLDER)
         if hmac_secret is not None:
             self.sign_with(hmac_secret)
 
@@ -76,14 +94,10 @@ class AuditLogger:
             InputError: The secret is empty (`weak-key`).
         """
         if self.log_dir is None:
-            warnings.warn(
-                "hmac_secret was given without log_dir=: there is no file that could be authenticated with it.",
-                NotSignedWarning,
-                stacklevel=4,
-            )
-            return
+            self.log_dir = Path(DEFAULT_FOLDER)
         secret = hmac_secret.encode()
         self.audit = weakly_keyed(self.log_dir, secret)
+        self._secret = secret
         problem = weakness(secret)
         if problem:
             warnings.warn(
@@ -93,28 +107,92 @@ class AuditLogger:
                 stacklevel=4,
             )
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The records of the newest run, as `get_history` gives them."""
+        return self.get_history()
+
     def get_history(self) -> list[dict[str, Any]]:
         """Return the records of the newest run, oldest first: 0..n. They are copies."""
         newest = self._newest
         return [] if newest is None else newest.records()
 
-    def begin(self, run_id: str, user_id: str | None, initial: Mapping[str, Any]) -> RunLog:
+    def clear_history(self) -> None:
+        """Forget the records in memory. Files stay."""
+        with self._lock:
+            self._newest = None
+
+    def log_step(self, step_data: Mapping[str, Any]) -> None:
+        """Add a record of a program's own to the history, after those of the newest run.
+
+        Args:
+            step_data: The record. Without a `state_diff` it changes nothing.
+        """
+        with self._lock:
+            if self._newest is None:
+                self._newest = RunLog(step_data.get("state_before", {}), None, self._now)
+            log = self._newest
+        log.add({"state_diff": {}, **step_data})
+
+    def save_to_file(
+        self, run_id: str, user_id: str | None = None, summary: Mapping[str, Any] | None = None, outcome: str = SUCCESS
+    ) -> Path:
+        """Write the history as one JSON document, and return its path; signed, if there is a secret.
+
+        The signature is the HMAC-SHA256 of the document without it, as JSON with sorted keys and without spaces. A
+        value without a JSON form is written as its `repr`.
+
+        Args:
+            run_id: The file is `run_<run_id>.json`.
+            user_id: Stands in the document.
+            summary: Sums of the run.
+            outcome: How the run ended.
+        """
+        folder = Path(DEFAULT_FOLDER) if self.log_dir is None else self.log_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "run_id": run_id,
+            "user_id": user_id,
+            "timestamp": self._now(),
+            "outcome": outcome,
+            "steps": self.get_history(),
+            "summary": dict(summary or {}),
+        }
+        document: dict[str, Any] = json.loads(_as_json(content))
+        if self._secret is not None:
+            signed = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+            document["signature"] = hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
+        path = folder / f"run_{run_id}.json"
+        _synced(path, json.dumps(document, indent=2).encode(), mode="wb")
+        return path
+
+    @property
+    def writes_documents(self) -> bool:
+        """Whether a JSON document is written at the end of each run."""
+        return self._secret is not None if self.document is None else self.document
+
+    def begin(
+        self, run_id: str, user_id: str | None, initial: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] = ()
+    ) -> RunLog:
         """Begin the log of a run; `get_history` is about this run from now on.
+
+        Args:
+            run_id: Id of the run.
+            user_id: Stands in the log.
+            initial: The state at the beginning.
+            earlier: Records of another process, whose run goes on here. What the file has already stays as it is.
 
         Raises:
             OSError: The file cannot be made.
         """
         path = None if self.log_dir is None else self.log_dir / f"run_{run_id}.jsonl"
+        known = path is not None and path.exists()
         log = RunLog(initial, path, self._now)
-        log.write(
-            {
-                "kind": "run",
-                "run_id": run_id,
-                "user_id": user_id,
-                "signed": self.audit is not None,
-                "initial_state": initial,
-            }
-        )
+        if not known:
+            begun = {"run_id": run_id, "user_id": user_id, "signed": self.audit is not None, "initial_state": initial}
+            log.write({"kind": "run", **begun})
+        for record in earlier:
+            log.add(record, known=known)
         with self._lock:
             self._newest = log
         return log
@@ -146,10 +224,16 @@ class RunLog:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Add the record of a step, without its states."""
+    def add(self, record: Mapping[str, Any], *, known: bool = False) -> None:
+        """Add the record of a step, without its states.
+
+        Args:
+            record: The record.
+            known: The file has it already.
+        """
         kept = copied({key: value for key, value in record.items() if key not in STATES})
-        self.write({"kind": "step", **kept})  # durable first: what the file lacks is not in the history either
+        if not known:
+            self.write({"kind": "step", **_stateless(kept)})  # durable first: the history has what the file has
         self._steps.append(kept)
 
     def records(self) -> list[dict[str, Any]]:
@@ -169,12 +253,56 @@ class RunLog:
         return found
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the file, if there is one. A value without a JSON form is written as its `repr`."""
+        """Append a line to the file, if there is one, and wait until it is on the disk.
+
+        A value without a JSON form is written as its `repr`.
+        """
         if self._path is None:
             return
-        text = to_json({"at": self._now(), **line}, fallback=repr, inf_nan_mode="constants")
-        with open(self._path, "ab", opener=_private) as file:
-            file.write(text + b"\n")
+        _synced(self._path, _as_json({"at": self._now(), **line}) + b"\n", mode="ab")
+
+
+def _stateless(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without its states, and without those of its inner records."""
+    found = {key: value for key, value in record.items() if key not in STATES}
+    if "inner" in found:
+        found["inner"] = [_stateless(one) for one in found["inner"]]
+    return found
+
+
+def _as_json(value: Any) -> bytes:
+    """Return *value* as JSON; what has no JSON form as its `repr`."""
+    try:
+        return to_json(value, fallback=repr, inf_nan_mode="constants")
+    except ValueError:  # bytes or a text that are not UTF-8, somewhere in it
+        return json.dumps(_plain(value)).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* with everything in it that has no JSON form as its `repr`."""
+    if is_mapping(value):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if is_items(value):
+        return [_plain(one) for one in value]
+    try:
+        return from_json(to_json(value, fallback=repr, inf_nan_mode="constants"))
+    except ValueError:
+        return ascii(value)
+
+
+def _synced(path: Path, data: bytes, *, mode: Literal["ab", "wb"]) -> None:
+    """Write *data* to a file, and wait until it is on the disk, with its name if the file is new."""
+    new = not path.exists()
+    with open(path, mode, opener=_private) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if new and os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _private(path: str, flags: int) -> int:
@@ -191,29 +319,75 @@ class TokenTracker:
 
     def __init__(self) -> None:
         self._sums = harness.TokenTracker()
+        self._added: dict[str, Usage] = {}
+        """Tokens that a program counted itself, by model."""
 
     def __call__(self, entry: Entry) -> None:
         """Count the call that an entry of a journal records, if it records one."""
         self._sums(entry)
+
+    def add_tokens(self, metadata: Mapping[str, Any] | None) -> None:
+        """Count tokens of calls that were made elsewhere.
+
+        Args:
+            metadata: `prompt_tokens`, `output_tokens` and `model`, as in the `run_metadata` of a record; None counts
+                nothing.
+        """
+        if not metadata:
+            return
+        usage = Usage(
+            input_tokens=metadata.get("prompt_tokens", 0), output_tokens=metadata.get("output_tokens", 0), calls=1
+        )
+        model = str(metadata.get("model", "unknown"))
+        self._added[model] = self._added.get(model, Usage()) + usage
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all calls."""
+        total: int = self.get_summary()["total_tokens"]
+        return total
+
+    @property
+    def total_prompt_tokens(self) -> int:
+        """Tokens that models read."""
+        total: int = self.get_summary()["total_prompt_tokens"]
+        return total
+
+    @property
+    def total_completion_tokens(self) -> int:
+        """Tokens that models wrote."""
+        total: int = self.get_summary()["total_completion_tokens"]
+        return total
+
+    @property
+    def tokens_by_model(self) -> dict[str, int]:
+        """Tokens by the name of the model."""
+        by_model: dict[str, int] = self.get_summary()["tokens_by_model"]
+        return by_model
 
     def get_summary(self) -> dict[str, Any]:
         """Return the sums: `total_tokens`, `total_prompt_tokens`, `total_completion_tokens`, `tokens_by_model`,
         `tokens_by_node`, `calls` and `cost_usd`, which is None if no price is known.
         """  # noqa: D205 - the keys are the sentence
         sums = self._sums.summary()
+        by_model: dict[str, int] = dict(sums["tokens_by_model"])
+        for model, usage in self._added.items():
+            by_model[model] = by_model.get(model, 0) + usage.total_tokens
+        added = sum(self._added.values(), Usage())
         return {
-            "total_tokens": sums["total_tokens"],
-            "total_prompt_tokens": sums["prompt_tokens"],
-            "total_completion_tokens": sums["completion_tokens"],
-            "tokens_by_model": sums["tokens_by_model"],
+            "total_tokens": sums["total_tokens"] + added.total_tokens,
+            "total_prompt_tokens": sums["prompt_tokens"] + added.input_tokens,
+            "total_completion_tokens": sums["completion_tokens"] + added.output_tokens,
+            "tokens_by_model": by_model,
             "tokens_by_node": sums["tokens_by_node"],
-            "calls": sums["calls"],
+            "calls": sums["calls"] + added.calls,
             "cost_usd": sums["cost_usd"],
         }
 
     def reset(self) -> None:
         """Forget all that was counted."""
         self._sums = harness.TokenTracker()
+        self._added.clear()
 
     def __repr__(self) -> str:
-        return f"TokenTracker({self._sums.total.total_tokens} tokens)"
+        return f"TokenTracker({self.total_tokens} tokens)"

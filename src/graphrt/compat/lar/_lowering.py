@@ -6,12 +6,13 @@
 ```
 
 The state of the graph has the program's keys in one field, because any node may set any key. `compile()` checks the
-graph as it checks every other: objects that point in a circle without a way out are an `endless-loop`.
+graph as it checks every other, with one exception: objects in a circle without a way out are a warning, since Lár's
+documents let them run until fatigue trips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Final, TypedDict
@@ -20,16 +21,35 @@ from graphrt._drivers.context import Context
 from graphrt.commands import END, START
 from graphrt.compat.lar._adaptive import AdaptiveState, adaptive_graph, noted
 from graphrt.compat.lar._designs import AdaptiveNode
-from graphrt.compat.lar._functions import LAST_ERROR, Ask, Place, function_of, route_of, told
+from graphrt.compat.lar._functions import Outside, Place, function_of, route_of, ways
+from graphrt.compat.lar._inside import Inside
 from graphrt.compat.lar._models import Models
-from graphrt.compat.lar._nodes import BaseNode, BatchNode, HumanJuryNode, LLMNode, RouterNode
+from graphrt.compat.lar._nodes import (
+    LAST_ERROR,
+    ROUTER_DECISION,
+    Ask,
+    BaseNode,
+    BatchNode,
+    HumanJuryNode,
+    LLMNode,
+    RouterNode,
+    has_own_execute,
+    told,
+)
 from graphrt.compat.lar._state import BUDGET, Changes, both, folded, nothing_written, same
+from graphrt.errors import DefinitionError
 from graphrt.errors._codes.compat import BATCH_IN_ITSELF, BRANCHES_CONFLICT, BRANCHES_FAILED
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
-from graphrt.reducers import append, ephemeral
+from graphrt.reducers import add, append, ephemeral
 
 _SETTLE: Final = "settle"
+_ENDLESS: Final = ("endless-loop", "no-way-out")
+"""Codes of the findings about objects in a circle."""
+
+
+class EndlessLoopWarning(UserWarning):
+    """Node objects point in a circle without a way out: they run until fatigue, `max_steps` or a budget ends the run."""
 
 
 class LarState(TypedDict, total=False):
@@ -48,6 +68,8 @@ class BranchState(LarState, total=False):
 
     written: Annotated[Changes, both]
     """All that the branch wrote and deleted."""
+    spent: Annotated[int, add]
+    """By how much its nodes lowered the budget themselves, beside the tokens of their models."""
 
 
 class BatchState(TypedDict, total=False):
@@ -56,8 +78,9 @@ class BatchState(TypedDict, total=False):
     values: dict[str, Any]
     token_budget: int | None
     outcomes: Annotated[list[Any], append]
-    """`[name, Changes]` of each branch that succeeded, in the order of the branches."""
+    """`[name, Changes, spent]` of each branch that succeeded, in the order of the branches."""
     written: Changes
+    spent: int
     error: str | None
 
 
@@ -70,6 +93,12 @@ class Lowering:
     """Names of nodes, nested ones too, to their objects."""
     asks: bool
     """Whether a node may ask a person, so that the run needs a thread."""
+    shares: Mapping[str, int]
+    """Names of the nodes of batches to the number of branches that share their budget."""
+    inside: Inside
+    """What ran inside steps, in a run of the graph."""
+    circles: Sequence[str]
+    """What `compile()` found about objects in a circle: 0..n sentences."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,11 +108,17 @@ class _Work:
     models: Models
     ask: Ask | None
     limits: Limits
+    outside: Outside
     objects: dict[str, BaseNode] = field(default_factory=dict[str, BaseNode])
     inside: bool = False
     """Whether the graphs are part of a design, and so branches."""
     open: list[BatchNode] = field(default_factory=list[BatchNode])
     """Batches whose branches are being lowered, outermost first."""
+    shares: dict[str, int] = field(default_factory=dict[str, int])
+    """See `Lowering.shares`."""
+    inner: Inside = field(default_factory=Inside)
+    circles: list[str] = field(default_factory=list[str])
+    """See `Lowering.circles`."""
 
     def name(self, node: BaseNode) -> str:
         """Return a name for *node* that no other node of the lowering has: its class, with a number after the first."""
@@ -97,7 +132,12 @@ class _Work:
 
 
 def lower(
-    start: BaseNode, *, models: Models | None = None, ask: Ask | None = None, limits: Limits | None = None
+    start: BaseNode,
+    *,
+    models: Models | None = None,
+    ask: Ask | None = None,
+    limits: Limits | None = None,
+    outside: Outside | None = None,
 ) -> Lowering:
     """Return the graph of all node objects that can be reached from *start*.
 
@@ -106,15 +146,23 @@ def lower(
         models: Who answers the nodes that ask a model.
         ask: Asks the questions of `HumanJuryNode`; None pauses.
         limits: Limits of the graph and of each branch in it.
+        outside: What stands above the graph.
 
     Raises:
         InputError: A branch of a batch leads back to the batch (`input`).
-        DefinitionError: The graph has problems, such as a circle without a way out (`endless-loop`).
+        DefinitionError: The graph has problems, apart from circles without a way out.
     """
-    work = _Work(models=models or Models(), ask=ask, limits=limits or Limits())
+    work = _Work(models=models or Models(), ask=ask, limits=limits or Limits(), outside=outside or Outside())
     graph = _graph(start, work, name="lar", stop=None)
     asks = any(isinstance(node, HumanJuryNode) for node in work.objects.values())
-    return Lowering(graph=graph, objects=dict(work.objects), asks=asks)
+    return Lowering(
+        graph=graph,
+        objects=dict(work.objects),
+        asks=asks,
+        shares=dict(work.shares),
+        inside=work.inner,
+        circles=work.circles,
+    )
 
 
 def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
@@ -139,10 +187,25 @@ def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) ->
     targets = names if stop is None or id(stop) in names else {**names, id(stop): END}
     builder: GraphBuilder[Any, Any] = GraphBuilder(BranchState if branch else LarState, name=name)
     for node in nodes:
-        place = Place(name=names[id(node)], targets=targets, models=work.models, ask=work.ask, branch=branch)
+        place = Place(
+            name=names[id(node)],
+            targets=targets,
+            models=work.models,
+            ask=work.ask,
+            branch=branch,
+            outside=work.outside,
+            inside=work.inner,
+        )
         _add(builder, node, place, work)
     builder.add_edge(START, names[id(start)])
-    return builder.compile(limits=work.limits)
+    try:
+        return builder.compile(limits=work.limits)
+    except DefinitionError as error:
+        circles = [problem.message for problem in error.problems if problem.code in _ENDLESS]
+        if len(circles) < len(error.problems):
+            raise
+        work.circles += circles
+    return builder.compile(limits=work.limits, allow=_ENDLESS)
 
 
 def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _Work) -> None:
@@ -151,6 +214,10 @@ def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _W
     def target(to: Any) -> Any:
         return END if to is None else targets[id(to)]
 
+    if has_own_execute(node):
+        known = [one for one in ways(node) if id(one) in targets]
+        builder.add_node(name, function_of(node, place), goto=[*dict.fromkeys((*map(target, known), END))])
+        return
     if isinstance(node, RouterNode):
         builder.add_node(name, function_of(node, place))
         routes = {label: target(to) for label, to in node.path_map.items()}
@@ -172,10 +239,6 @@ def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _W
             paths = {"ended": target(next_node), "failed": target(error_node)}
             builder.add_conditional_edges(name, _way_on, paths)
         return
-    if hasattr(node, "execute"):
-        targets_of = dict.fromkeys((*map(target, node.successors()), END))
-        builder.add_node(name, function_of(node, place), goto=[*targets_of])
-        return
     if error_node is None:
         builder.add_node(name, function_of(node, place))
     else:
@@ -193,13 +256,22 @@ def _way_on(state: Mapping[str, Any]) -> str:
 
 def _ended(last: Mapping[str, Any], node: BatchNode | AdaptiveNode, place: Place) -> dict[str, Any]:
     """Return the update of such a node from the last state of its graph."""
-    changes: Changes = last.get("written", nothing_written())
+    everything: Changes = last.get("written", nothing_written())
+    changes = Changes(written=dict(everything["written"]), deleted=list(everything["deleted"]))
     note: dict[str, Any] = noted(last, node) if isinstance(node, AdaptiveNode) else {}
     if last.get("error") is not None:
         note |= {"error": last["error"], "error_type": "NodeError"}
     update: dict[str, Any] = {"values": changes, "note": note}
+    spent: int = last.get("spent", 0)
+    if BUDGET in changes["written"]:
+        update[BUDGET] = changes["written"].pop(BUDGET)
+    elif BUDGET in changes["deleted"]:
+        changes["deleted"].remove(BUDGET)
+        update[BUDGET] = None
+    elif spent:
+        update[BUDGET] = last[BUDGET]  # lowered by the tokens of models too
     if place.branch:
-        update["written"] = changes
+        update |= {"written": everything, "spent": spent}
     return update
 
 
@@ -207,7 +279,9 @@ def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[An
     """Return the graph of an AdaptiveNode."""
 
     def graph_of(first: BaseNode, title: str) -> CompiledGraph[Any, Any]:
-        inside = _Work(models=work.models, ask=work.ask, limits=work.limits, inside=True)
+        inside = _Work(
+            models=work.models, ask=work.ask, limits=work.limits, outside=work.outside, inside=True, inner=work.inner
+        )
         return _graph(first, inside, name=title, stop=None)
 
     return adaptive_graph(
@@ -234,6 +308,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
     work.open.append(batch)
     builder: GraphBuilder[Any, Any] = GraphBuilder(BatchState, name=name)
     models = sum(_asks_a_model(start, batch.next_node, {id(batch)}) for start in batch.nodes)
+    work.shares[name] = max(1, models)
     branches: dict[str, str] = {}
     for number, start in enumerate(batch.nodes):
         branch = f"branch {number}"
@@ -258,9 +333,16 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
         if error is None:
             error = _conflict(outcomes)
         if error is None:
-            for _, changes in outcomes:
+            for _, changes, _ in outcomes:
                 joined = both(joined, changes)
-            return {"written": joined, "error": None}
+            decided = [changes["written"] for _, changes, _ in outcomes if ROUTER_DECISION in changes["written"]]
+            if decided:  # that of the first branch is kept
+                joined["written"][ROUTER_DECISION] = decided[0][ROUTER_DECISION]
+            spent = sum(one for _, _, one in outcomes)
+            update: dict[str, Any] = {"written": joined, "spent": spent, "error": None}
+            if spent:
+                update[BUDGET] = max(0, state[BUDGET] - spent)
+            return update
         if batch.error_node is None:
             raise error
         joined["written"][LAST_ERROR] = told(error)
@@ -270,12 +352,12 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
     if not batch.nodes:
         builder.add_edge(START, _SETTLE)
     work.open.pop()
-    return builder.compile(limits=work.limits)
+    return builder.compile(limits=work.limits)  # its only edges lead to `settle`
 
 
 def _outcome(branch: str, last: Mapping[str, Any]) -> dict[str, Any]:
     """Return the update of a batch from the last state of a branch."""
-    return {"outcomes": [[branch, last.get("written", nothing_written())]]}
+    return {"outcomes": [[branch, last.get("written", nothing_written()), last.get("spent", 0)]]}
 
 
 def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
@@ -290,8 +372,9 @@ def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
 def _conflict(outcomes: list[Any]) -> Any:
     """Return the error for the first key that branches set to different values, or that one deleted; None if none."""
     wrote: dict[str, tuple[str, Any]] = {}
-    for branch, changes in outcomes:
+    for branch, changes, _ in outcomes:
         found = {**changes["written"], **dict.fromkeys(changes["deleted"], _GONE)}
+        found.pop(ROUTER_DECISION, None)
         for key, value in found.items():
             if key in wrote and not same(wrote[key][1], value):
                 first, before = wrote[key]

@@ -1,38 +1,60 @@
 """The node objects: what a program of Lár makes, links by attributes and hands to a `GraphExecutor`.
 
-They hold arguments and check them. What each does in a graph is in `_functions`, and how they become a graph in
-`_lowering`. Links may be set after a node was made, so that loops can be written: `fix.next_node = test`.
+They hold arguments, check them, and do their work in `execute(state)`, which changes the state and returns the
+node that follows. How they become a graph is in `_lowering`, and what the graph's nodes do with `execute` in
+`_functions`. Links may be set after a node was made, so that loops can be written: `fix.next_node = test`.
+
+`execute` may be called outside of a run, as in a unit test, and by classes of a program's own. What it needs of a run
+is in `state.step`.
 """
 
 from __future__ import annotations
 
-import re
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, TypeAlias, overload
 
 from graphrt._arguments import is_mapping
-from graphrt.compat.lar._state import is_items
+from graphrt._forks import FreshLock
+from graphrt.compat.lar._prompts import Prompt
+from graphrt.compat.lar._state import StateView, is_items
+from graphrt.errors import GraphrtError, NodeError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.harness import Template
+from graphrt.errors._codes.compat import NO_KEY_FOR_RESULT, NO_PATH, NODE_OBJECT_FAILED
 
-_DOUBLED: Final = re.compile(r"\{\{(\s*)([A-Za-z_]\w*)\1\}\}")
-"""A name in double braces, which Lár accepts as a field. Other double braces stay text, as in nested JSON."""
+Ask: TypeAlias = Callable[[str], str]
+"""Shows a question and returns a line, as `input` does; EOFError if there is no more."""
+LAST_ERROR: Final = "last_error"
+ROUTER_DECISION: Final = "_router_decision"
+"""The key that has the newest choice of a RouterNode."""
+_terminal: Final = FreshLock()
+"""Branches of a batch may ask at the same time, and a terminal shows one question at once."""
+_PACKAGE: Final = "graphrt.compat.lar"
 
 
 class BaseNode:
     """Base of the node objects.
 
-    A class of your own has `execute(state)`, which changes the `GraphState` and returns the next node or None. The
+    A class of your own has `execute(state)`, which changes the state and returns the next node or None. The
     nodes that may follow must be held by its attributes, in lists or dicts too, so that the graph is known before it
     runs.
     """
 
     links: ClassVar[tuple[str, ...]] = ()
-    """Attributes that hold a node which may follow; of a class with `execute` all attributes are looked at."""
+    """Attributes that hold a node which may follow; of a class with an `execute` of its own all are looked at."""
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Do the node's work on *state*, and return the node that follows; None if none does.
+
+        Raises:
+            Exception: The work failed; whatever it raises.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no execute(state)")
 
     def successors(self) -> tuple[BaseNode, ...]:
         """Return the nodes that may follow, each once, in the order of the attributes."""
-        held = [getattr(self, name) for name in self.links] if self.links else list(vars(self).values())
+        known = self.links and not has_own_execute(self)
+        held = [getattr(self, name) for name in self.links] if known else list(vars(self).values())
         found: dict[int, BaseNode] = {}
         for value in held:
             for one in _held(value):
@@ -59,14 +81,30 @@ class AddValueNode(BaseNode):
         self.value = value
         self.next_node: BaseNode | None = link("next_node", next_node, self)
 
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Set the key.
+
+        Raises:
+            NodeError: The key to be copied is missing or None (`node-object-failed`).
+        """
+        value: Any = self.value
+        if isinstance(value, str) and len(value) > 2 and value[0] == "{" and value[-1] == "}":
+            key = value.strip("{}")
+            value = state.get(key)
+            if value is None:
+                raise NODE_OBJECT_FAILED(key=key)
+        state.set(self.key, value)
+        return self.next_node
+
 
 class LLMNode(BaseNode):
     """Asks a model and writes its answer, a text.
 
     Args:
         model_name: Name of the model: a key of `GraphExecutor(models=...)`, else a model of litellm.
-        prompt_template: A text with keys of the state in braces. Only `{key}` and `{{key}}` are fields; other braces
-            are text. A key that is missing or None is an error, and the model is not asked.
+        prompt_template: A text with keys of the state in braces: `{key}` or `{{key}}`. `{{` and `}}` around anything
+            else are single braces, and `{{{{key}}}}` is `{key}` as text; other braces are text. A key that is missing
+            or None is an error, and the model is not asked.
         output_key: The key for the answer. Thinking that the model wrote into it goes to `run_metadata`.
         next_node: The node that follows.
         max_retries: How often a call that failed for a transient reason is made again.
@@ -77,6 +115,7 @@ class LLMNode(BaseNode):
             the text.
         fallbacks: Models that are asked in turn if the first one has failed for good.
         caching: Keep the answers of this node object in memory, and ask an equal question once.
+        success_callbacks: Names of litellm's callbacks, which go to the provider as an option.
 
     Raises:
         InputError: An argument is wrong (`input`), or the template (`template-field`).
@@ -93,15 +132,15 @@ class LLMNode(BaseNode):
         max_retries: int = 3,
         system_instruction: str | None = None,
         generation_config: Mapping[str, Any] | None = None,
-        *,
-        stream: bool = False,
+        stream: bool = False,  # noqa: FBT001, FBT002 - the order of Lár's arguments
         response_format: Any = None,
         fallbacks: Sequence[str] | None = None,
-        caching: bool = False,
+        caching: bool = False,  # noqa: FBT001, FBT002 - as above
+        success_callbacks: Sequence[str] | None = None,
     ) -> None:
         self.model_name: str = name("model_name", model_name, self)
         self.prompt_template: str = name("prompt_template", prompt_template, self)
-        self.template: Template = Template(_DOUBLED.sub(r"{\2}", prompt_template))
+        Prompt(prompt_template)  # refuses a wrong one now; it may be set anew later
         self.output_key: str = name("output_key", output_key, self)
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.max_retries: int = whole("max_retries", max_retries, self, least=0)
@@ -114,10 +153,28 @@ class LLMNode(BaseNode):
                 wanted="a mapping of options, or None",
             )
         self.generation_config: dict[str, Any] = dict(generation_config or {})
+        if success_callbacks is not None:
+            self.generation_config["success_callbacks"] = names("success_callbacks", success_callbacks, self)
         self.stream = stream
         self.response_format = response_format
         self.fallbacks: list[str] = names("fallbacks", [] if fallbacks is None else fallbacks, self)
         self.caching = caching
+
+    @property
+    def template(self) -> Prompt:
+        """The prompt, as it is now."""
+        return Prompt(self.prompt_template)
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Ask the model and write its answer.
+
+        In a run, the call counts there, and against its budgets.
+
+        Raises:
+            GraphrtError: The model was not asked, or did not answer; see `GraphExecutor`.
+        """
+        state.step.ask_model(self, state)
+        return self.next_node
 
 
 class ReduceNode(LLMNode):
@@ -146,11 +203,12 @@ class ReduceNode(LLMNode):
 class RouterNode(BaseNode):
     """Chooses the next node by a function of the state that returns the name of a path.
 
-    A name without a path goes to `default_node`; without one the step fails.
+    The name is written to the key `_router_decision`. A name without a path goes to `default_node`; without one the
+    step fails.
 
     Args:
         decision_function: Gets the `GraphState` and returns a text.
-        path_map: Name to node: 1..n paths.
+        path_map: Name to node, or to None where nothing follows: 1..n paths.
         default_node: Where any other name leads.
     """
 
@@ -159,7 +217,7 @@ class RouterNode(BaseNode):
     def __init__(
         self,
         decision_function: Callable[[Any], Any],
-        path_map: Mapping[str, BaseNode],
+        path_map: Mapping[str, BaseNode | None],
         default_node: BaseNode | None = None,
     ) -> None:
         self.decision_function: Callable[..., Any] = function("decision_function", decision_function, self)
@@ -170,8 +228,23 @@ class RouterNode(BaseNode):
                 value=given,
                 wanted="a mapping of texts to node objects: path_map={'done': node}",
             )
-        self.path_map: dict[str, BaseNode] = dict(path_map)
+        self.path_map: dict[str, BaseNode | None] = dict(path_map)
         self.default_node: BaseNode | None = link("default_node", default_node, self)
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Decide, and return the node of the path.
+
+        Raises:
+            RouteError: No path has the name, and there is no default_node (`no-path`).
+        """
+        decision: Any = self.decision_function(state)
+        state.set(ROUTER_DECISION, decision)
+        state.step.note["decision"] = decision
+        if isinstance(decision, str) and decision in self.path_map:
+            return self.path_map[decision]
+        if self.default_node is None:
+            raise NO_PATH(name=type(self).__name__, decision=decision, paths=self.path_map)
+        return self.default_node
 
 
 class ToolNode(BaseNode):
@@ -185,6 +258,14 @@ class ToolNode(BaseNode):
         next_node: The node that follows.
         error_node: The node that follows if the function raises; it finds the text as the key `last_error`. Without
             it the run stops.
+        action_type: What the action is called. It stands in the attributes, as do the others; nothing is done with it.
+        credential_vault: None; see below.
+        credential_key: As *action_type*.
+        affected_parties: As *action_type*.
+        transparency_engine: None; see below.
+
+    Raises:
+        InputError: An argument is wrong, or is an object of Lár's compliance pack, which is not here (`input`).
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
@@ -196,12 +277,40 @@ class ToolNode(BaseNode):
         output_key: str | None,
         next_node: BaseNode | None = None,
         error_node: BaseNode | None = None,
+        action_type: str | None = None,
+        credential_vault: None = None,
+        credential_key: str | None = None,
+        affected_parties: str = "USER_ONLY",
+        transparency_engine: None = None,
     ) -> None:
         self.tool_function: Callable[..., Any] = function("tool_function", tool_function, self)
         self.input_keys: list[str] = names("input_keys", input_keys, self)
         self.output_key: str | None = None if output_key is None else name("output_key", output_key, self)
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.error_node: BaseNode | None = link("error_node", error_node, self)
+        self.action_type = action_type
+        self.credential_key = credential_key
+        self.affected_parties = affected_parties
+        not_here("credential_vault", credential_vault, self)
+        not_here("transparency_engine", transparency_engine, self)
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Call the function, and write its result.
+
+        Raises:
+            Exception: What the function raises, if there is no error_node. What it wrote before is not kept.
+            NodeError: No key takes the result (`node-object-failed`).
+        """
+        mark = state.mark()
+        whole = self.input_keys == ["__state__"]
+        inputs = [state] if whole else [state.get(key) for key in self.input_keys]
+        try:
+            _take(state, _called(state, self.tool_function, *inputs), self.output_key, self.tool_function)
+        except Exception as error:
+            if self.error_node is None:
+                raise
+            return _failed(state, mark, error, self.error_node)
+        return self.next_node
 
 
 class ClearErrorNode(BaseNode):
@@ -212,13 +321,21 @@ class ClearErrorNode(BaseNode):
     def __init__(self, next_node: BaseNode | None = None) -> None:
         self.next_node: BaseNode | None = link("next_node", next_node, self)
 
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Set `last_error` to None, if it has a value."""
+        if state.get(LAST_ERROR) is not None:
+            state.set(LAST_ERROR, None)
+        return self.next_node
+
 
 class BatchNode(BaseNode):
     """Runs branches side by side, each on the state as it was, and joins what they wrote.
 
     A branch begins at a node of *nodes* and ends where nothing follows, or where the batch itself goes on. All
     branches run to their end. If one fails, or two write different values to one key, nothing is written and the step
-    fails. What branches delete stays deleted. Under a `token_budget` each branch with a model gets an equal share.
+    fails. What branches delete stays deleted. Under a `token_budget` each branch with a model gets an equal share, and
+    what nodes of a program's own take off their share is taken off the budget. Of `_router_decision` the first
+    branch's is kept.
 
     Args:
         nodes: 0..n nodes.
@@ -242,12 +359,21 @@ class BatchNode(BaseNode):
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.error_node: BaseNode | None = link("error_node", error_node, self)
 
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Run the branches in a run of its own, with the models of the run that *state* belongs to, if to any.
+
+        Raises:
+            GraphrtError: Branches failed, and there is no error_node; see `GraphExecutor`.
+        """
+        return run_or_fail(self, state, self.next_node, self.error_node)
+
 
 class HumanJuryNode(BaseNode):
     """Asks a person to choose, and writes the choice.
 
     The question is asked at the terminal if there is one, or through `GraphExecutor(ask=...)`. Otherwise the run pauses
-    with the outcome "interrupted", and `executor.resume(choice)` goes on. Follow the choice with a `RouterNode`.
+    with the outcome "interrupted", and `executor.resume(choice)` goes on; with `GraphExecutor(store=...)`, in another
+    process too. Follow the choice with a `RouterNode`.
 
     Args:
         prompt: The question.
@@ -255,6 +381,11 @@ class HumanJuryNode(BaseNode):
         output_key: The key for the choice.
         context_keys: Keys that are shown with the question.
         next_node: The node that follows.
+        authority_ledger: None: Lár's compliance pack is not here.
+        stakeholder_id: Who decides. It stands in the attributes, as do the others; nothing is done with it.
+        stakeholder_role: As *stakeholder_id*.
+        action_description: As *stakeholder_id*.
+        risk_score_key: As *stakeholder_id*.
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node",)
@@ -266,12 +397,32 @@ class HumanJuryNode(BaseNode):
         output_key: str,
         context_keys: Sequence[str] = (),
         next_node: BaseNode | None = None,
+        authority_ledger: None = None,
+        stakeholder_id: str = "UNKNOWN",
+        stakeholder_role: str = "REVIEWER",
+        action_description: str | None = None,
+        risk_score_key: str | None = None,
     ) -> None:
         self.prompt: str = name("prompt", prompt, self)
         self.choices: list[str] = [choice.lower() for choice in names("choices", choices, self, least=1)]
         self.output_key: str = name("output_key", output_key, self)
         self.context_keys: list[str] = names("context_keys", context_keys, self)
         self.next_node: BaseNode | None = link("next_node", next_node, self)
+        not_here("authority_ledger", authority_ledger, self)
+        self.stakeholder_id = stakeholder_id
+        self.stakeholder_role = stakeholder_role
+        self.action_description: str = action_description or prompt
+        self.risk_score_key = risk_score_key
+
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Ask, and write the choice. Outside of a run the question is asked with `input`.
+
+        Raises:
+            EOFError: Outside of a run, the input has ended.
+        """
+        context = {key: state.get(key) for key in self.context_keys}
+        state.set(self.output_key, state.step.ask_person(self, context))
+        return self.next_node
 
 
 class FunctionalNode(BaseNode):
@@ -294,6 +445,15 @@ class FunctionalNode(BaseNode):
         self.__name__: str = str(getattr(func, "__name__", type(func).__name__))
         self.__doc__ = getattr(func, "__doc__", None)
 
+    def execute(self, state: StateView) -> BaseNode | None:
+        """Call the function, and write its result.
+
+        Raises:
+            NodeError: No key takes the result (`node-object-failed`).
+        """
+        _take(state, _called(state, self.func, state), self.output_key, self.func)
+        return self.next_node
+
 
 @overload
 def node(output_key: Callable[[Any], Any]) -> FunctionalNode: ...
@@ -315,6 +475,74 @@ def node(output_key: Any = None, next_node: BaseNode | None = None) -> Any:
         return FunctionalNode(func, output_key=output_key, next_node=next_node)
 
     return decorate
+
+
+# -- what several of them do -----------------------------------------------------------------------------------------
+
+
+def has_own_execute(node: BaseNode | type[BaseNode]) -> bool:
+    """Return whether `execute` of *node*, or of a class, was written by a program, and is not one of this package."""
+    return not str(getattr(node.execute, "__module__", "")).startswith(_PACKAGE)
+
+
+def told(error: BaseException) -> str:
+    """Return an error as the text of a record: what was raised in the node, without the wrapping."""
+    while type(error) is NodeError and error.__cause__ is not None:
+        error = error.__cause__
+    text = error.what if isinstance(error, GraphrtError) else str(error)
+    return text or type(error).__name__
+
+
+def asked(ask: Ask, node: HumanJuryNode, context: Mapping[str, Any]) -> str | None:
+    """Ask until the choice is one of those offered, and return it; None if the input has ended."""
+    head = "".join(f"{key}: {value}\n" for key, value in context.items())
+    while True:
+        try:
+            with _terminal:
+                line = ask(f"{head}{node.prompt} ({'/'.join(node.choices)}): ").strip().lower()
+        except EOFError:
+            return None
+        if line in node.choices:
+            return line
+        head = f"{line!r} is not a choice.\n"
+
+
+def _called(state: StateView, fn: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a sync or async function."""
+    return state.step.call(fn, *args) if inspect.iscoroutinefunction(fn) else fn(*args)
+
+
+def _take(state: StateView, result: Any, key: str | None, fn: Any) -> None:
+    """Write the result of a function."""
+    if key is not None:
+        state.set(key, result)
+    elif is_mapping(result):
+        for name in result:
+            state.set(name, result[name])
+    elif result is not None and result is not state:
+        raise NO_KEY_FOR_RESULT(function=getattr(fn, "__name__", type(fn).__name__), result=result)
+
+
+def _failed(state: StateView, mark: Any, error: Exception, error_node: BaseNode) -> BaseNode:
+    """Take back what was written since *mark*, write the error, and return the node that handles it."""
+    state.back_to(mark)
+    state.set(LAST_ERROR, told(error))
+    state.step.note |= {"error": told(error), "error_type": type(error).__name__}
+    return error_node
+
+
+def run_or_fail(
+    node: BaseNode, state: StateView, next_node: BaseNode | None, error_node: BaseNode | None
+) -> BaseNode | None:
+    """Run a node that is a graph, and return the node that follows."""
+    mark = state.mark()
+    try:
+        state.step.run_graph(node, state)
+    except Exception as error:
+        if error_node is None:
+            raise
+        return _failed(state, mark, error, error_node)
+    return next_node
 
 
 # -- checks of arguments -------------------------------------------------------------------------------------------
@@ -379,8 +607,17 @@ def required(option: str, given: Any, owner: BaseNode | str) -> BaseNode:
     return given
 
 
+def not_here(option: str, given: Any, owner: BaseNode | str) -> None:
+    """Check that an object of Lár's compliance pack was not given."""
+    if given is not None:
+        shown = owner if isinstance(owner, str) else type(owner).__name__
+        raise INVALID_ARGUMENT(
+            argument=f"{option} of {shown}", value=given, wanted="None: Lár's compliance pack is not in graphrt"
+        )
+
+
 def _is_path(path: tuple[Any, Any]) -> bool:
-    return isinstance(path[0], str) and isinstance(path[1], BaseNode)
+    return isinstance(path[0], str) and (path[1] is None or isinstance(path[1], BaseNode))
 
 
 def _held(value: Any) -> list[BaseNode]:

@@ -1,73 +1,182 @@
-"""Records: a step of a run as the dictionary that Lár's documents show."""
+"""Records: a step of a run as the dictionary that Lár's documents show.
+
+```text
+   Step of the runtime, or TaskSucceeded of a journal ──> Outcome ──> record ──> `inner`: records of what ran inside
+```
+
+A record names the step that made each value which was read: `reads` maps a key to the number of that record, to None
+for the initial state, or, for what ran inside a step, to the numbers on the way there, such as `[4, 0]`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, final
 
-from graphrt.compat.lar._functions import told
-from graphrt.compat.lar._nodes import BaseNode, LLMNode
-from graphrt.compat.lar._state import BUDGET, compute_state_diff, copied
+from graphrt.compat.lar._inside import Outcome, outcome_of_entry
+from graphrt.compat.lar._lowering import Lowering
+from graphrt.compat.lar._nodes import BatchNode, LLMNode, told
+from graphrt.compat.lar._state import BUDGET, compute_state_diff, copied, folded, is_items
 from graphrt.errors import GraphrtError, NodeError, NodeFatigueError, StepLimitError
-from graphrt.events import Usage
+from graphrt.events import Entry, RunInterrupted, RunStarted, Usage
+from graphrt.reducers import spend
 from graphrt.runtime import Step
 
 ERROR, MAX_STEPS, SUCCESS = "error", "max_steps_reached", "success"
 INTERRUPTED, CANCELLED = "interrupted", "cancelled"
 _OF_METADATA: Final = ("model", "reasoning_content", "finish_reason")
 """Keys of a note that stand in `run_metadata`."""
+_BRANCH: Final = re.compile(r"branch (\d+)")
+_NUMBER: Final = re.compile(r"_\d+\Z")
+_STRUCTURE: Final = frozenset({"settle", "design", "failed"})
+"""Nodes of the graphs of batches and designs that are no node objects."""
 
 
-def visible(state: Any) -> dict[str, Any]:
+@final
+@dataclass(slots=True, kw_only=True)
+class Recorder:
+    """Makes the records of one run, and knows which step made each value."""
+
+    lowering: Lowering
+    made: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Keys to what `reads` says of them; what stood in the initial state is missing."""
+
+    def of_step(self, step: Step[Any], number: int) -> dict[str, Any]:
+        """Return the record of a finished step, with the given number in the run."""
+        noted = self.lowering.inside.noted(step.task_id)
+        ended = Outcome(
+            node=step.node,
+            task=step.task_id,
+            updates=(step.update or {},) if noted is None or step.error is None else noted.updates,
+            error=step.error,
+            usage=step.usage,
+        )
+        before, after = visible(step.before), visible(step.after)
+        record = self._record(ended, [number], before, after, self.made)
+        self.lowering.inside.forget(step.task_id)
+        return {**record, "outcome": step.outcome} if step.outcome == INTERRUPTED else record
+
+    def of_limit(self, error: GraphrtError, number: int, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of a run that a limit, or a failure outside of any node, has ended.
+
+        Args:
+            error: What ended the run.
+            number: The number of the step that was not made.
+            state: The state at the end.
+        """
+        due = error.node or next(iter(error.nodes or ()), None)
+        record = _bare(number, due or "", self._kind(due or ""), state, state, {}, outcome_of(error))
+        text = told(error)
+        record["error"] = f"FATIGUE: {text}" if isinstance(error, NodeFatigueError) else text
+        record["error_type"] = type(error).__name__
+        return record
+
+    def of_journal(self, entries: Iterable[Entry]) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+        """Return the initial state of a run, the records of its steps so far, and how many pauses they had.
+
+        A pause has no record here: its question is in the snapshot of the thread.
+        """
+        initial: dict[str, Any] = {}
+        state: dict[str, Any] = {}
+        records: list[dict[str, Any]] = []
+        pauses = 0
+        for entry in entries:
+            self.lowering.inside(entry)
+            event = entry.event
+            if entry.path:
+                continue
+            if isinstance(event, RunStarted):
+                initial = state = copied(visible(event.input))
+            elif isinstance(event, RunInterrupted):
+                pauses += 1
+            ended = outcome_of_entry(entry)
+            if ended is not None:
+                before, state = state, _after(state, ended)
+                records.append(self._record(ended, [len(records) + pauses], before, state, self.made))
+                self.lowering.inside.forget(ended.task)
+        return initial, records, pauses
+
+    # -- one record ----------------------------------------------------------------------------------------------
+
+    def _kind(self, name: str) -> str:
+        """Return the class of a node object by the name of its node."""
+        known = self.lowering.objects.get(name)
+        return _NUMBER.sub("", name) if known is None else type(known).__name__
+
+    def _record(
+        self,
+        ended: Outcome,
+        numbers: list[int],
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        made: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Return a record, and note in *made* what the task made.
+
+        Args:
+            ended: The task.
+            numbers: Its number, after those of the records that it is inside of.
+            before: The state before it, as the program sees it.
+            after: The state after it.
+            made: As `Recorder.made`, for the graph that the task belongs to.
+        """
+        note: dict[str, Any] = {}
+        for update in ended.updates:
+            note |= update.get("note") or {}
+        error, kind = note.pop("error", None), note.pop("error_type", None)
+        if ended.error is not None:
+            error, kind = told(ended.error), type(_innermost(ended.error)).__name__
+        elif ended.message:
+            error, kind = ended.message, kind or "NodeError"
+        node = self.lowering.objects.get(ended.node)
+        metadata = _metadata(ended.usage, note, failed=error is not None)
+        if ended.usage is not None and isinstance(node, LLMNode):
+            metadata.setdefault("model", node.model_name)
+        keys: list[str] = note.pop("reads", [])
+        reads = {key: made.get(key) for key in keys if key in before}
+        inner = self._inner(ended.task, ended.node, numbers, before, made)
+        for one in inner:
+            for key, maker in one["reads"].items():
+                if not is_items(maker) or len(maker) <= len(numbers):  # made outside of this record
+                    reads.setdefault(key, maker)
+        outcome = SUCCESS if error is None else ERROR
+        record = _bare(numbers[-1], ended.node, self._kind(ended.node), before, after, metadata, outcome)
+        record["reads"] = reads
+        if error is not None:
+            record |= {"error": error, "error_type": kind}
+        if inner or isinstance(node, BatchNode):
+            record["inner"] = inner
+        for key in (*record["state_diff"]["added"], *record["state_diff"]["updated"]):
+            made[key] = numbers[0] if len(numbers) == 1 else list(numbers)
+        return {**record, **note}
+
+    def _inner(
+        self, path: str, batch: str, numbers: list[int], before: Mapping[str, Any], made: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Return the records of what ran inside a task: 0..n, branch after branch. The arguments are as above."""
+        found: list[dict[str, Any]] = []
+        for part in self.lowering.inside.at(path):
+            branch = _BRANCH.fullmatch(part.node)
+            if part.node in _STRUCTURE:
+                continue
+            # A branch, or the graph of a design: its tasks see the state as the step found it.
+            state, known = dict(before), dict(made)
+            if branch is not None and BUDGET in state:
+                state[BUDGET] = state[BUDGET] // self.lowering.shares.get(batch, 1)
+            for ended in self.lowering.inside.at(part.task):
+                after = _after(state, ended)
+                record = self._record(ended, [*numbers, len(found)], state, after, known)
+                found.append({**record, "branch": int(branch[1])} if branch is not None else record)
+                state = after
+        return found
+
+
+def visible(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a graph as the program's keys and values."""
     budget = state.get(BUDGET)
     return dict(state["values"]) if budget is None else {**state["values"], BUDGET: budget}
-
-
-def record_of(step: Step[Any], number: int, objects: Mapping[str, BaseNode]) -> dict[str, Any]:
-    """Return the record of a finished step.
-
-    Args:
-        step: The step.
-        number: Its number in the run, from 0.
-        objects: Names of nodes to their objects.
-    """
-    before, after = visible(step.before), visible(step.after)
-    note: dict[str, Any] = {**((step.update or {}).get("note") or {})}
-    error = note.pop("error", None)
-    kind = note.pop("error_type", None)
-    if step.error is not None:
-        error, kind = told(step.error), type(_innermost(step.error)).__name__
-    outcome = ERROR if error is not None else step.outcome
-    node = objects[step.node]
-    metadata = _metadata(step.usage, note, failed=error is not None)
-    if step.usage is not None and isinstance(node, LLMNode):
-        metadata.setdefault("model", node.model_name)
-    record = _record(number, step.node, node, before, after, metadata, outcome)
-    if error is not None:
-        record["error"] = error
-        record["error_type"] = kind
-    return {**record, **note}
-
-
-def record_of_limit(
-    error: GraphrtError, number: int, state: Mapping[str, Any], objects: Mapping[str, BaseNode]
-) -> dict[str, Any]:
-    """Return the record of a run that a limit, or a failure outside of any node, has ended.
-
-    Args:
-        error: What ended the run.
-        number: The number of the step that was not made.
-        state: The state at the end.
-        objects: Names of nodes to their objects.
-    """
-    due = error.node or next(iter(error.nodes or ()), None)
-    node = objects.get(due) if due is not None else None
-    record = _record(number, due or "", node, state, state, {}, outcome_of(error))
-    text = told(error)
-    record["error"] = f"FATIGUE: {text}" if isinstance(error, NodeFatigueError) else text
-    record["error_type"] = type(error).__name__
-    return record
 
 
 def outcome_of(error: GraphrtError) -> str:
@@ -75,10 +184,22 @@ def outcome_of(error: GraphrtError) -> str:
     return MAX_STEPS if isinstance(error, StepLimitError) else ERROR
 
 
-def _record(
+def _after(state: Mapping[str, Any], ended: Outcome) -> dict[str, Any]:
+    """Return the program's state after a task."""
+    budget = state.get(BUDGET)
+    values = {key: value for key, value in state.items() if key != BUDGET}
+    for update in ended.updates:
+        if "values" in update:
+            values = folded(values, update["values"])
+        if BUDGET in update:
+            budget = spend(budget, update[BUDGET])
+    return values if budget is None else {**values, BUDGET: budget}
+
+
+def _bare(
     number: int,
     name: str,
-    node: BaseNode | None,
+    kind: str,
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     metadata: dict[str, Any],
@@ -86,11 +207,11 @@ def _record(
 ) -> dict[str, Any]:
     return {
         "step": number,
-        "node": type(node).__name__ if node is not None else name,
+        "node": kind or name,
         "node_id": name,
-        "state_before": copied(before),
+        "state_before": copied(dict(before)),
         "state_diff": copied(compute_state_diff(before, after)),
-        "state_after": copied(after),
+        "state_after": copied(dict(after)),
         "outcome": outcome,
         "run_metadata": metadata,
     }

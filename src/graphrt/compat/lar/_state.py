@@ -1,12 +1,14 @@
-"""`GraphState`, the view of the state that functions get, and diffs between two states.
+"""`StateView`, the state as functions see it, and diffs between two states.
 
 A state is a plain mapping of keys to values. Nothing here knows nodes, graphs or models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypedDict, TypeGuard, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final, Protocol, TypedDict, TypeGuard
 
 BUDGET: Final = "token_budget"
 """The key that bounds the tokens of a run: a field of its own in the graph, which graphrt lowers."""
@@ -19,25 +21,51 @@ class Changes(TypedDict):
     deleted: list[str]
 
 
-@final
-class GraphState:
-    """The state as a function sees it: `get`, `set`, `delete`, `get_all`, and `state["key"]`.
+class StepOfNode(Protocol):
+    """What `execute` of a node object works in: a step of a run, or a unit test."""
 
-    Changes are collected and become the node's update when the function returns. A list, dict or set that was read and
-    changed in place counts as written, so neither order of reading and writing loses anything.
+    note: dict[str, Any]
+    """What the step's record says and the state does not."""
+
+    def ask_model(self, node: Any, state: StateView) -> None:
+        """Let an LLMNode ask its model and write the answer to *state*."""
+        ...
+
+    def ask_person(self, node: Any, context: Mapping[str, Any]) -> str:
+        """Return the choice of a person for a HumanJuryNode."""
+        ...
+
+    def run_graph(self, node: Any, state: StateView) -> None:
+        """Run a BatchNode or an AdaptiveNode, and write to *state* what it wrote."""
+        ...
+
+    def call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of an async function."""
+        ...
+
+
+class StateView:
+    """The state as a function sees it; see `GraphState`.
+
+    Changes are collected and become the node's update when the function returns. A value that was read and changed in
+    place, a list or an object, counts as written, so neither order of reading and writing loses anything.
 
     Args:
-        initial: Keys and values. They are copied, so the caller's containers stay as they are.
+        initial_state: Keys and values, which are copied when they are read.
+        step: What the node works in. None, if no node does.
     """
 
-    __slots__ = ("_base", "_gone", "_read", "_written")
+    __slots__ = ("_base", "_gone", "_read", "_seen", "_written", "step")
 
-    def __init__(self, initial: Mapping[str, Any] | None = None) -> None:
-        self._base: Mapping[str, Any] = {} if initial is None else initial
+    def __init__(self, initial_state: Mapping[str, Any] | None = None, step: StepOfNode | None = None) -> None:
+        self._base: Mapping[str, Any] = {} if initial_state is None else initial_state
         self._read: dict[str, Any] = {}
         """Copies that were handed out, by key."""
+        self._seen: set[str] = set()
+        """Keys of which copies were handed out; a change that is undone was read all the same."""
         self._written: dict[str, Any] = {}
         self._gone: dict[str, None] = {}
+        self.step: Any = step
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of *key*, or *default* if the state does not have it."""
@@ -47,6 +75,7 @@ class GraphState:
             return default
         if key not in self._read:
             self._read[key] = copied(self._base[key])
+            self._seen.add(key)
         return self._read[key]
 
     def set(self, key: str, value: Any) -> None:
@@ -86,7 +115,7 @@ class GraphState:
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"GraphState({self.get_all()!r})"
+        return f"{type(self).__name__}({self.get_all()!r})"
 
     def changes(self) -> Changes:
         """Return what was written and deleted so far; the values are copies."""
@@ -97,6 +126,34 @@ class GraphState:
         }
         written = {key: copied(value) for key, value in {**in_place, **self._written}.items()}
         return Changes(written=written, deleted=list(self._gone))
+
+    def reads(self) -> list[str]:
+        """Return the keys whose values at the beginning were read, sorted: 0..n."""
+        return sorted(self._seen)
+
+    @property
+    def budget(self) -> int | None:
+        """The budget at the beginning, less what graphrt took off it; None without one."""
+        left: int | None = self._base.get(BUDGET)
+        return left
+
+    def charge(self, tokens: int) -> None:
+        """Lower the budget by *tokens* that graphrt takes off it itself, so that they are no change of the node."""
+        left = self.budget
+        if left is None:
+            return
+        self._base = {**self._base, BUDGET: max(0, left - tokens)}
+        self._read.pop(BUDGET, None)
+        if type(self._written.get(BUDGET)) is int:
+            self._written[BUDGET] -= tokens
+
+    def mark(self) -> tuple[dict[str, Any], ...]:
+        """Return what `back_to` needs to undo later changes."""
+        return copied(self._read), copied(self._written), dict(self._gone)
+
+    def back_to(self, mark: tuple[dict[str, Any], ...]) -> None:
+        """Undo all changes that were made after *mark*."""
+        self._read, self._written, self._gone = mark
 
 
 def folded(current: dict[str, Any], changes: Changes) -> dict[str, Any]:
@@ -138,36 +195,73 @@ def compute_state_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> d
 
 def apply_diff(state: Mapping[str, Any], diff: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return *state* with *diff* in a new dict: `apply_diff(before, compute_state_diff(before, after)) == after`."""
-    kept = {key: value for key, value in state.items() if key not in diff["removed"]}
-    updated = diff["updated"] if "updated" in diff else diff["modified"]
-    return {**kept, **diff["added"], **updated}
+    kept = {key: value for key, value in state.items() if key not in diff.get("removed", {})}
+    return {**kept, **diff.get("added", {}), **diff.get("updated", diff.get("modified", {}))}
+
+
+_ATOMS: Final = frozenset(
+    {str, int, float, bool, bytes, complex, type(None), type, type(Ellipsis), object, FunctionType, BuiltinFunctionType}
+)
+"""Types whose values cannot change, or, as a sentinel, are known by their identity."""
 
 
 def copied(value: Any) -> Any:
-    """Return *value* with its dicts, lists, tuples and sets copied, however deep; other objects are shared."""
+    """Return a copy of *value* that shares nothing which can change. An object that cannot be copied is shared."""
+    if type(value) in _ATOMS:
+        return value
     if _is_dict(value):
         return {key: copied(one) for key, one in value.items()}
     if _is_list(value):
         return [copied(one) for one in value]
     if _is_tuple(value):
         return tuple(copied(one) for one in value)
-    return set(value) if _is_set(value) else value
+    try:
+        return deepcopy(value)
+    except Exception:  # noqa: BLE001 - a lock, a socket or a generator in it: whatever its class raises
+        return value
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal and of equal types, in their containers too."""
+    """Return whether two values are equal and of equal types, in their containers and attributes too."""
+    return _same(one, other, {})
+
+
+def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]) -> bool:
+    """Compare as `same` does; pairs that are *compared* already, by their ids, end the way round objects in a circle."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
+    pair = (id(one), id(other))
+    if pair in compared:
+        return True
+    compared[pair] = (one, other)  # held, so that no other object gets the id of a part that was made for comparison
     if _is_dict(one):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(_same(value, other[key], compared) for key, value in one.items())
     if _is_list(one) or _is_tuple(one):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(_same(a, b, compared) for a, b in zip(one, other, strict=True))
+    if _is_compared_by_identity(one):  # two copies are never equal: compare what `deepcopy` copies
+        parts = _parts(one)
+        return parts is not None and _same(parts, _parts(other), compared)
     try:
-        return bool(one == other)
+        equal = bool(one == other)
     except Exception:  # noqa: BLE001 - an array's comparison is an array; what cannot be compared counts as changed
         return False
+    # Attributes besides: what a class compares may be a part of them, such as an id.
+    return equal and _same(getattr(one, "__dict__", None), getattr(other, "__dict__", None), compared)
+
+
+def _is_compared_by_identity(value: object) -> bool:
+    compares: Any = type(value).__eq__
+    return compares is object.__eq__
+
+
+def _parts(value: Any) -> Any:
+    """Return what an object is made of, as `pickle` takes it apart; None if it cannot be taken apart."""
+    try:
+        return value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001 - whatever its class raises
+        return None
 
 
 def is_items(value: object) -> TypeGuard[Sequence[Any]]:
@@ -188,7 +282,3 @@ def _is_list(value: Any) -> TypeGuard[list[Any]]:
 
 def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return type(value) is tuple
-
-
-def _is_set(value: Any) -> TypeGuard[set[Any]]:
-    return type(value) is set

@@ -14,6 +14,10 @@ BATCH_IN_ITSELF = INVALID_ARGUMENT.variant(
 NOTHING_TO_RESUME = INVALID_ARGUMENT.variant(
     "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
 )
+NO_STORE_TO_RESUME = INVALID_ARGUMENT.variant(
+    "This executor has not begun the run {run_id!r}, and has no store in which another process may have kept it.",
+    fix="Give both executors the same store: GraphExecutor(store='sqlite:///runs.db').",
+)
 
 NO_PATH = ErrorCode(
     "no-path",

@@ -1,0 +1,98 @@
+"""What ran inside the steps of a run, in the branches of batches and in designs.
+
+The journal has it once the step is committed. The tasks of a step that fails are not committed, so node functions note
+their outcomes here as well, in the process that runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from graphrt.events import Entry, TaskFailed, TaskSucceeded, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a task ended: what a step, an event of a journal and a node function know of it."""
+
+    node: str
+    task: str
+    """Its id, which begins with that of the task that it runs inside of."""
+    updates: tuple[Mapping[str, Any], ...] = ()
+    error: BaseException | None = None
+    message: str = ""
+    """The error as text, where the exception itself is not there."""
+    usage: Usage | None = None
+
+
+def outcome_of_entry(entry: Entry) -> Outcome | None:
+    """Return how a task ended, if the entry says that."""
+    event = entry.event
+    if isinstance(event, TaskSucceeded):
+        return Outcome(node=event.node, task=event.task, updates=event.updates, usage=event.usage)
+    if isinstance(event, TaskFailed):
+        return Outcome(
+            node=event.node, task=event.task, error=event.exception, message=event.message, usage=event.usage
+        )
+    return None
+
+
+@final
+class Inside:
+    """The tasks that ran inside steps whose records are still to be made. It is a sink of the journal."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, list[Outcome]] = {}
+        """Ids of tasks that are graphs, to the tasks of these graphs."""
+        self._noted: dict[str, Outcome] = {}
+        """Tasks by id."""
+
+    def __call__(self, entry: Entry) -> None:
+        """Take an entry of a task that ended inside another one."""
+        ended = outcome_of_entry(entry)
+        if ended is not None and entry.path:
+            known = self._noted.get(ended.task)
+            if known is not None and ended.error is not None:
+                ended = replace(ended, updates=known.updates)
+            self._committed.setdefault(entry.path, []).append(ended)
+
+    def note(self, outcome: Outcome) -> None:
+        """Take the outcome of a node function."""
+        self._noted[outcome.task] = outcome
+
+    def noted(self, task: str) -> Outcome | None:
+        """Return what a node function noted."""
+        return self._noted.get(task)
+
+    def at(self, path: str) -> list[Outcome]:
+        """Return the tasks of the graph that a task runs, by its id: 0..n, in task order."""
+        return self._committed.get(path) or self._parts(path)
+
+    def _parts(self, path: str) -> list[Outcome]:
+        """Return the tasks by what was noted. A task that is a graph itself has no update here."""
+        found: dict[str, Outcome] = {}
+        for task, outcome in list(self._noted.items()):
+            if not task.startswith(f"{path}/"):
+                continue
+            part = f"{path}/{task[len(path) + 1 :].partition('/')[0]}"
+            known = found.get(part)
+            if part == task:
+                found[part] = outcome
+            elif known is None or (known.error is None and outcome.error is not None):
+                name = part.rpartition("/")[2].partition(":")[2]
+                found[part] = Outcome(node=name, task=part, error=outcome.error)
+        return [found[part] for part in sorted(found, key=_position)]
+
+    def forget(self, path: str) -> None:
+        """Forget a task, whose record was made, and what ran inside it."""
+        for known in (self._committed, self._noted):
+            for one in [one for one in known if one == path or one.startswith(f"{path}/")]:
+                known.pop(one)
+
+
+def _position(task: str) -> tuple[int, int]:
+    """Return the superstep and the position of a task by its id, such as `1.0:BatchNode/2.1:branch 1`."""
+    superstep, _, position = task.rpartition("/")[2].partition(":")[0].partition(".")
+    return int(superstep), int(position)

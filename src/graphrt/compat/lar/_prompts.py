@@ -1,0 +1,114 @@
+"""`Prompt`: a prompt of Lár as a `Template`, with the braces that Lár reads in another way.
+
+| In the prompt | Sent to the model |
+|---|---|
+| `{key}`, `{{key}}`, `{{ key }}` | the value of the key |
+| `{{"a": 1}}`, `{{` and `}}` around anything but a name, and `{{{{` and `}}}}` | single braces |
+| `{{{key}}}` | the value in single braces |
+| `{{{{key}}}}` | `{key}`, as text |
+| single braces around anything but a name, such as JSON | as they are |
+
+Nested JSON ends with `}}` too, so a pair of closing braces is an escape only if the braces that it closes are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Final, final
+
+from graphrt.harness import Template
+
+_TOKEN: Final = re.compile(r"(\{+)(?:(\s*)([^\W\d]\w*)\2(\}+))?|(\}+)|[^{}]+")
+"""Opening braces (1), with the name (3) and the closing braces (4) if these follow at once; or closing braces (5); or
+text without braces."""
+_BRACES: Final = {"{": "lar_opening_brace", "}": "lar_closing_brace"}
+"""Fields that stand for escaped braces, which the template would read as those of a field."""
+
+
+@final
+class Prompt:
+    """A prompt with keys of the state in braces.
+
+    Args:
+        text: The prompt.
+
+    Raises:
+        InputError: It has a group in braces that reaches into Python, such as `{user.name}` (`template-field`).
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+        parts = list(_parts(text))
+        self._template: Final = Template("".join(map(_shown, parts)))
+        self.fields: Final = tuple(dict.fromkeys(part for kind, part in parts if kind == "field"))
+        """0..n keys, each once, in the order of the text."""
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Fill in the values and return the text.
+
+        Raises:
+            InputError: A key is missing or None (`template-missing`), or has no text form (`template-value`).
+        """
+        return self._template.render({**values, **{name: brace for brace, name in _BRACES.items()}})
+
+
+def _shown(part: tuple[str, str]) -> str:
+    kind, text = part
+    if kind == "brace":
+        return f"{{{_BRACES[text]}}}"
+    return f"{{{text}}}" if kind == "field" else text
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a prompt in order: "text" as it is, a "brace" that was escaped, or the name of a "field"."""
+    at = 0
+    open_braces: list[int] = []
+    """For each brace that is open, how many braces of the text it is: 1, or 2 or 4 for an escaped one."""
+    while found := _TOKEN.match(text, at):
+        if found[1]:
+            at += yield from _opened(found, open_braces)
+        else:
+            at = found.end()
+            if found[5]:
+                yield from _closed(len(found[5]), open_braces)
+            else:
+                yield "text", found[0]
+
+
+def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str, str], None, int]:
+    """Yield the parts of opening braces, with the name in them; return how many characters they are."""
+    space, name, closing = (found[group] or "" for group in (2, 3, 4))
+    count = len(found[1])
+    inside = len(space) * 2 + len(name)
+    if not name or (count % 2 and space):
+        opened, inside, field = count, 0, False
+    elif count % 2:
+        opened, field = count - 1, True
+    elif len(closing) >= count:  # Lár halves the braces, and then reads them as a format string does
+        half = count // 2
+        for brace in "{}":
+            if brace == "}":
+                yield ("field" if half % 2 else "text"), name
+            yield from (("brace", brace),) * (half // 2)
+        return count * 2 + inside
+    else:
+        opened, inside, field = count, 0, False
+    left = opened
+    while left:
+        width = next(width for width in (4, 2, 1) if width <= left)
+        left -= width
+        open_braces.append(width)
+        yield ("brace" if width > 1 else "text"), "{"
+    if not field:
+        return opened
+    yield "field", name
+    return opened + 2 + inside
+
+
+def _closed(count: int, open_braces: list[int]) -> Iterator[tuple[str, str]]:
+    """Yield the parts of *count* closing braces, and take what they close off *open_braces*."""
+    while count:
+        width = min(count, open_braces.pop() if open_braces else 2)
+        count -= width
+        yield ("brace" if width > 1 else "text"), "}"

@@ -1,0 +1,7 @@
+"""The state that functions get, under the name of Lár's module."""
+
+from __future__ import annotations
+
+from graphrt.compat.lar._executor import GraphState
+
+__all__ = ["GraphState"]
