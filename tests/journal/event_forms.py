@@ -117,6 +117,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "next": targets,
         "usage": usage,
         "threads": st.lists(text, max_size=2).map(tuple),
+        "said": fields,
     },
     events.InterruptRaised: {
         "id": text,
@@ -161,6 +162,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "usage": st.builds(events.Usage, **USAGE),
         "model": st.none() | text,
     },
+    events.ReplyStopped: {**CALL, "text": values, "model": st.none() | text, "attempt": st.integers(1, 9)},
     events.RepliesDiscarded: {**TASK, "failed_attempts": numbers},
     events.BudgetHeld: {**CALL, "reservations": st.lists(amounts, min_size=1, max_size=3).map(tuple)},
     events.BudgetReleased: CALL,

@@ -92,7 +92,7 @@ def test_each_commit_brings_only_the_names_that_are_new() -> None:
     ]
 
     assert [new_names(body) for body in bodies] == [["n", "b", "a"], [], ["m", "c", "z"], []]
-    assert bodies[1].split(b"\n")[0] == b'[3,0.0,"r",0,[],[[8,0,[1,0,0],[[2,1]]]]]'
+    assert bodies[1].split(b"\n")[0] == b'[4,0.0,"r",0,[],[[8,0,[1,0,0],[[2,1]]]]]'
 
 
 def test_bodies_are_read_with_the_names_before_them_and_not_without() -> None:

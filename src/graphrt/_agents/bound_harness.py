@@ -17,6 +17,7 @@ For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -33,7 +34,7 @@ from graphrt.errors._codes.agents import (
     USAGE_CANNOT_BE_COUNTED,
 )
 from graphrt.harness.agent._services import HERE, INSTEAD, AgentServices
-from graphrt.harness.protocol import OutputT_co
+from graphrt.harness.protocol import OutputT_co, TextDelta
 
 if TYPE_CHECKING:
     from graphrt._engine.task import Task
@@ -182,8 +183,14 @@ class BoundHarness(Generic[OutputT_co]):
         key = f"{path}1"  # as for an agent, whose calls have keys that begin with such a path; here there is one call
 
         async def call() -> AgentReply:
-            """Call the harness itself."""
-            return await _called(harness, prompt, options, show)
+            """Call the harness itself; record what its reply had said if it is cut off."""
+            heard: list[str] = []
+            try:
+                return await _called(harness, prompt, options, show, heard)
+            except CancelledError:
+                if heard and form is None:
+                    await host.stopped(key, "".join(heard), _profile(harness).name)
+                raise
 
         async def within_budget() -> AgentReply:
             """Make the call, within the task's budget if it has one. Called only if no reply is recorded."""
@@ -220,17 +227,20 @@ class BoundHarness(Generic[OutputT_co]):
         return getattr(self._harness, name)
 
 
-async def _called(harness: Any, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+async def _called(
+    harness: Any, prompt: Any, options: dict[str, Any], show: Show | None, heard: list[str]
+) -> AgentReply:
     """Return the reply of *harness*, or the logged one if the run is executed again; report the prompt to the watcher.
 
-    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream.
+    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream. *heard* gets the
+    pieces of text.
     """
     watcher = WATCHER.get()
     if watcher is not None:
         watcher.asks(_profile(harness).name, prompt)
     instead = INSTEAD.get()
     if instead is None and show is not None and hasattr(harness, "stream"):
-        streamed = await _streamed(harness, prompt, options, show)
+        streamed = await _streamed(harness, prompt, options, show, heard)
         _check_usage(harness, streamed)
         return streamed
     reply: AgentReply = await (harness.run(prompt, **options) if instead is None else instead())
@@ -307,8 +317,10 @@ def _profile(harness: Any) -> ModelProfile:
     return profile
 
 
-async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show) -> AgentReply:
+async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show, heard: list[str]) -> AgentReply:
     """Stream a plain harness, show each item, and return the last one, which must be the whole reply.
+
+    The texts of the pieces are added to *heard*.
 
     Raises:
         InputError: The last item is not a reply (`no-final-reply`).
@@ -316,6 +328,8 @@ async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Sh
     last: Any = None
     async for item in harness.stream(prompt, **options):
         last = item
+        if type(item) is TextDelta:
+            heard.append(item.text)
         show(item)
     if last is None or not hasattr(last, "usage"):  # replies have this attribute, pieces of replies do not
         ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"

@@ -242,6 +242,16 @@ class TaskServices:
         # Made of the stored data, so that the node gets the same reply as after a restart.
         return reply_from(data, response.usage, response.model), False
 
+    async def stopped(self, key: str, text: str, model: str) -> None:
+        """Record what the reply to the call *key* had said when it was cut off, for the messages of the thread (R10)."""
+        services, task = self._scope, self._task
+        if task.engine.redactor is not None:
+            text = check_storable(task.engine, task, text, "was cut off in a reply of a model")
+        models = task.more().model_calls()
+        call = models.call(key)
+        models.stop(call, text, model, task.attempt)
+        await call_store(services, keep_stopped, services, task, call)
+
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
         """Record the usage of a call whose reply cannot be recorded, and which each execution makes again."""
         services, task = self._scope, self._task
@@ -417,6 +427,15 @@ def keep_reply(services: RunServices, task: Task, call: ModelCall) -> None:
         StoreError: It could not be stored.
     """
     _keep(services, task, f"model/{_name(call)}", task.more().model_calls().reply_event(task.id, call))
+
+
+def keep_stopped(services: RunServices, task: Task, call: ModelCall) -> None:
+    """Store what the reply to *call* had said when it was cut off.
+
+    Raises:
+        StoreError: It could not be stored.
+    """
+    _keep(services, task, f"stopped/{_name(call)}", task.more().model_calls().stopped_event(task.id, call))
 
 
 def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> None:

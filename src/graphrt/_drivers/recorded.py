@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from graphrt._engine.model_calls import ModelCall
     from graphrt._engine.task import Task
+    from graphrt.events import SuperstepAbandoned
     from graphrt.harness.protocol import ModelResponse
 
 
@@ -35,6 +36,10 @@ class Recorded(Protocol):
 
     def arguments(self, task: Task) -> Mapping[str, Any]:
         """Return the arguments of the effects that the log has of *task*, by key; None for those without any."""
+        ...
+
+    def abandoned(self) -> SuperstepAbandoned | None:
+        """Return what the log abandons next; None if it abandons nothing more."""
         ...
 
     def knows(self, task: Task, key: str) -> bool:

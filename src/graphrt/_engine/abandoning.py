@@ -8,7 +8,8 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from graphrt import events
 from graphrt._engine import emit_events
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 
-def give_up_superstep(engine: Engine) -> None:
+def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
     """Log what is given up, then close the open superstep, if there is one, and clear what was due.
 
     The values stay those of the last commit: outcomes of finished tasks that were not folded yet are lost.
+
+    Args:
+        said: Partial messages by field, which the caller has folded already (`edit.say`).
     """
     # A held superstep waits for a person at an `interrupt_after`. Its tasks are folded and counted already.
     open_tasks = [] if engine.held else engine.tasks
@@ -39,6 +43,7 @@ def give_up_superstep(engine: Engine) -> None:
         # R10: what their model calls used is in the event and in the thread's totals. The new run's budget begins anew.
         usage=used_by(open_tasks),
         threads=children_of(engine),  # the commit of this event posts them a request to cancel
+        said=said,
     )
     # Log the recorded effects and model calls before the event that gives up their tasks: readers of the journal sum up
     # usage from these entries, and the calls are paid although no update of their tasks is ever folded.
@@ -46,6 +51,19 @@ def give_up_superstep(engine: Engine) -> None:
     emit_events.note(engine, abandoned)
     engine.close_superstep()
     engine.make_due([])
+
+
+def stopped_replies(tasks: list[Task]) -> list[str]:
+    """Return what stopped replies of *tasks* had said, also those of nested graphs, in task order."""
+    found: list[str] = []
+    for task in tasks:
+        extra = task.extra
+        if extra is not None and task.status not in (DONE, HANDLED):
+            if extra.models is not None:
+                found += extra.models.said()
+            if extra.child is not None:  # the engine of the task's nested graph
+                found += stopped_replies(extra.child.tasks)
+    return found
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from graphrt.events.status import Status
 
 
+def say(engine: Engine, said: Mapping[str, Any], *, past: bool = False) -> None:
+    """Fold partial messages into the values, by field: what stopped replies of an abandoned superstep had said.
+
+    Args:
+        past: As for `folded_in`.
+    """
+    engine.take(folded_in(engine, said, reset=False, past=past), said)
+    engine.forget_view()
+
+
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:
     """Return the engine's values with a checked *update* folded in through the reducers; the engine stays as it is.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from graphrt import events
 from graphrt._engine import outcome
 from graphrt._engine.child_threads import heard, of_nested, started
-from graphrt._engine.edit import edit, folded_in
+from graphrt._engine.edit import edit, folded_in, say
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, applied, fold
@@ -160,6 +160,8 @@ def _abandoned(engine: Engine, event: events.SuperstepAbandoned) -> None:
     engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
     engine.close_superstep()
     engine.due = []
+    if event.said:
+        say(engine, event.said, past=True)
 
 
 def _retried(engine: Engine, event: events.TaskRetried) -> None:
@@ -380,7 +382,8 @@ def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
 # fmt: off
 _APPLY: Final[Mapping[Any, Callable[[Engine, Any], None]]] = {
     events.BudgetGranted: _model_event, events.BudgetHeld: _model_event, events.BudgetReleased: _model_event,
-    events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.UsageRecorded: _model_event,
+    events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.ReplyStopped: _model_event,
+    events.UsageRecorded: _model_event,
     events.EffectRecorded: _effect_recorded, events.EffectStarted: _effect_started,
     events.InterruptAnswered: answered, events.RunResumed: _resumed, events.RunStarted: _started,
     events.StateSaved: restore, events.SuperstepAbandoned: _abandoned, events.SuperstepCommitted: _commit,

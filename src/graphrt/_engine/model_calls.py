@@ -21,6 +21,7 @@ ModelEvent: TypeAlias = (
     events.ModelReplied
     | events.UsageRecorded
     | events.RepliesDiscarded
+    | events.ReplyStopped
     | events.BudgetHeld
     | events.BudgetReleased
     | events.BudgetGranted
@@ -52,6 +53,17 @@ class Reply(NamedTuple):
     """Number of answers to its questions that the task had been given by then."""
 
 
+class Stopped(NamedTuple):
+    """A reply that was cut off while it was streamed."""
+
+    text: Any
+    """What had been streamed, a str; or `Erased()`."""
+    model: str | None
+    """Name of the model."""
+    attempt: int
+    """Number of the attempt of the task, from 1."""
+
+
 class CallUsage(NamedTuple):
     """The usage of a call whose reply is not recorded, such as a graph that an agent has as a tool."""
 
@@ -77,12 +89,14 @@ class ModelCalls:
     the task.
     """
 
-    __slots__ = ("failed_attempts", "grants", "holds", "replies", "usages")
+    __slots__ = ("failed_attempts", "grants", "holds", "replies", "stopped", "usages")
 
     def __init__(self) -> None:
         self.failed_attempts: int = 0
         """Attempts that failed after they had called a model: replies recorded before are not used again."""
         self.replies: dict[ModelCall, Reply] = {}
+        self.stopped: dict[ModelCall, Stopped] = {}
+        """Replies that were cut off, by call; the newest, if that happened several times to one."""
         self.usages: dict[ModelCall, dict[int, CallUsage]] = {}
         """By call and number of the usage, from 1."""
         self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
@@ -144,9 +158,16 @@ class ModelCalls:
             case events.UsageRecorded():
                 counted = self.usages.setdefault(ModelCall(event.failed_attempts, event.key), {})
                 counted[event.nth] = CallUsage(event.usage, event.model)
+            case events.ReplyStopped():
+                call = ModelCall(event.failed_attempts, event.key)
+                self.stopped[call] = Stopped(event.text, event.model, event.attempt)
             case events.ModelReplied():
                 call = ModelCall(event.failed_attempts, event.key)
                 self.replies[call] = Reply(event.reply, event.usage, event.model, event.answers)
+
+    def stop(self, call: ModelCall, text: str, model: str | None, attempt: int) -> None:
+        """Record that the reply to *call* was cut off after *text*."""
+        self.stopped[call] = Stopped(text, model, attempt)
 
     # -- what follows from the values ----------------------------------------------------------------------------
 
@@ -159,6 +180,16 @@ class ModelCalls:
         return any(
             call.failed_attempts == self.failed_attempts and call.key.startswith(prefix) for call in list(self.replies)
         )
+
+    def said(self) -> list[str]:
+        """Return what replies had said that were cut off in the last attempt and not given since, in order of the cuts."""
+        cut = {call: one for call, one in self.stopped.items() if call not in self.replies and type(one.text) is str}
+        last = max((one.attempt for one in cut.values()), default=0)
+        return [
+            one.text
+            for call, one in cut.items()
+            if one.attempt == last and call.failed_attempts == self.failed_attempts
+        ]
 
     def used(self) -> Usage | None:
         """Return the usage of all calls, those of failed attempts included; None if there was none.
@@ -204,7 +235,7 @@ class ModelCalls:
 
     def calls(self) -> list[ModelCall]:
         """Return all calls that something is recorded of, each once."""
-        return list(dict.fromkeys((*self.holds, *self.usages, *self.replies)))
+        return list(dict.fromkeys((*self.holds, *self.usages, *self.stopped, *self.replies)))
 
     def general(self, task: str) -> Iterator[ModelEvent]:
         """Yield the events of the task with id *task* that belong to no single call."""
@@ -219,8 +250,17 @@ class ModelCalls:
             yield self.hold_event(task, call)
         for nth in list(self.usages.get(call, ())):
             yield self.usage_event(task, call, nth)
+        if call in self.stopped:
+            yield self.stopped_event(task, call)
         if call in self.replies:
             yield self.reply_event(task, call)
+
+    def stopped_event(self, task: str, call: ModelCall) -> events.ReplyStopped:
+        """Return the event of the reply to *call* that was cut off."""
+        text, model, attempt = self.stopped[call]
+        return events.ReplyStopped(
+            task=task, key=call.key, failed_attempts=call.failed_attempts, text=text, model=model, attempt=attempt
+        )
 
     def discarded_event(self, task: str) -> events.RepliesDiscarded:
         """Return the event of the failed attempts so far."""

@@ -295,6 +295,14 @@ class RunState:
         self.children = {child: None for child in children if is_child(self.thread, child)}
         self.belong_to(parent)
 
+    def begin_with(self, digests: Mapping[str, str]) -> None:
+        """Note the digests of the input that begins the run, by field."""
+        self.began = digests
+
+    def reach(self, superstep: int) -> None:
+        """Take the number of the last superstep from a log, where the outside had cut off the run later than now."""
+        self.superstep = superstep
+
     def belong_to(self, parent: str | None) -> None:
         """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
         self.parent = parent if is_child(parent, self.thread) else None

@@ -308,6 +308,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("next", NAMES),
             ("usage", USAGE),
             ("threads", TEXTS),
+            ("said", FIELDS),
         ),
     ),
     (
@@ -349,6 +350,11 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("made", RARE_FLAG),
             ("arguments", ARGUMENTS),
         ),
+    ),
+    (
+        41,
+        events.ReplyStopped,
+        (*_CALL, ("text", VALUE), ("model", MAYBE_TEXT), ("attempt", FieldCodec(same_, int_, 1))),
     ),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}

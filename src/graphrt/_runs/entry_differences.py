@@ -32,6 +32,9 @@ def bare(entry: Entry) -> dict[str, Any]:
     data["kind"], data["path"] = type(event).__name__, entry.path
     if isinstance(event, events.BudgetHeld):
         data["reservations"] = event.reservations[-1]  # those before it are of executions that a crash cut off
+    if isinstance(event, events.SuperstepAbandoned):  # how far a run had come when the outside cancelled it
+        for name in ("tasks", "finished", "next", "effects", "usage"):
+            del data[name]
     if isinstance(event, events.RunStarted):
         data["input"] = dict(event.input)  # the mapping may be of a class that also holds its encoded bytes
     for name in ("id", "interrupts"):

@@ -128,6 +128,8 @@ def _identity(event: _Effect) -> tuple[Any, ...]:
             return events.UsageRecorded, event.failed_attempts, event.key, event.nth
         case events.BudgetHeld() | events.BudgetReleased():
             return events.BudgetHeld, event.failed_attempts, event.key
+        case events.ReplyStopped():
+            return events.ReplyStopped, event.failed_attempts, event.key
         case events.ModelReplied():
             return events.ModelReplied, event.failed_attempts, event.key
         case _:

@@ -15,7 +15,7 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.abandoning import give_up_superstep
-from graphrt._engine.edit import folded_in
+from graphrt._engine.edit import folded_in, say
 from graphrt._engine.engine import Engine
 from graphrt._engine.redacting import redacted_update
 from graphrt._engine.spending import budget_field
@@ -30,6 +30,7 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.if_exists import IfExists, Present, Unfinished, action, digests, given_fields, present
 from graphrt._runs.labels import labelled, labels_of_head, with_more
+from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, UNKNOWN_KEY
@@ -116,14 +117,18 @@ def begin(
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
+            gives_up = claim.head.status != "completed"  # `_loaded` has checked that what is left may be given up
+            said = partial_messages(config, engine) if gives_up else {}
+            if said:
+                say(engine, said)
             # Through the reducers, after ephemeral fields were reset, as when a superstep is folded (R16).
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
             engine.limit(config.limits)
             opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
             adopted(engine, fold)
-            if claim.head.status != "completed":  # `_loaded` has checked that what is left may be given up
-                give_up_superstep(engine)
+            if gives_up:
+                give_up_superstep(engine, said)
             started = _started(opened_run, values, update, fresh=False, names=given_fields(plan, given))
         if labels is not None:
             note_labels(opened_run, claim, labels)
@@ -261,7 +266,7 @@ def _started(
             kept = storable(engine, kept)
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
-        engine.began = digests(kept, names)
+        engine.begin_with(digests(kept, names))
         if engine.codec is None:  # nothing encodes the event now, and it must share no container with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(

@@ -24,7 +24,7 @@ from graphrt.commands import DELETE, Replacement
 from graphrt.errors._codes.threads import UNKNOWN_FIELD_OF_STATE
 from graphrt.events import Entry
 
-Kind: TypeAlias = Literal["input", "task", "edit", "fork", "migration", "pruned"]
+Kind: TypeAlias = Literal["input", "task", "edit", "stopped", "fork", "migration", "pruned"]
 _CALLS: Final = (events.ModelReplied, events.UsageRecorded)
 """Events of model calls."""
 _WIDTH: Final = 100
@@ -40,8 +40,8 @@ class FieldWrite:
     """What was written, as the update had it: a value, an `Overwrite` or `DELETE`. The whole update in a graph with a
     reducer of the whole state."""
     kind: Kind
-    """What wrote: the input of a run, a task, `update()`, the beginning of a fork, a migration, or entries that were
-    pruned."""
+    """What wrote: the input of a run, a task, `update()`, a reply that was stopped, the beginning of a fork, a migration,
+    or entries that were pruned."""
     seq: int
     """Number of the entry that wrote it."""
     at: float
@@ -195,6 +195,8 @@ class _Reader:
                 self._user = event.user
                 self._forget()  # outcomes of a superstep that was abandoned are never folded
                 self._each(entry, event.input, "input")
+            case events.SuperstepAbandoned():
+                self._each(entry, event.said, "stopped")
             case events.RunResumed():
                 self._user = event.user
             case events.ThreadUpdated():

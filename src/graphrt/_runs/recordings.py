@@ -69,8 +69,12 @@ class Recordings:
         """Calls that the log has neither an answer nor a failure for."""
         self._tasks: dict[str, _LogOfTask] = {}
         """By task id, which is the same in both executions."""
+        self._given_up: dict[int, events.SuperstepAbandoned] = {}
+        """What was abandoned, by the place of the entry."""
         for place, entry in enumerate(entries):
             self._read(place, entry.event)
+            if isinstance(entry.event, events.SuperstepAbandoned):
+                self._given_up[place] = entry.event
 
     def _read(self, place: int, event: events.Event) -> None:
         """Note what the entry at *place* says of a task."""
@@ -126,6 +130,10 @@ class Recordings:
     def arguments(self, task: Task) -> Mapping[str, Any]:
         """Return the arguments of the effects of *task* by key."""
         return {key: event.arguments for key, event in self._log_of(task).effects.items()}
+
+    def abandoned(self) -> events.SuperstepAbandoned | None:
+        """Return what the log abandons next: a run that the outside cancelled is not cut off at the same point again."""
+        return next((event for place, event in self._given_up.items() if place >= self.at), None)
 
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* in the present attempt."""

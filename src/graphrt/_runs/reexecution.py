@@ -40,8 +40,10 @@ from graphrt.stores.tenants import TenantStore
 
 _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)
-_PASSED: Final = (events.RunResumed, events.RunHandedOver, events.HistoryPruned, events.OutcomeDropped)
-"""Events that say where a process ended or what was tidied, and nothing about what was computed."""
+_PASSED: Final = (
+    events.RunResumed, events.RunHandedOver, events.HistoryPruned, events.OutcomeDropped, events.ReplyStopped,
+)  # fmt: skip
+"""Events that say where a process ended, a reply was cut off or what was tidied, and nothing about what was computed."""
 _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
 """Events that bring in what another thread, or another graph, had computed."""
 _FROM_OUTSIDE: Final = frozenset({"DeadlineError"})
@@ -51,6 +53,8 @@ _ANSWERS: Final = (
     events.BudgetHeld, events.BudgetReleased,
 )  # fmt: skip
 """What a task got, in the order in which it asked. For calls side by side, timing decides the order."""
+_LEFT: Final = (events.RepliesDiscarded, events.BudgetGranted, events.ReplyStopped, events.ThreadStarted)
+"""Other events of a task that has no outcome yet."""
 _STOPPED: Final = "the second execution ends here"
 """Reason with which the second execution cancels its run, where the log ends or the first difference was found."""
 
@@ -139,15 +143,17 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
     if running and log:  # a fork or a migration in the middle of a run
         yield _Verb(0, retry)
     if_exists: IfExists = "update"
+    began = 0  # place of the first entry of the commit that gave up a superstep
     edited = sent = -1  # places up to which edits and signals belong to a verb that was yielded
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
             continue
         if isinstance(event, events.SuperstepAbandoned):  # of the `RunStarted` that follows
-            if_exists = "abandon"
+            if_exists, began = "abandon", _first_given_up(log, at)
         elif isinstance(event, events.RunStarted):
-            yield _Verb(at, _run(event, thread, if_exists=if_exists), event.seed)
+            first = at if if_exists == "update" else began
+            yield _Verb(first, _run(event, thread, if_exists=if_exists), event.seed)
             running, if_exists = True, "update"
         elif isinstance(event, events.RunResumed) and not running:  # else a crash cut the run off, which goes on here
             again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else retry
@@ -169,6 +175,13 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
             yield _Verb(at, _update(thread, edits))
         elif isinstance(event, _ENDS):
             running = False
+
+
+def _first_given_up(log: Sequence[Entry], at: int) -> int:
+    """Return the place of the first entry of the commit with the `SuperstepAbandoned` at *at*: what its tasks recorded."""
+    while at and (log[at - 1].path or isinstance(log[at - 1].event, (*_ANSWERS, *_LEFT))):
+        at -= 1
+    return at
 
 
 def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
@@ -336,6 +349,9 @@ class _Second:
         stopped = isinstance(got.event, events.RunCancelled) and got.event.reason == _STOPPED  # by `_stop`
         if self.differs or stopped or isinstance(got.event, _PASSED):
             return
+        if isinstance(got.event, events.SuperstepAbandoned):  # what the tasks of a cancelled run had recorded by then
+            while self._next is not None and (self._next.path or isinstance(self._next.event, (*_ANSWERS, *_LEFT))):
+                self._at += 1
         expected = self._next
         if expected is None:
             return

@@ -16,6 +16,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
 from graphrt._display import brief, html_table, state_rows, usage_text
+from graphrt._engine.abandoning import stopped_replies
 from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
@@ -206,7 +207,7 @@ class Snapshot(Generic[S]):
 
     # fmt: off
     __slots__ = (
-        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "tags", "tenant",
+        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "stopped", "tags", "tenant",
         "thread", "title", "usage",
     )
     # fmt: on
@@ -246,6 +247,9 @@ class Snapshot(Generic[S]):
         """Id of the last run up to that entry."""
         self.usage: events.Usage = engine.usage or events.Usage()
         """Usage of the model calls of that run, in committed tasks only."""
+        self.stopped: tuple[str, ...] = tuple(stopped_replies([] if engine.held else engine.tasks))
+        """What replies had said that were cut off with the open superstep, in task order. `retry` asks again; a new input
+        makes partial messages of them."""
         self._make: Callable[[], S] | None = values
         """Reads the state; None after that, or if it was taken when the snapshot was made."""
         self._values: Any = None if values is not None else shown_values(engine)

@@ -442,6 +442,8 @@ class Sealed:
                 updates = fields[:1]
             elif code == 17:
                 updates = fields[3:4]
+            elif code == 27:
+                updates = fields[8:9]
             elif code == 16:  # the state that a fork begins with, and in it outcomes that wait
                 state = fields[2]
                 held = state[19] if len(state) > 19 else None

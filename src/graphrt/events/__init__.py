@@ -17,6 +17,7 @@ from graphrt.events.model_calls import (
     BudgetReleased,
     ModelReplied,
     RepliesDiscarded,
+    ReplyStopped,
     UsageRecorded,
 )
 from graphrt.events.parts import HandledTask, JoinStanding
@@ -82,6 +83,7 @@ __all__ = [
     "NodeFatigued",
     "OutcomeDropped",
     "RepliesDiscarded",
+    "ReplyStopped",
     "RunCancelled",
     "RunCompleted",
     "RunFailed",
@@ -122,6 +124,7 @@ Event: TypeAlias = (
     | EffectStarted
     | EffectRecorded
     | RepliesDiscarded
+    | ReplyStopped
     | BudgetGranted
     | BudgetHeld
     | BudgetReleased

@@ -15,7 +15,15 @@ from graphrt._usage.amounts import Amounts
 from graphrt._usage.usage import Usage
 from graphrt.events._word import Word
 
-__all__ = ["BudgetGranted", "BudgetHeld", "BudgetReleased", "ModelReplied", "RepliesDiscarded", "UsageRecorded"]
+__all__ = [
+    "BudgetGranted",
+    "BudgetHeld",
+    "BudgetReleased",
+    "ModelReplied",
+    "RepliesDiscarded",
+    "ReplyStopped",
+    "UsageRecorded",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -39,6 +47,28 @@ class ModelReplied(Word):
     """Name of the model, as the provider reports it; None if it does not."""
     answers: int = 0
     """Answers that its task had been given by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ReplyStopped(Word):
+    """A model's reply was cut off while it was streamed, because its run was cancelled or its attempt given up.
+
+    If the task runs again, the model is asked again. If a new input abandons the task, the text becomes a partial message
+    (`SuperstepAbandoned.said`).
+    """
+
+    task: str
+    """Id of the task."""
+    key: str
+    """Key of the call inside its task."""
+    failed_attempts: int = 0
+    """Failed attempts of the task, after model calls, before this call."""
+    text: Any
+    """What had been streamed, a str; `Erased()` after an erasure."""
+    model: str | None = None
+    """Name of the model."""
+    attempt: int = 1
+    """Number of the attempt of the task, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -355,6 +355,8 @@ class SuperstepAbandoned(Word):
     """What the model calls of the abandoned tasks used; None if they made none."""
     threads: tuple[str, ...] = ()
     """Ids of the child threads, started by `ctx.start`, that are cancelled with it."""
+    said: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Partial messages, by the field that they are folded into: what stopped replies of its tasks had said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -220,6 +220,8 @@ class AssistantMessage:
     """0..n blocks that preceded the text and the calls; sent only to providers that seal such blocks."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
+    partial: bool = False
+    """Whether the reply was cut off: the run was cancelled while the model spoke. Providers never see it."""
     role: Literal["assistant"] = "assistant"
 
     @property

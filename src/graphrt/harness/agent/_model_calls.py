@@ -26,7 +26,7 @@ from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import recount, spend
 from graphrt.harness.budget._prices import priced
 from graphrt.harness.messages import ThinkingBlock, ToolCall
-from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, TextDelta
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
 
@@ -149,14 +149,14 @@ class Caller:
     async def _within_budget(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
         ledger = self._place.ledger
         if ledger is None:
-            return await self._invoke(model, request)
-        call = partial(self._invoke, model, request)
+            return await self._invoke(model, request, key)
+        call = partial(self._invoke, model, request, key)
         place = self._place
         return await spend(ledger, request, model.profile, call, key=key, host=place.host)
 
     # -- the call ------------------------------------------------------------------------------------------------
 
-    async def _invoke(self, model: ChatModel, request: ModelRequest) -> ModelResponse:
+    async def _invoke(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
         emit = self._emit
         watcher = WATCHER.get()
         if watcher is not None:
@@ -170,11 +170,19 @@ class Caller:
         elif emit is None:
             response = await model.invoke(request)
         else:
+            heard: list[str] = []
             items: Any = model.stream(request)
             try:
                 async for item in items:
                     response = item
+                    if type(item) is TextDelta:
+                        heard.append(item.text)
                     emit(item)
+            except asyncio.CancelledError:
+                # What a sub-agent says, or a form of the answer, is not a message of the conversation.
+                if heard and not self._place.depth and request.output is None:
+                    await self._place.host.stopped(key, "".join(heard), model.profile.name)
+                raise
             finally:
                 if hasattr(items, "aclose"):
                     await items.aclose()

@@ -92,6 +92,10 @@ class AgentServices(Protocol):
         """
         ...
 
+    async def stopped(self, key: str, text: str, model: str) -> None:
+        """Store that the reply of *model* to the call *key* was cut off after *text*, which had been streamed."""
+        ...
+
     async def hold(self, key: str, want: Amounts) -> None:
         """Store that the call *key* may use up to *want*, before it is made: a crash leaves it counted (R11)."""
         ...
@@ -178,6 +182,9 @@ class StandaloneServices:
     async def reply(self, key: str, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:  # noqa: ARG002
         """Return the reply of *call*."""
         return await call(), False
+
+    async def stopped(self, key: str, text: str, model: str) -> None:
+        """Do nothing: the caller has had the text."""
 
     async def hold(self, key: str, want: Amounts) -> None:
         """Do nothing: the ledger in memory is enough."""

@@ -18,6 +18,7 @@ from graphrt.events import (
     HistoryPruned,
     ModelReplied,
     RepliesDiscarded,
+    ReplyStopped,
     StateSaved,
     TaskSucceeded,
     UsageRecorded,
@@ -39,6 +40,7 @@ _BOOKKEEPING: Final = (
     BudgetReleased,
     HistoryPruned,
     RepliesDiscarded,
+    ReplyStopped,
     UsageRecorded,
     ValuesErased,
 )
