@@ -59,7 +59,7 @@ graph = g.add_sequence([START, find, read, approve, END]).compile()
 # ------------------------------------------------------------------------------------------------------- the server
 
 
-async def opened(runtime: Runtime[Any], thread: str, asked: dict[str, Any]) -> AsyncStream[tuple[str, Any], Any]:
+async def opened(runtime: Runtime[Any, Any], thread: str, asked: dict[str, Any]) -> AsyncStream[tuple[str, Any], Any]:
     """The run that is asked for, opened: what is wrong with the request is raised here, and nothing runs yet."""
     if "answer" in asked:
         return await runtime.astream(thread=thread, answer=asked["answer"], modes=MODES)
@@ -81,7 +81,7 @@ async def events(stream: AsyncStream[tuple[str, Any], Any]) -> AsyncIterator[byt
         yield f"event: {mode}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-async def respond(runtime: Runtime[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def respond(runtime: Runtime[Any, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer one request: `POST /<thread>` with an input, an answer, or an empty object to go on."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.lower().splitlines()
@@ -125,7 +125,7 @@ async def close_when_left(reader: asyncio.StreamReader, stream: AsyncStream[Any,
 
 
 @asynccontextmanager
-async def serving(runtime: Runtime[Any]) -> AsyncGenerator[tuple[int, set[asyncio.Task[None]]], None]:
+async def serving(runtime: Runtime[Any, Any]) -> AsyncGenerator[tuple[int, set[asyncio.Task[None]]], None]:
     """Serve on a free port; gives the port and the tasks of all requests."""
     answering: set[asyncio.Task[None]] = set()
 

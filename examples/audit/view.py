@@ -88,7 +88,7 @@ def show_head(screen: Screen, label: str, policy: str, reader: str) -> None:
     paragraph(screen, f"policy {policy}; doubtful licences are read by {reader}", style="faint")
 
 
-def show_graph(screen: Screen, graph: CompiledGraph[Any, Any]) -> None:
+def show_graph(screen: Screen, graph: CompiledGraph[Any, Any, Any]) -> None:
     """Draw the graph."""
     screen.line()
     for line in draw(graph, screen.width):

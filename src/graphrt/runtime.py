@@ -12,6 +12,8 @@ from copy import copy
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, final, overload
 
+import typing_extensions as te
+
 from graphrt._drivers.child_threads import Tags
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live, MessageItem
@@ -82,8 +84,8 @@ __all__ = [
 # fmt: on
 
 S = TypeVar("S")
-Given: TypeAlias = S | Mapping[str, Any]
-"""An input: a whole state, or some of its fields."""
+I_co = te.TypeVar("I_co", default=Mapping[str, Any], covariant=True)
+"""What a run takes besides a whole state, as in `CompiledGraph`. Covariant for the same reason."""
 T = TypeVar("T")
 File: TypeAlias = str | PathLike[str] | IO[bytes]
 """A file: its path, or a file that is open in binary mode."""
@@ -92,7 +94,7 @@ Where: TypeAlias = str | tuple[str, str] | Callable[[str, int, str | None, Any],
 
 
 @final
-class Runtime(Generic[S]):
+class Runtime(Generic[S, I_co]):
     """Drives a compiled graph and keeps its threads. Safe to use from several asyncio tasks and worker threads at once.
 
     A runtime belongs to the process that uses it first: in a forked child of that process, its verbs raise `forked`.
@@ -132,14 +134,14 @@ class Runtime(Generic[S]):
 
     __signature__: Any = SignatureOf(configure)
 
-    def __init__(self, graph: CompiledGraph[S, Any], **options: Unpack[RuntimeOptions]) -> None:
+    def __init__(self, graph: CompiledGraph[S, Any, I_co], **options: Unpack[RuntimeOptions]) -> None:
         check_options(options)
         self._graph = graph
         self._options = configure(graph, **options)
         self._home = Home("This runtime")
         self._owns_store = isinstance(options.get("store"), str)
 
-    def with_store(self, store: Store | str) -> Runtime[S]:
+    def with_store(self, store: Store | str) -> Runtime[S, I_co]:
         """Return a runtime like this one that keeps its threads in *store*: for a program that is told the store last.
 
         Args:
@@ -169,7 +171,7 @@ class Runtime(Generic[S]):
 
     def run(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -206,7 +208,7 @@ class Runtime(Generic[S]):
 
     async def arun(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -267,7 +269,7 @@ class Runtime(Generic[S]):
 
     def start(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         answers: Any = UNSET,
@@ -310,7 +312,7 @@ class Runtime(Generic[S]):
 
     async def astart(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         answers: Any = UNSET,
@@ -506,12 +508,12 @@ class Runtime(Generic[S]):
     # -- one run, watched ----------------------------------------------------------------------------------------------
 
     @overload
-    def steps(self, input: Given[S], **begin: Unpack[Begin]) -> Stream[Step[S], S]: ...
+    def steps(self, input: S | I_co, **begin: Unpack[Begin]) -> Stream[Step[S], S]: ...
     @overload
     def steps(self, **on: Unpack[GoOn]) -> Stream[Step[S], S]: ...
     def steps(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -546,26 +548,26 @@ class Runtime(Generic[S]):
 
     @overload
     def stream(
-        self, input: Given[S], *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
     ) -> Stream[dict[str, Any], S]: ...
     @overload
-    def stream(self, input: Given[S], *, modes: Literal["values"], **begin: Unpack[Begin]) -> Stream[S, S]: ...
+    def stream(self, input: S | I_co, *, modes: Literal["values"], **begin: Unpack[Begin]) -> Stream[S, S]: ...
     @overload
-    def stream(self, input: Given[S], *, modes: Literal["events"], **begin: Unpack[Begin]) -> Stream[Entry, S]: ...
+    def stream(self, input: S | I_co, *, modes: Literal["events"], **begin: Unpack[Begin]) -> Stream[Entry, S]: ...
     @overload
     def stream(
-        self, input: Given[S], *, modes: Literal["messages"], **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["messages"], **begin: Unpack[Begin]
     ) -> Stream[MessageItem, S]: ...
     @overload
-    def stream(self, input: Given[S], *, modes: Literal["live"], **begin: Unpack[Begin]) -> Stream[Live, S]: ...
+    def stream(self, input: S | I_co, *, modes: Literal["live"], **begin: Unpack[Begin]) -> Stream[Live, S]: ...
     @overload
     def stream(
-        self, input: Given[S], *, modes: Literal["result"], **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["result"], **begin: Unpack[Begin]
     ) -> Stream[RunResult[S], S]: ...
     @overload
-    def stream(self, input: Given[S], *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> Stream[Any, S]: ...
+    def stream(self, input: S | I_co, *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> Stream[Any, S]: ...
     @overload
-    def stream(self, input: Given[S], *, modes: Modes, **begin: Unpack[Begin]) -> Stream[tuple[str, Any], S]: ...
+    def stream(self, input: S | I_co, *, modes: Modes, **begin: Unpack[Begin]) -> Stream[tuple[str, Any], S]: ...
     @overload
     def stream(self, *, modes: Literal["updates"] = ..., **on: Unpack[GoOn]) -> Stream[dict[str, Any], S]: ...
     @overload
@@ -584,7 +586,7 @@ class Runtime(Generic[S]):
     def stream(self, *, modes: Modes, **on: Unpack[GoOn]) -> Stream[tuple[str, Any], S]: ...
     def stream(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -623,12 +625,12 @@ class Runtime(Generic[S]):
         return streaming.stream(self._config, input, modes, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     @overload
-    def asteps(self, input: Given[S], **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
+    def asteps(self, input: S | I_co, **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
     @overload
     def asteps(self, **on: Unpack[GoOn]) -> AsyncStream[Step[S], S]: ...
     def asteps(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -647,28 +649,28 @@ class Runtime(Generic[S]):
 
     @overload
     def astream(
-        self, input: Given[S], *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["updates"] = ..., **begin: Unpack[Begin]
     ) -> AsyncStream[dict[str, Any], S]: ...
     @overload
-    def astream(self, input: Given[S], *, modes: Literal["values"], **begin: Unpack[Begin]) -> AsyncStream[S, S]: ...
+    def astream(self, input: S | I_co, *, modes: Literal["values"], **begin: Unpack[Begin]) -> AsyncStream[S, S]: ...
     @overload
     def astream(
-        self, input: Given[S], *, modes: Literal["events"], **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["events"], **begin: Unpack[Begin]
     ) -> AsyncStream[Entry, S]: ...
     @overload
     def astream(
-        self, input: Given[S], *, modes: Literal["messages"], **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["messages"], **begin: Unpack[Begin]
     ) -> AsyncStream[MessageItem, S]: ...
     @overload
-    def astream(self, input: Given[S], *, modes: Literal["live"], **begin: Unpack[Begin]) -> AsyncStream[Live, S]: ...
+    def astream(self, input: S | I_co, *, modes: Literal["live"], **begin: Unpack[Begin]) -> AsyncStream[Live, S]: ...
     @overload
     def astream(
-        self, input: Given[S], *, modes: Literal["result"], **begin: Unpack[Begin]
+        self, input: S | I_co, *, modes: Literal["result"], **begin: Unpack[Begin]
     ) -> AsyncStream[RunResult[S], S]: ...
     @overload
-    def astream(self, input: Given[S], *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> AsyncStream[Any, S]: ...
+    def astream(self, input: S | I_co, *, modes: Mode | tuple[Mode], **begin: Unpack[Begin]) -> AsyncStream[Any, S]: ...
     @overload
-    def astream(self, input: Given[S], *, modes: Modes, **begin: Unpack[Begin]) -> AsyncStream[tuple[str, Any], S]: ...
+    def astream(self, input: S | I_co, *, modes: Modes, **begin: Unpack[Begin]) -> AsyncStream[tuple[str, Any], S]: ...
     @overload
     def astream(self, *, modes: Literal["updates"] = ..., **on: Unpack[GoOn]) -> AsyncStream[dict[str, Any], S]: ...
     @overload
@@ -687,7 +689,7 @@ class Runtime(Generic[S]):
     def astream(self, *, modes: Modes, **on: Unpack[GoOn]) -> AsyncStream[tuple[str, Any], S]: ...
     def astream(
         self,
-        input: Any = UNSET,
+        input: S | I_co = UNSET,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -1320,7 +1322,7 @@ class Runtime(Generic[S]):
     # -- what it was made of -------------------------------------------------------------------------------------
 
     @property
-    def graph(self) -> CompiledGraph[S, Any]:
+    def graph(self) -> CompiledGraph[S, Any, I_co]:
         """The graph that the runtime drives."""
         return self._graph
 
@@ -1432,7 +1434,7 @@ class Runtime(Generic[S]):
 
         return await in_executor(call)
 
-    def __enter__(self) -> Runtime[S]:
+    def __enter__(self) -> Runtime[S, I_co]:
         self._config.threads.keep()
         return self
 
@@ -1440,7 +1442,7 @@ class Runtime(Generic[S]):
         self.close()
         self._check_doubles(error)
 
-    async def __aenter__(self) -> Runtime[S]:
+    async def __aenter__(self) -> Runtime[S, I_co]:
         self._config.threads.keep()
         return self
 

@@ -24,7 +24,7 @@ _POSTGRES = "GRAPHRT_TEST_POSTGRES"
 class MakeRuntime(Protocol):
     """Type of the fixture `graphrt_runtime`."""
 
-    def __call__(self, graph: CompiledGraph[Any, Any], /, **options: Any) -> Runtime[Any]:
+    def __call__(self, graph: CompiledGraph[Any, Any, Any], /, **options: Any) -> Runtime[Any, Any]:
         """Return a runtime of *graph*; *options* are those of `Runtime`."""
         ...
 
@@ -85,7 +85,7 @@ def graphrt_runtime(
     """
     from graphrt import Runtime
 
-    made: list[Runtime[Any]] = []
+    made: list[Runtime[Any, Any]] = []
     defaults: dict[str, Any] = {
         "store": "memory:",
         "clock": graphrt_clock,
@@ -94,7 +94,7 @@ def graphrt_runtime(
         "seed": 0,
     }
 
-    def make(graph: CompiledGraph[Any, Any], /, **options: Any) -> Runtime[Any]:
+    def make(graph: CompiledGraph[Any, Any, Any], /, **options: Any) -> Runtime[Any, Any]:
         made.append(runtime := Runtime(graph, **{**defaults, **options}))
         return runtime
 

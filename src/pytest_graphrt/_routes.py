@@ -23,7 +23,7 @@ _USE = (
 class Route:
     """One row of a routing table; a test that takes the argument `graphrt_route` gets it."""
 
-    graph: CompiledGraph[Any, Any]
+    graph: CompiledGraph[Any, Any, Any]
     """The graph that is asked."""
     node: Any
     """The node whose edges are asked, or START."""

@@ -50,7 +50,7 @@ def keep(state: Counter) -> Mapping[str, object]:
     return {**state}
 
 
-assert_type(loose, GraphBuilder[Counter, Mapping[str, Any]])
+assert_type(loose, GraphBuilder[Counter, Mapping[str, Any], Counter])
 assert_type(count({"count": 1}), dict[str, Any])
 assert_type(see({"count": 1}), Seen)
 loose.add_node("keep", keep).add_node("lambda", lambda state: {"count": state["count"]})

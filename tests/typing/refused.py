@@ -341,7 +341,7 @@ loose = GraphBuilder(Point)
 loose.node(returns_a_number)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 loose.add_node("a", lambda point: point.y)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
 loose.add_node("b", lambda point: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType, reportCallIssue]
-GraphBuilder({"x": int})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+GraphBuilder({"x": int})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 GraphBuilder(State, Update, "name")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 GraphBuilder(State, Update, nam="graph")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 

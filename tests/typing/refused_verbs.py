@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict
+
 from pydantic import BaseModel
 
-from graphrt import CompiledGraph, Context, Runtime
+from graphrt import CompiledGraph, Context, GraphBuilder, Runtime
 from graphrt.testing import RecordedRun, arecord, record, replay_case
 
 
@@ -55,3 +57,38 @@ async def twins(
     await ctx.astart(graph, {}, nme="child")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await arecord(graph, {}, hrness=None)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await recorded.aresume(anwser=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# --- The input, where a TypedDict says what is in it
+
+
+class Chat(TypedDict):
+    chat: list[str]
+    topic: NotRequired[str]
+
+
+class Turn(TypedDict, total=False):
+    chat: list[str]
+
+
+chats = GraphBuilder(Chat).compile()
+chats.run({"chta": []})  # type: ignore[typeddict-item, typeddict-unknown-key]  # pyright: ignore[reportArgumentType]
+chats.run({"chat": "hello"})  # type: ignore[typeddict-item]  # pyright: ignore[reportArgumentType]
+chats.run({"chat": [], "more": 1})  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportArgumentType]
+chats.run({"topic": "tea"})  # type: ignore[typeddict-item]  # pyright: ignore[reportArgumentType]
+turns = GraphBuilder(Chat, Turn).compile()
+turns.run({"chta": []})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+turns.run({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+turns.run({"chat": [], "more": 1})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Runtime(turns).run({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+Runtime(turns).start({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+Runtime(turns).stream({"chat": "hello"}, modes="values")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+asked = GraphBuilder(State, input=Turn).compile()
+asked.run({"question": "why?"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+asked.steps({"chat": "hello"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def inputs(runtime: Runtime[Chat, Turn]) -> None:
+    await runtime.arun({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+    await runtime.astart({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+    await runtime.asteps({"chta": []})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

@@ -53,7 +53,7 @@ class TaskMessages:
         recovery: Recovery,
         duplicated: type[Exception],
         form: Any,
-        runtimes: Mapping[str, Runtime[Any]],
+        runtimes: Mapping[str, Runtime[Any, Any]],
         queues: Mapping[str, Queue],
         drive: Callable[[str], None],
         works: Callable[[], bool],

@@ -117,7 +117,7 @@ class DbosHost:
 
     def __init__(
         self,
-        *runtimes: Runtime[Any],
+        *runtimes: Runtime[Any, Any],
         system_database_url: str,
         drives: bool = True,
         worker_concurrency: int = 8,
@@ -131,7 +131,7 @@ class DbosHost:
         max_tries: int = 5,
         queues: Sequence[str] | Mapping[str, Queue] = (),
     ) -> None:
-        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
+        self._runtimes: dict[str, Runtime[Any, Any]] = checked_runtimes(runtimes)
         if not str(system_database_url).startswith("postgresql://"):
             raise BAD_DBOS_URL(given=system_database_url)
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}

@@ -115,13 +115,13 @@ def _similar_named(store: Store | None) -> Generator[None]:
 
 
 @contextmanager
-def threads_of(given: str | None) -> Generator[Runtime[Any]]:
+def threads_of(given: str | None) -> Generator[Runtime[Any, Any]]:
     """Open a store for commands that need no graph, behind a runtime whose own graph is never used."""
     with opened_store(given) as store, Runtime(nothing(), store=store) as runtime:
         yield runtime
 
 
-def nothing() -> CompiledGraph[Any, Any]:
+def nothing() -> CompiledGraph[Any, Any, Any]:
     """Return a graph that does nothing: listings and deletions need a runtime, and none of its graph."""
     from typing import TypedDict
 
@@ -149,7 +149,7 @@ def opened_runtime(
     models: str | None = None,
     key_file: str | None = None,
     lease_s: float | None = None,
-) -> Generator[Runtime[Any]]:
+) -> Generator[Runtime[Any, Any]]:
     """Make the runtime of a command, and close it.
 
     Args:

@@ -145,7 +145,7 @@ class _Drive:
     """Drives one thread for a command, over the pauses at which a person answers."""
 
     def __init__(
-        self, output: Output, runtime: Runtime[Any], target: str, thread: str, *, keeps: bool, asks: bool
+        self, output: Output, runtime: Runtime[Any, Any], target: str, thread: str, *, keeps: bool, asks: bool
     ) -> None:
         self._output = output
         self._runtime = runtime

@@ -30,7 +30,7 @@ _EDGE: Final = 20.0
 _LANE: Final = 30.0
 
 
-def to_svg(graph: CompiledGraph[Any, Any]) -> str:
+def to_svg(graph: CompiledGraph[Any, Any, Any]) -> str:
     """Return a picture of *graph*."""
     topology = graph.topology()
     names = ["START", *(str(node["name"]) for node in topology["nodes"]), "END"]

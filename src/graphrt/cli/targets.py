@@ -45,7 +45,7 @@ def load(target: str) -> Any:
     return _made(target, found)
 
 
-def graph_of(target: str) -> tuple[CompiledGraph[Any, Any], Runtime[Any] | None]:
+def graph_of(target: str) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, Any] | None]:
     """Return the graph that *target* names, and the runtime if it names one.
 
     Raises:

@@ -39,7 +39,7 @@ class Edge(NamedTuple):
     label: str
 
 
-def draw(graph: CompiledGraph[Any, Any], width: int) -> list[Line]:
+def draw(graph: CompiledGraph[Any, Any, Any], width: int) -> list[Line]:
     """Return the lines of a drawing of *graph*; a list of its edges where there is no room for one."""
     names, edges = _read(graph.topology())
     drawing = _Drawing(names, edges)

@@ -70,7 +70,7 @@ class RunProgress:
         budget: Its budget, or None.
     """
 
-    def __init__(self, graph: CompiledGraph[Any, Any], limits: Limits, budget: Budget | None = None) -> None:
+    def __init__(self, graph: CompiledGraph[Any, Any, Any], limits: Limits, budget: Budget | None = None) -> None:
         self.graph = graph
         self.limits = limits
         self.budget = budget

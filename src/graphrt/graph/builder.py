@@ -30,7 +30,7 @@ from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
 from graphrt.graph.decorator import NodeDecorator
-from graphrt.graph.handles import Outcome, RouterResult, S, Source, Target, U, function_of
+from graphrt.graph.handles import I_co, Outcome, RouterResult, S, Source, Target, U, function_of
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
 from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
@@ -42,21 +42,27 @@ if TYPE_CHECKING:
 
 X = TypeVar("X")
 """A state class, where `S` is already the builder's own."""
+V = TypeVar("V")
+"""An update class, likewise."""
+D = TypeVar("D", bound=Mapping[str, object])
+"""A TypedDict: a state, or an `input=`. Of any other class a part is a mapping of which nothing is known."""
+E = TypeVar("E", bound=Mapping[str, object])
+"""A TypedDict that is the update of another one."""
 L = TypeVar("L")
 """Labels of a router. Invariant: `Branch.to` takes exactly the labels that the router returns."""
 
 
 @final
-class Branch(Generic[L, S, U]):
+class Branch(Generic[L, S, U, I_co]):
     """A conditional edge without its routes yet, made by `GraphBuilder.branch`; only `to` declares the edge."""
 
-    def __init__(self, builder: GraphBuilder[S, U], src: Source, router: Callable[[S], Any], where: str) -> None:
+    def __init__(self, builder: GraphBuilder[S, U, I_co], src: Source, router: Callable[[S], Any], where: str) -> None:
         self._builder = builder
         self._src = src
         self._router = router
         self._where = where
 
-    def to(self, routes: Mapping[L, Target], *, default: Target | None = None) -> GraphBuilder[S, U]:
+    def to(self, routes: Mapping[L, Target], *, default: Target | None = None) -> GraphBuilder[S, U, I_co]:
         """Add the edge with its routes, and return the builder. Type checkers compare labels with the router's type.
 
         Args:
@@ -68,7 +74,7 @@ class Branch(Generic[L, S, U]):
 
 
 @final
-class GraphBuilder(Generic[S, U]):
+class GraphBuilder(Generic[S, U, I_co]):
     """Declares a graph over a state.
 
     Args:
@@ -84,14 +90,15 @@ class GraphBuilder(Generic[S, U]):
     """
 
     # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is what
-    # that takes: mypy infers no type of updates from a union of classes.
+    # that takes: mypy infers no type of updates from a union of classes. What a run takes (I_co) is known in all its parts
+    # if `input=` or the state is a TypedDict; a part of a model or dataclass is just a mapping.
     @overload
     def __init__(
-        self,
-        state: type[S],
+        self: GraphBuilder[X, V, V | Mapping[str, Any]],
+        state: type[X],
         update: type[Any] | UnionType,
         *,
-        reducer: Callable[[S, U], S],
+        reducer: Callable[[X, V], X],
         name: str = ...,
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
@@ -99,9 +106,51 @@ class GraphBuilder(Generic[S, U]):
     ) -> None: ...
     @overload
     def __init__(
-        self,
-        state: type[S],
-        update: type[U],
+        self: GraphBuilder[X, V, D],
+        state: type[X],
+        update: type[V],
+        *,
+        name: str = ...,
+        input: type[D],
+        output: type[Any] | None = ...,
+        inline: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: GraphBuilder[X, Mapping[str, Any], D],
+        state: type[X],
+        *,
+        name: str = ...,
+        input: type[D],
+        output: type[Any] | None = ...,
+        inline: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: GraphBuilder[D, E, D | E],
+        state: type[D],
+        update: type[E],
+        *,
+        name: str = ...,
+        input: None = ...,
+        output: type[Any] | None = ...,
+        inline: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: GraphBuilder[D, Mapping[str, Any], D],
+        state: type[D],
+        *,
+        name: str = ...,
+        input: None = ...,
+        output: type[Any] | None = ...,
+        inline: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: GraphBuilder[X, V, Mapping[str, Any]],
+        state: type[X],
+        update: type[V],
         *,
         name: str = ...,
         input: type[Any] | None = ...,
@@ -110,7 +159,7 @@ class GraphBuilder(Generic[S, U]):
     ) -> None: ...
     @overload
     def __init__(
-        self: GraphBuilder[X, Mapping[str, Any]],
+        self: GraphBuilder[X, Mapping[str, Any], Mapping[str, Any]],
         state: type[X],
         *,
         name: str = ...,
@@ -153,9 +202,15 @@ class GraphBuilder(Generic[S, U]):
         }
 
     @staticmethod
-    def overwrite(state: type[X], *, name: str = "graph", inline: bool = False) -> GraphBuilder[X, X]:
+    @overload
+    def overwrite(state: type[D], *, name: str = ..., inline: bool = ...) -> GraphBuilder[D, D, D]: ...
+    @staticmethod
+    @overload
+    def overwrite(state: type[X], *, name: str = ..., inline: bool = ...) -> GraphBuilder[X, X, Mapping[str, Any]]: ...
+    @staticmethod
+    def overwrite(state: type[Any], *, name: str = "graph", inline: bool = False) -> GraphBuilder[Any, Any, Any]:
         """Return a builder whose nodes return the full next state, instead of an update."""
-        builder = GraphBuilder(state, state, name=name, inline=inline)
+        builder: GraphBuilder[Any, Any, Any] = GraphBuilder(state, state, name=name, inline=inline)
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
@@ -166,7 +221,7 @@ class GraphBuilder(Generic[S, U]):
         *,
         state: type[Any] | None = None,
         limits: specs.SpecLimits | None = None,
-    ) -> GraphBuilder[Any, Any]:
+    ) -> GraphBuilder[Any, Any, Any]:
         """Return a builder with what a manifest declares, its limits for `compile()` included. Nothing is executed.
 
         Args:
@@ -181,7 +236,7 @@ class GraphBuilder(Generic[S, U]):
         """
         from graphrt.graph.from_spec import declared_builder  # few programs read manifests
 
-        kind: type[GraphBuilder[Any, Any]] = GraphBuilder
+        kind: type[GraphBuilder[Any, Any, Any]] = GraphBuilder
         return declared_builder(kind, spec, registry, state, limits)
 
     @property
@@ -197,26 +252,28 @@ class GraphBuilder(Generic[S, U]):
     @overload
     def add_node(
         self, name: str, fn: Callable[[S], Command[U]], /, **policy: Unpack[NodePolicy[S]]
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def add_node(
         self, name: str, fn: Callable[[S, Context[Any]], Command[U]], /, **policy: Unpack[NodePolicy[S]]
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def add_node(
         self, name: str, fn: Callable[[S], Outcome[U]], /, **policy: Unpack[NodePolicy[S]]
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def add_node(
         self, name: str, fn: Callable[[S, Context[Any]], Outcome[U]], /, **policy: Unpack[NodePolicy[S]]
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def add_node(
-        self, name: str, fn: CompiledGraph[Any, Any], /, **policy: Unpack[GraphPolicy[S]]
-    ) -> GraphBuilder[S, U]: ...
+        self, name: str, fn: CompiledGraph[Any, Any, Any], /, **policy: Unpack[GraphPolicy[S]]
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
-    def add_node(self, name: str, fn: AgentHarness, /, **policy: Unpack[HarnessPolicy[S]]) -> GraphBuilder[S, U]: ...
-    def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U]:
+    def add_node(
+        self, name: str, fn: AgentHarness, /, **policy: Unpack[HarnessPolicy[S]]
+    ) -> GraphBuilder[S, U, I_co]: ...
+    def add_node(self, name: str, fn: Any, /, **policy: Any) -> GraphBuilder[S, U, I_co]:
         """Add a function, a compiled graph, an agent or a harness as a node, and return the builder.
 
         Args:
@@ -251,7 +308,7 @@ class GraphBuilder(Generic[S, U]):
         self._declared.append(NodeSpec(name, fn, policy, where, hint, fields))
         self._by_function.setdefault(id(fn), name)
 
-    def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U]:
+    def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U, I_co]:
         """Add a static edge: when *src* has finished, run *dst*. A list of sources makes a join that waits for all."""
         where = here()
         if isinstance(src, (list, tuple)):
@@ -260,7 +317,7 @@ class GraphBuilder(Generic[S, U]):
             self._declared.append(EdgeSpec(self._ref(src), self._ref(dst), where))
         return self
 
-    def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U]:
+    def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U, I_co]:
         """Add a static edge between each two neighbours of *nodes*, which are 2..n nodes in order.
 
         START may be the first and END the last. Elsewhere `compile()` reports them, since the type cannot exclude them.
@@ -277,7 +334,7 @@ class GraphBuilder(Generic[S, U]):
         *,
         when: Literal["all", "any"] | int = "all",
         starved: Literal["error", "ignore", "run"] = "error",
-    ) -> GraphBuilder[S, U]:
+    ) -> GraphBuilder[S, U, I_co]:
         """Run *dst* once all, any or n of *src* have arrived, over as many supersteps as it takes.
 
         Args:
@@ -303,7 +360,7 @@ class GraphBuilder(Generic[S, U]):
         router: Callable[[S], RouterResult],
         routes: Mapping[Any, Target] | Sequence[Target] | None = None,
         default: Target | None = None,
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def add_conditional_edges(
         self,
@@ -311,10 +368,10 @@ class GraphBuilder(Generic[S, U]):
         router: Callable[[S], RouterResult],
         routes: Sequence[tuple[Any, Target]],
         default: Target | None = None,
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     def add_conditional_edges(
         self, src: Source, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
-    ) -> GraphBuilder[S, U]:
+    ) -> GraphBuilder[S, U, I_co]:
         """Add a conditional edge: after *src*, *router* is called with the committed state and chooses the next nodes.
 
         Args:
@@ -329,10 +386,10 @@ class GraphBuilder(Generic[S, U]):
         return self
 
     @overload  # L is the type of the labels, whether the router returns a list of them or one
-    def branch(self, src: Source, router: Callable[[S], list[L]]) -> Branch[L, S, U]: ...
+    def branch(self, src: Source, router: Callable[[S], list[L]]) -> Branch[L, S, U, I_co]: ...
     @overload
-    def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U]: ...
-    def branch(self, src: Source, router: Callable[[S], Any]) -> Branch[Any, S, U]:
+    def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U, I_co]: ...
+    def branch(self, src: Source, router: Callable[[S], Any]) -> Branch[Any, S, U, I_co]:
         """Begin a conditional edge whose labels and targets type checkers verify: `g.branch(a, router).to({...})`.
 
         Args:
@@ -366,7 +423,7 @@ class GraphBuilder(Generic[S, U]):
         spec = BranchSpec(self._ref(src), router, routes, default, where, labels, hint)
         self._declared.append(spec)
 
-    def set_entry(self, node: NodeRef) -> GraphBuilder[S, U]:
+    def set_entry(self, node: NodeRef) -> GraphBuilder[S, U, I_co]:
         """Add an edge from START to *node*."""
         self._declared.append(EdgeSpec(START, self._ref(node), here()))
         return self
@@ -377,22 +434,22 @@ class GraphBuilder(Generic[S, U]):
         router: Callable[[S], RouterResult],
         routes: Mapping[Any, Target] | Sequence[Target] | None = None,
         default: Target | None = None,
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     @overload
     def set_conditional_entry(
         self,
         router: Callable[[S], RouterResult],
         routes: Sequence[tuple[Any, Target]],
         default: Target | None = None,
-    ) -> GraphBuilder[S, U]: ...
+    ) -> GraphBuilder[S, U, I_co]: ...
     def set_conditional_entry(
         self, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
-    ) -> GraphBuilder[S, U]:
+    ) -> GraphBuilder[S, U, I_co]:
         """Add a conditional edge from START: *router* is called with the initial state; see `add_conditional_edges`."""
         self._branch(START, router, routes, default, here())
         return self
 
-    def set_finish(self, node: NodeRef) -> GraphBuilder[S, U]:
+    def set_finish(self, node: NodeRef) -> GraphBuilder[S, U, I_co]:
         """Add an edge from *node* to END."""
         self._declared.append(EdgeSpec(self._ref(node), END, here()))
         return self
@@ -406,7 +463,7 @@ class GraphBuilder(Generic[S, U]):
             return self._by_function.get(id(ref), ref)
         return name
 
-    def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U]:
+    def compile(self, *, limits: Limits | None = None, allow: Iterable[str] = ()) -> CompiledGraph[S, U, I_co]:
         """Check the whole graph and return it frozen. The builder does not change and may be compiled again.
 
         Args:
@@ -431,9 +488,9 @@ class GraphBuilder(Generic[S, U]):
             output_names=self._names["output"],
             problems=tuple(self._problems),
         )
-        graph: CompiledGraph[S, U] = CompiledGraph(checked(spec, limits, accepted), accepted)
+        graph: CompiledGraph[S, U, I_co] = CompiledGraph(checked(spec, limits, accepted), accepted)
         # A tool such as mutation testing may have asked to put another graph in the place of each that is compiled.
-        replaced: CompiledGraph[S, U] = substituted(graph)
+        replaced: CompiledGraph[S, U, I_co] = substituted(graph)
         return replaced
 
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves

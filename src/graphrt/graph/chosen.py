@@ -14,7 +14,9 @@ from graphrt._plan.specs import ChosenGraph
 from graphrt.graph.compiled import CompiledGraph
 
 
-def chosen_graph(choose: Callable[[Any], CompiledGraph[Any, Any]], *, states: Iterable[type[Any]] = ()) -> ChosenGraph:
+def chosen_graph(
+    choose: Callable[[Any], CompiledGraph[Any, Any, Any]], *, states: Iterable[type[Any]] = ()
+) -> ChosenGraph:
     """Return a node for `add_node` whose nested graph is chosen for each task.
 
     It is started by Sends. *choose* gets the argument of the Send, which is in the journal: so the same graph is chosen

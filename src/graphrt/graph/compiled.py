@@ -35,7 +35,7 @@ from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.events import Entry
 from graphrt.graph import copies
-from graphrt.graph.handles import S, U
+from graphrt.graph.handles import I_co, S, U
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 
 
 @final
-class CompiledGraph(Generic[S, U]):
+class CompiledGraph(Generic[S, U, I_co]):
     """An immutable graph, made by `GraphBuilder.compile()`. Runtimes and worker threads may share it."""
 
     __slots__ = ("__graphrt_form__", "__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
@@ -101,7 +101,7 @@ class CompiledGraph(Generic[S, U]):
         return self._fingerprint  # type: ignore[return-value]  # set above
 
     @property
-    def nested(self) -> Mapping[str, CompiledGraph[Any, Any]]:
+    def nested(self) -> Mapping[str, CompiledGraph[Any, Any, Any]]:
         """The nested graphs, by the names of the nodes that run them."""
         return {node.name: node.fn for node in self.__graphrt_plan__.nodes if node.child is not None}
 
@@ -158,7 +158,7 @@ class CompiledGraph(Generic[S, U]):
 
         return write(self, registry)
 
-    def diff(self, other: CompiledGraph[Any, Any]) -> GraphDiff:
+    def diff(self, other: CompiledGraph[Any, Any, Any]) -> GraphDiff:
         """Return what *other* has that this graph has not, and the other way round: `print(old.diff(new))`.
 
         Manifests are compared, so functions and models are known by their names alone.
@@ -223,7 +223,9 @@ class CompiledGraph(Generic[S, U]):
             who=verb, name=name, known_nodes=plan.by_name, or_end=others, where=plan.place(), guess=guess
         )
 
-    def with_nodes(self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any]]) -> CompiledGraph[S, U]:
+    def with_nodes(
+        self, replacements: Mapping[Any, Stub[S] | CompiledGraph[Any, Any, Any]]
+    ) -> CompiledGraph[S, U, I_co]:
         """Return a copy with the functions of some nodes replaced, for instance by stubs in a test.
 
         Args:
@@ -234,7 +236,7 @@ class CompiledGraph(Generic[S, U]):
         """
         return CompiledGraph(copies.with_functions(self.__graphrt_plan__, replacements), self._allow)
 
-    def without_queues(self) -> CompiledGraph[S, U]:
+    def without_queues(self) -> CompiledGraph[S, U, I_co]:
         """Return a copy whose nodes, also those of nested graphs, run where their thread is driven: they name no queue.
 
         For tests, notebooks and explorations, where no worker serves the queues. The fingerprint is the same. A nested
@@ -245,7 +247,7 @@ class CompiledGraph(Generic[S, U]):
 
     def run(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -262,7 +264,7 @@ class CompiledGraph(Generic[S, U]):
 
     async def arun(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         thread: str | None = None,
         if_exists: IfExists = "update",
@@ -271,11 +273,11 @@ class CompiledGraph(Generic[S, U]):
         """Run the graph once on the running event loop; see `run`."""
         return await run_to_end.arun(self._configured(options), input, thread, if_exists=if_exists)
 
-    def steps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
+    def steps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""
         return streaming.steps(self._configured(options), input)
 
-    def asteps(self, input: S | Mapping[str, Any], **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
+    def asteps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
         return streaming.asteps(self._configured(options), input)
 
@@ -284,42 +286,42 @@ class CompiledGraph(Generic[S, U]):
     @overload
     def stream(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         modes: Literal["updates"] = ...,
         **options: Unpack[RuntimeOptions],
     ) -> Stream[dict[str, Any], S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
     ) -> Stream[S, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
     ) -> Stream[Entry, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
     ) -> Stream[MessageItem, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
     ) -> Stream[Live, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
     ) -> Stream[RunResult[S], S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
     ) -> Stream[Any, S]: ...
     @overload
     def stream(
-        self, input: S | Mapping[str, Any], *, modes: Modes, **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Modes, **options: Unpack[RuntimeOptions]
     ) -> Stream[tuple[str, Any], S]: ...
     def stream(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
@@ -330,42 +332,42 @@ class CompiledGraph(Generic[S, U]):
     @overload
     def astream(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         modes: Literal["updates"] = ...,
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[dict[str, Any], S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["values"], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[S, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["events"], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[Entry, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["messages"], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[MessageItem, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["live"], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[Live, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Literal["result"], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[RunResult[S], S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Mode | tuple[Mode], **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[Any, S]: ...
     @overload
     def astream(
-        self, input: S | Mapping[str, Any], *, modes: Modes, **options: Unpack[RuntimeOptions]
+        self, input: S | I_co, *, modes: Modes, **options: Unpack[RuntimeOptions]
     ) -> AsyncStream[tuple[str, Any], S]: ...
     def astream(
         self,
-        input: S | Mapping[str, Any],
+        input: S | I_co,
         *,
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],

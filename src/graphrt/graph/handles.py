@@ -18,6 +18,9 @@ S = TypeVar("S")
 """The state. Invariant: nodes take it and results return it."""
 U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
+I_co = te.TypeVar("I_co", default=Mapping[str, Any], covariant=True)
+"""What a run takes besides a whole state. Covariant, so that a graph whose input is checked more strictly can be used where
+any mapping is taken: a function of graphs, or a variable that is annotated without it. Each run checks its input again."""
 P = ParamSpec("P")
 """The parameters of a node's function."""
 R_co = TypeVar("R_co", covariant=True)

@@ -85,7 +85,7 @@ def rewired(
     return CompiledGraph(changed, graph._allow)
 
 
-def _changed(graph: CompiledGraph[Any, Any], topology: Mapping[str, Any]) -> Plan:
+def _changed(graph: CompiledGraph[Any, Any, Any], topology: Mapping[str, Any]) -> Plan:
     """Return the plan of *graph* with the changes of *topology*, checked as `compile()` does.
 
     Raises:

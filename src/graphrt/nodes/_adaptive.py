@@ -115,13 +115,13 @@ def adaptive(
                 return Command(update={} if record is None else {record: kept}, goto=[Send(_RUN, kept)])
         raise DESIGN_REJECTED(attempts=attempts, reasons=_told(problems), values=_as_data(problems))
 
-    def choose(kept: Mapping[str, Any]) -> CompiledGraph[Any, Any]:
+    def choose(kept: Mapping[str, Any]) -> CompiledGraph[Any, Any, Any]:
         graph, problems = _of_text(kept["design"], judged)
         if graph is not None and graph.fingerprint != kept["fingerprint"]:
             graph, problems = None, (Problem(code="design-changed", message="It is another graph now"),)
         if graph is None:
             raise DESIGN_NO_LONGER_VALID(reasons=_told(problems), values=_as_data(problems))
-        accepted: CompiledGraph[Any, Any] = graph
+        accepted: CompiledGraph[Any, Any, Any] = graph
         return accepted
 
     states = [graph.state_type for graph in allowed.section("graphs").values()]

@@ -76,7 +76,7 @@ def registry(
     )
 
 
-def registry_of(graph: CompiledGraph[Any, Any], *, kinds: Iterable[type[Form]] = ()) -> Registry:
+def registry_of(graph: CompiledGraph[Any, Any, Any], *, kinds: Iterable[type[Form]] = ()) -> Registry:
     """Return a registry with everything that *graph* uses, under the names that `graph.to_spec()` gives.
 
     Args:

@@ -162,7 +162,7 @@ class TopologyValidator:
 
     def judge(
         self, design: Any, registry: Registry, state: type[Any]
-    ) -> tuple[CompiledGraph[Any, Any] | None, tuple[Problem, ...]]:
+    ) -> tuple[CompiledGraph[Any, Any, Any] | None, tuple[Problem, ...]]:
         """Judge a design.
 
         Args:
@@ -178,7 +178,7 @@ class TopologyValidator:
         except InputError as error:
             return None, (Problem(code=error.code, message=error.what, hint=error.fix, where=error.path or ""),)
         problems = DesignWalk(self).problems(data)
-        graph: CompiledGraph[Any, Any] | None = None
+        graph: CompiledGraph[Any, Any, Any] | None = None
         try:
             ready, known = prepared(data, self, self.allowed(registry), state)
             graph = GraphBuilder.from_spec(ready, known, state=state).compile()
@@ -200,7 +200,7 @@ class TopologyValidator:
         most = self.max_bytes
         return plain_data(given, SpecLimits(max_bytes=most, max_values=most, max_depth=24 + 6 * self.max_depth))
 
-    def _fields(self, graph: CompiledGraph[Any, Any], paths: Mapping[str, Any], path: str) -> list[Problem]:
+    def _fields(self, graph: CompiledGraph[Any, Any, Any], paths: Mapping[str, Any], path: str) -> list[Problem]:
         """Return a problem for each field that a node declares and that is not allowed.
 
         Args:

@@ -94,7 +94,7 @@ class Metrics:
         """Count a thread that was taken over."""
         self._takeovers.add(1, {_names.GRAPH: graph})
 
-    def observe(self, runtime: Runtime[Any]) -> None:
+    def observe(self, runtime: Runtime[Any, Any]) -> None:
         """Read the threads of *runtime*'s graph whenever metrics are collected."""
         graph = runtime.graph.name
         common = {_names.GRAPH: graph}

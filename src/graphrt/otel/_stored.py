@@ -25,7 +25,7 @@ class _NoState(BaseModel):
 
 
 def trace_thread(
-    source: Runtime[Any] | Store | str,
+    source: Runtime[Any, Any] | Store | str,
     thread: str,
     *,
     tracer_provider: trace.TracerProvider | None = None,
@@ -58,7 +58,7 @@ def trace_thread(
         return _emit(runtime, thread, namespace, emitter)
 
 
-def _emit(runtime: Runtime[Any], thread: str, namespace: str, emitter: Emitter) -> str:
+def _emit(runtime: Runtime[Any, Any], thread: str, namespace: str, emitter: Emitter) -> str:
     known_as = shared_id(runtime.store, thread)
     trace_id = trace_id_of(known_as, namespace=namespace)
     projection = Projection(trace_id, thread=known_as, namespace=namespace)

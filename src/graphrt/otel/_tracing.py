@@ -87,7 +87,7 @@ class Tracing:
         """Count a thread that could not be claimed, as `Runtime` tells it."""
         self._metrics.conflicted(graph)
 
-    def observe(self, runtime: Runtime[Any]) -> None:
+    def observe(self, runtime: Runtime[Any, Any]) -> None:
         """Measure the threads of *runtime*'s graph whenever metrics are collected: how many, orphaned, open questions.
 
         Each collection lists the threads and loads the paused ones, so call it in one process of a deployment.

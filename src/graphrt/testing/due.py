@@ -12,7 +12,7 @@ from graphrt.workers._due import due_threads
 
 
 def drive_due(
-    *runtimes: Runtime[Any], queues: bool = True, results: dict[str, RunResult[Any]] | None = None
+    *runtimes: Runtime[Any, Any], queues: bool = True, results: dict[str, RunResult[Any]] | None = None
 ) -> dict[str, RunResult[Any]]:
     """Start what schedules are due to start, and drive the threads that are due, until nothing is due any more.
 
@@ -61,7 +61,7 @@ def drive_due(
     return results
 
 
-def _run_tasks(runtime: Runtime[Any]) -> bool:
+def _run_tasks(runtime: Runtime[Any, Any]) -> bool:
     """Run the tasks of the runtime's graph that wait for queues; return whether there was one."""
     if not runtime.graph.queues:
         return False

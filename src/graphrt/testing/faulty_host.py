@@ -53,7 +53,7 @@ class FaultyHost:
 
     def __init__(
         self,
-        *runtimes: Runtime[Any],
+        *runtimes: Runtime[Any, Any],
         seed: int = 0,
         drop: float = 0.0,
         duplicate: float = 0.0,
@@ -63,7 +63,7 @@ class FaultyHost:
         max_tries: int = 5,
         queues: Sequence[str] | Mapping[str, Queue] = (),
     ) -> None:
-        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
+        self._runtimes: dict[str, Runtime[Any, Any]] = checked_runtimes(runtimes)
         for option, share, below in (("drop", drop, 1.0), ("duplicate", duplicate, 1.0 + 1e-9)):
             if not 0.0 <= share < below:
                 raise INVALID_ARGUMENT(

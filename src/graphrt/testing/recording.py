@@ -29,6 +29,7 @@ from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo, RunResult, Runtime, RuntimeOptions, Step
 
 S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - the input of a graph
 
 THREAD: Final = "recorded"
 """Id of the thread of a recorded run, if the test gives no other."""
@@ -75,7 +76,7 @@ class RecordedRun(Generic[S]):
         self._all_entries = entries
 
     @property
-    def graph(self) -> CompiledGraph[S, Any]:
+    def graph(self) -> CompiledGraph[S, Any, Any]:
         """The graph that ran."""
         return self._runtime.graph
 
@@ -171,8 +172,8 @@ class _Kept(Generic[S]):
 
 
 def record(
-    graph: CompiledGraph[S, Any],
-    input: S | Mapping[str, Any],
+    graph: CompiledGraph[S, Any, I],
+    input: S | I,
     *,
     thread: str = THREAD,
     **options: Unpack[RuntimeOptions],
@@ -193,8 +194,8 @@ def record(
 
 
 async def arecord(
-    graph: CompiledGraph[S, Any],
-    input: S | Mapping[str, Any],
+    graph: CompiledGraph[S, Any, I],
+    input: S | I,
     *,
     thread: str = THREAD,
     **options: Unpack[RuntimeOptions],
@@ -204,7 +205,7 @@ async def arecord(
     return await _arun(runtime, thread, kept, input=input)
 
 
-def _prepared(graph: CompiledGraph[S, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
+def _prepared(graph: CompiledGraph[S, Any, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
     if _is_runtime(graph):
         raise INVALID_ARGUMENT(
             argument="The graph for record()",
@@ -320,7 +321,7 @@ def _targets(run: RecordedRun[Any], step: Step[Any], newest: Step[Any], ends: _E
     return [name for name in _asked(run.graph, step.node, newest.after) if name == "END" or name in due]
 
 
-def _asked(graph: CompiledGraph[Any, Any], node: Any, state: Any) -> list[str]:
+def _asked(graph: CompiledGraph[Any, Any, Any], node: Any, state: Any) -> list[str]:
     """Return the names of the targets that the edges of *node* lead to for *state*."""
     try:
         routed = graph.route(node, state)

@@ -18,7 +18,7 @@ S = TypeVar("S")
 
 
 def run_scripted(
-    graph: CompiledGraph[S, Any],
+    graph: CompiledGraph[S, Any, Any],
     input: S | Mapping[str, Any],
     *,
     replies: Mapping[str, Sequence[Any]] | None = None,

@@ -11,7 +11,7 @@ from graphrt.runtime import Runtime
 from graphrt.stores import MemoryStore, Store
 
 
-def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
+def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any, Any]]:
     """Return the runtimes by the names of their graphs.
 
     Raises:
@@ -24,7 +24,7 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any]]:
             value=(),
             wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
         )
-    found: dict[str, Runtime[Any]] = {}
+    found: dict[str, Runtime[Any, Any]] = {}
     for runtime in runtimes:
         if not _is_runtime(runtime):
             raise INVALID_ARGUMENT(
@@ -70,7 +70,7 @@ def _may_be_one(one: Store | None, other: Store | None) -> bool:
     return not isinstance(one, MemoryStore) and repr(one) == repr(other)
 
 
-def _is_runtime(given: Any) -> TypeGuard[Runtime[Any]]:
+def _is_runtime(given: Any) -> TypeGuard[Runtime[Any, Any]]:
     return isinstance(given, Runtime)
 
 

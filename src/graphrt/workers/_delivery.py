@@ -63,7 +63,7 @@ def log_end(log: logging.Logger, graph: str, thread: str, told: Delivery) -> Non
     log.warning("Thread %s of graph %r %s%s: %s (%s)", thread, graph, how, node, told.kind, told.code)
 
 
-def deliver(runtime: Runtime[Any], thread: str, max_tries: int | None) -> Delivery:
+def deliver(runtime: Runtime[Any, Any], thread: str, max_tries: int | None) -> Delivery:
     """Drive a thread if it is due, and return what became of it. Never raises an `Exception`."""
     try:
         if _store_of(runtime).head(thread).owned:
@@ -82,6 +82,6 @@ def deliver(runtime: Runtime[Any], thread: str, max_tries: int | None) -> Delive
     return Delivery("ended")
 
 
-def _store_of(runtime: Runtime[Any]) -> Store:
+def _store_of(runtime: Runtime[Any, Any]) -> Store:
     assert runtime.store is not None  # noqa: S101 - checked by the host
     return runtime.store

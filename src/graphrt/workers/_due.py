@@ -11,7 +11,7 @@ PAGE: Final = 500
 """Threads that are listed at once."""
 
 
-def due_threads(runtime: Runtime[Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
+def due_threads(runtime: Runtime[Any, Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
     """Return a page of the due threads that *fits* lets pass, of one graph or of all; the highest priority first."""
     found: list[ThreadInfo] = []
     after: str | None = None

@@ -14,7 +14,7 @@ _PAIR: Final = ("tasks", "seconds")
 """What a limiter has."""
 
 
-def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any]]) -> dict[str, Queue]:
+def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]]) -> dict[str, Queue]:
     """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
 
     Raises:

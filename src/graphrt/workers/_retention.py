@@ -95,7 +95,7 @@ class Sweeper:
 
     def __init__(
         self,
-        runtime: Runtime[Any],
+        runtime: Runtime[Any, Any],
         rules: Sequence[Retention],
         every_s: float,
         failed: Callable[[Exception], None],

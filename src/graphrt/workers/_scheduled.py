@@ -11,7 +11,7 @@ from graphrt.runtime import Runtime
 from graphrt.stores.schedules import keeps_schedules
 
 
-def start_scheduled(runtimes: Mapping[str, Runtime[Any]], say: Callable[..., None]) -> None:
+def start_scheduled(runtimes: Mapping[str, Runtime[Any, Any]], say: Callable[..., None]) -> None:
     """Start the threads that schedules of these graphs are due to start.
 
     Args:

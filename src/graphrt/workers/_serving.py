@@ -57,7 +57,7 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
 
 
 def drain(
-    runtimes: Iterable[Runtime[Any]], reason: str, grace_s: float, driving: Callable[[], int]
+    runtimes: Iterable[Runtime[Any, Any]], reason: str, grace_s: float, driving: Callable[[], int]
 ) -> list[threading.Thread]:
     """Hand over the runs of *runtimes*, all at once, and return the threads that do it.
 
@@ -70,7 +70,7 @@ def drain(
     """
     until = time.monotonic() + grace_s
 
-    def hand_over(runtime: Runtime[Any]) -> None:
+    def hand_over(runtime: Runtime[Any, Any]) -> None:
         while True:
             left_s = until - time.monotonic()
             runtime.hand_over(reason, grace_s=max(0.0, left_s))

@@ -48,7 +48,7 @@ class QueueRunner:
 
     def __init__(
         self,
-        runtimes: Mapping[str, Runtime[Any]],
+        runtimes: Mapping[str, Runtime[Any, Any]],
         queues: Mapping[str, Queue],
         most: int,
         poll_s: float,
@@ -154,7 +154,7 @@ class QueueRunner:
                     raise
         return took
 
-    def _waiting(self, runtime: Runtime[Any], graph: str) -> list[InboxItem]:
+    def _waiting(self, runtime: Runtime[Any, Any], graph: str) -> list[InboxItem]:
         """Return a page of the tasks that wait for the queues served here: the oldest that this worker may take."""
         found: list[InboxItem] = []
         after: str | None = None
@@ -178,7 +178,7 @@ class QueueRunner:
         most = self._queues[queue].worker_concurrency
         return most is None or Counter(self._running.values())[queue] < most
 
-    def _run(self, runtime: Runtime[Any], item: InboxItem) -> None:
+    def _run(self, runtime: Runtime[Any, Any], item: InboxItem) -> None:
         """Run one task; never raises an `Exception`."""
         question, queue = item.interrupt, str(item.interrupt.payload)
         later_s = _OTHERS_S

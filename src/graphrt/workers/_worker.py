@@ -45,7 +45,7 @@ class _Due(NamedTuple):
     """A thread that is due, and the runtime that can drive it."""
 
     info: ThreadInfo
-    runtime: Runtime[Any]
+    runtime: Runtime[Any, Any]
 
 
 @final
@@ -74,7 +74,7 @@ class Worker:
 
     def __init__(
         self,
-        *runtimes: Runtime[Any],
+        *runtimes: Runtime[Any, Any],
         concurrency: int = 8,
         per_graph: Mapping[str, int] | None = None,
         poll_s: float = 0.1,
@@ -84,7 +84,7 @@ class Worker:
         retention: Sequence[Retention] = (),
         retention_every_s: float = 3_600.0,
     ) -> None:
-        self._runtimes: dict[str, Runtime[Any]] = checked_runtimes(runtimes)
+        self._runtimes: dict[str, Runtime[Any, Any]] = checked_runtimes(runtimes)
         self._most = checked_number("concurrency", concurrency, whole=True)
         self._per_graph = {
             name: checked_number(f"per_graph[{name!r}]", n, whole=True) for name, n in (per_graph or {}).items()
@@ -343,7 +343,7 @@ class Worker:
         seq, until = self._refused.get(info.thread, (-1, 0.0))
         return seq != info.seq or now >= until
 
-    def _drive(self, info: ThreadInfo, runtime: Runtime[Any]) -> None:
+    def _drive(self, info: ThreadInfo, runtime: Runtime[Any, Any]) -> None:
         """Drive one thread to the end of its run; never raises."""
         thread = info.thread
         try:

@@ -58,9 +58,9 @@ def adaptive_graph(
     name: str,
     models: Models,
     limits: Limits,
-    graph_of: Callable[[BaseNode, str], CompiledGraph[Any, Any]],
+    graph_of: Callable[[BaseNode, str], CompiledGraph[Any, Any, Any]],
     states: tuple[type[Any], ...],
-) -> CompiledGraph[Any, Any]:
+) -> CompiledGraph[Any, Any, Any]:
     """Return the graph of an AdaptiveNode.
 
     Args:
@@ -71,9 +71,9 @@ def adaptive_graph(
         graph_of: Makes the graph of the design from its first node object and a name.
         states: State classes of the graphs that it makes.
     """
-    known: dict[str, CompiledGraph[Any, Any]] = {}
+    known: dict[str, CompiledGraph[Any, Any, Any]] = {}
 
-    def choose(design: Any) -> CompiledGraph[Any, Any]:
+    def choose(design: Any) -> CompiledGraph[Any, Any, Any]:
         key = json.dumps(design, sort_keys=True)
         if key not in known:
             # Judged again: a run may go on in a process in which the validator allows less.
@@ -105,7 +105,7 @@ def adaptive_graph(
         return {"written": Changes(written={LAST_ERROR: text}, deleted=[]), "error": text}
 
     handled: dict[str, Any] = {} if node.error_node is None else {"on_error": _FAILED}
-    builder: GraphBuilder[Any, Any] = GraphBuilder(AdaptiveState, name=name)
+    builder: GraphBuilder[Any, Any, Any] = GraphBuilder(AdaptiveState, name=name)
     builder.add_node(_DESIGN, design, goto=[_RUN], **handled)
     runs: Any = chosen_graph(choose, states=states)  # mapped as a nested graph is
     builder.add_node(

@@ -73,7 +73,13 @@ class _Run:
     __slots__ = ("exception", "log", "number", "outcome", "recorder", "run_id", "runtime", "state")
 
     def __init__(
-        self, run_id: str, runtime: Runtime[Any], recorder: Recorder, log: RunLog, state: dict[str, Any], number: int
+        self,
+        run_id: str,
+        runtime: Runtime[Any, Any],
+        recorder: Recorder,
+        log: RunLog,
+        state: dict[str, Any],
+        number: int,
     ) -> None:
         self.run_id: Final = run_id
         self.runtime: Final = runtime
@@ -258,7 +264,7 @@ class GraphExecutor:
         run, steps = self._resumed(answer, run_id, start_node, max_steps)
         return self._ended(run, steps)
 
-    def to_graph(self, start_node: BaseNode) -> CompiledGraph[Any, Any]:
+    def to_graph(self, start_node: BaseNode) -> CompiledGraph[Any, Any, Any]:
         """Return the graph that the nodes are run as, to draw it or to see its topology.
 
         Raises:
@@ -301,7 +307,7 @@ class GraphExecutor:
         log = self.logger.begin(run_id, self.user_id, state)
         return _Run(run_id, runtime, recorder, log, state, 0), steps
 
-    def _runtime(self, recorder: Recorder) -> Runtime[Any]:
+    def _runtime(self, recorder: Recorder) -> Runtime[Any, Any]:
         lowering = recorder.lowering
         store = self._store
         if store is None and self._audit is None and lowering.asks:  # an audit log brings a store

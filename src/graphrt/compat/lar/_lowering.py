@@ -88,7 +88,7 @@ class BatchState(TypedDict, total=False):
 class Lowering:
     """Node objects as a graph, with what its records need."""
 
-    graph: CompiledGraph[Any, Any]
+    graph: CompiledGraph[Any, Any, Any]
     objects: Mapping[str, BaseNode]
     """Names of nodes, nested ones too, to their objects."""
     asks: bool
@@ -180,12 +180,12 @@ def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
     return list(found.values())
 
 
-def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) -> CompiledGraph[Any, Any]:
+def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) -> CompiledGraph[Any, Any, Any]:
     nodes = reachable(start, stop)
     branch = work.inside or bool(work.open)
     names: dict[int, Any] = {id(node): work.name(node) for node in nodes}
     targets = names if stop is None or id(stop) in names else {**names, id(stop): END}
-    builder: GraphBuilder[Any, Any] = GraphBuilder(BranchState if branch else LarState, name=name)
+    builder: GraphBuilder[Any, Any, Any] = GraphBuilder(BranchState if branch else LarState, name=name)
     for node in nodes:
         place = Place(
             name=names[id(node)],
@@ -208,7 +208,7 @@ def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) ->
     return builder.compile(limits=work.limits, allow=_ENDLESS)
 
 
-def _add(builder: GraphBuilder[Any, Any], node: BaseNode, place: Place, work: _Work) -> None:
+def _add(builder: GraphBuilder[Any, Any, Any], node: BaseNode, place: Place, work: _Work) -> None:
     name, targets = place.name, place.targets
 
     def target(to: Any) -> Any:
@@ -275,10 +275,10 @@ def _ended(last: Mapping[str, Any], node: BatchNode | AdaptiveNode, place: Place
     return update
 
 
-def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any]:
+def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any, Any]:
     """Return the graph of an AdaptiveNode."""
 
-    def graph_of(first: BaseNode, title: str) -> CompiledGraph[Any, Any]:
+    def graph_of(first: BaseNode, title: str) -> CompiledGraph[Any, Any, Any]:
         inside = _Work(
             models=work.models, ask=work.ask, limits=work.limits, outside=work.outside, inside=True, inner=work.inner
         )
@@ -297,7 +297,7 @@ def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[An
 # -- batches -------------------------------------------------------------------------------------------------------
 
 
-def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any]:
+def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any, Any]:
     """Return the graph of a batch: its branches side by side, each a nested graph, and then `settle`.
 
     All branches run in one superstep, and both their edges and their errors lead to `settle`, which runs once after all
@@ -306,7 +306,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
     if any(one is batch for one in work.open):
         raise BATCH_IN_ITSELF(name=name)
     work.open.append(batch)
-    builder: GraphBuilder[Any, Any] = GraphBuilder(BatchState, name=name)
+    builder: GraphBuilder[Any, Any, Any] = GraphBuilder(BatchState, name=name)
     models = sum(_asks_a_model(start, batch.next_node, {id(batch)}) for start in batch.nodes)
     work.shares[name] = max(1, models)
     branches: dict[str, str] = {}

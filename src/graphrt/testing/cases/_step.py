@@ -50,7 +50,7 @@ class Recorded:
     """What was recorded for its tasks: (task, what it is, value)."""
 
 
-def recorded(runtime: Runtime[Any], thread: str, at: int | None) -> Recorded:
+def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorded:
     """Return the superstep that follows the entry *at* of *thread*; the last one if *at* is None.
 
     Raises:

@@ -95,7 +95,7 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
         return f"ReplayedStep({list(self._tasks.values())}, next={self.next}, asked={self.asked})"
 
 
-def replay_case(graph: CompiledGraph[Any, Any], case: str, **options: Unpack[RuntimeOptions]) -> ReplayedStep:
+def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpack[RuntimeOptions]) -> ReplayedStep:
     """Run the step of *case* once more, and return what it did.
 
     The step gets the state, the replies of models and tools, the results of `ctx.effect`, the answers, the clock and
@@ -151,7 +151,7 @@ def _task(event: TaskSucceeded | TaskFailed) -> ReplayedTask:
     return ReplayedTask(id=event.task, node=event.node, updates=updates, goto=event.goto, failed=None)
 
 
-def _continue(runtime: Runtime[Any], thread: str, entries: list[Entry]) -> None:
+def _continue(runtime: Runtime[Any, Any], thread: str, entries: list[Entry]) -> None:
     """Continue *thread* until a superstep of the graph at the top has committed, or the run has paused."""
     try:
         with runtime.steps(thread=thread) as steps:

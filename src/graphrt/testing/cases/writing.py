@@ -34,7 +34,7 @@ _COPY: Final = "graphrt-case-source"
 
 
 def case_of(
-    runtime: Runtime[Any],
+    runtime: Runtime[Any, Any],
     thread: str,
     at: int | None = None,
     *,
@@ -99,7 +99,7 @@ def case_of(
     return path
 
 
-def _fork(runtime: Runtime[Any], thread: str, step: Recorded, *, decrypted: bool) -> _archive.Case:
+def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted: bool) -> _archive.Case:
     """Return the thread as it was before the step, with everything that was recorded for the step."""
     file = io.BytesIO()
     runtime.export_thread(thread, file, decrypted=decrypted)
@@ -129,7 +129,7 @@ def _short_repr(budget: Budget) -> str:
     return f"Budget({', '.join(f'{field.name}={value!r}' for field, value in given if value != field.default)})"
 
 
-def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
+def _home(graph: CompiledGraph[Any, Any, Any], given: str | None) -> tuple[str, str]:
     """Return the module and the name under which the test finds the graph.
 
     Raises:
@@ -143,7 +143,7 @@ def _home(graph: CompiledGraph[Any, Any], given: str | None) -> tuple[str, str]:
     return home
 
 
-def _named(graph: CompiledGraph[Any, Any], given: str) -> tuple[str, str]:
+def _named(graph: CompiledGraph[Any, Any, Any], given: str) -> tuple[str, str]:
     module, _, name = given.partition(":")
     function = name.removesuffix("()")
     try:

@@ -87,7 +87,7 @@ def _runtime(w: World) -> Any:
     def ask(_state: Any, ctx: Context) -> Any:
         return {"log": [ctx.interrupt("ok?")]}
 
-    g: GraphBuilder[Any, Any] = GraphBuilder(_Large, name="large")
+    g: GraphBuilder[Any, Any, Any] = GraphBuilder(_Large, name="large")
     g.add_node("grow", lambda _state: {"log": ["L" * _HALF, "M" * _HALF]})
     g.add_node("page", lambda _state: {"page": "P" * 2 * _HALF})
     g.add_node("ask", ask)

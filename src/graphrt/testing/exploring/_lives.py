@@ -31,7 +31,7 @@ _MOST_VERBS: Final = 30
 """Most verbs that one case may need. A graph that asks for ever ends here."""
 _MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - each case has a folder of its own
 """Where the files of cases are: in memory if the system has a place for that, since no case outlives this process."""
-_Verb = Callable[[Runtime[Any]], Coroutine[Any, Any, RunResult[Any]]]
+_Verb = Callable[[Runtime[Any, Any]], Coroutine[Any, Any, RunResult[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Outcome:
 class Plan:
     """What all cases of a search have in common."""
 
-    graph: CompiledGraph[Any, Any]
+    graph: CompiledGraph[Any, Any, Any]
     input: Any
     store: Callable[[Path], Store] | str | None
     options: Callable[[], Mapping[str, Any]] | None
@@ -138,7 +138,7 @@ class Case:
         """Whether the store has files, so that a write can be torn."""
         return self.store.durable and any(self._place.iterdir())
 
-    def runtime(self) -> Runtime[Any]:
+    def runtime(self) -> Runtime[Any, Any]:
         """Return a runtime that reads and edits the thread."""
         return Runtime(self._plan.graph, **self._given())
 
@@ -283,7 +283,7 @@ class Case:
         return self.look(fork, status, error)
 
 
-def _unstored(graph: CompiledGraph[Any, Any]) -> set[str]:
+def _unstored(graph: CompiledGraph[Any, Any, Any]) -> set[str]:
     """Return the fields that are ephemeral or untracked: an edit of them does not last."""
     plan: Any = graph.__graphrt_plan__
     return {name for name, known in plan.state.fields.items() if known.ephemeral or known.untracked}

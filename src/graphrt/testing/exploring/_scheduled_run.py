@@ -110,7 +110,7 @@ def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, An
 
 
 def scheduled(
-    graph: CompiledGraph[Any, Any] | Callable[[], CompiledGraph[Any, Any]],
+    graph: CompiledGraph[Any, Any, Any] | Callable[[], CompiledGraph[Any, Any, Any]],
     input: Any,
     pick: Pick,
     options: Callable[[], Mapping[str, Any]],
@@ -145,7 +145,7 @@ def scheduled(
             finally:
                 made.shared = outside.changed() if outside is not None else ()
 
-    async def drive(runtime: Runtime[Any]) -> None:
+    async def drive(runtime: Runtime[Any, Any]) -> None:
         stream = runtime.asteps(given)
         for _ in range(_MOST_PAUSES):
             async for step in stream:

@@ -20,14 +20,14 @@ _KINDS: Final = (list, dict, set, deque, bytearray)
 class SharedObjects:
     """The containers that nodes of *graph* can reach, as they are now."""
 
-    def __init__(self, graph: CompiledGraph[Any, Any]) -> None:
+    def __init__(self, graph: CompiledGraph[Any, Any, Any]) -> None:
         self._known: dict[int, tuple[str, Any, list[Any]]] = {}
         """Identity to name, container and what is in it."""
         self._nodes: dict[int, list[str]] = {}
         """Identity to the nodes that reach it, in the order of the graph."""
         self._add(graph)
 
-    def _add(self, graph: CompiledGraph[Any, Any]) -> None:
+    def _add(self, graph: CompiledGraph[Any, Any, Any]) -> None:
         plan: Any = graph.__graphrt_plan__
         nested = graph.nested
         for node in plan.nodes:

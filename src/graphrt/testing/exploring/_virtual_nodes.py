@@ -23,7 +23,9 @@ Hook = Callable[[Any, int], Any]
 """Gets the Context of an execution, and how many graphs enclose its graph. Returns the Context that the node sees."""
 
 
-def virtual(graph: CompiledGraph[Any, Any], hook: Hook | None = None, *, depth: int = 0) -> CompiledGraph[Any, Any]:
+def virtual(
+    graph: CompiledGraph[Any, Any, Any], hook: Hook | None = None, *, depth: int = 0
+) -> CompiledGraph[Any, Any, Any]:
     """Return a copy of *graph* for a `VirtualLoop`.
 
     Args:

@@ -24,7 +24,7 @@ from graphrt.testing.exploring.search import Key, Search, StopSearch
 
 
 def explore_crashes(
-    graph: CompiledGraph[Any, Any],
+    graph: CompiledGraph[Any, Any, Any],
     input: Any,
     *,
     store: Callable[[Path], Store] | str | None = None,
@@ -93,7 +93,7 @@ def explore_crashes(
 
 
 def explore_forks(
-    graph: CompiledGraph[Any, Any],
+    graph: CompiledGraph[Any, Any, Any],
     input: Any,
     *,
     store: Callable[[Path], Store] | str | None = None,

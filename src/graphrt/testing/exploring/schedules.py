@@ -24,7 +24,7 @@ _MAX_NAMED: Final = 40
 
 
 def explore_schedules(
-    graph: CompiledGraph[Any, Any] | Callable[[], CompiledGraph[Any, Any]],
+    graph: CompiledGraph[Any, Any, Any] | Callable[[], CompiledGraph[Any, Any, Any]],
     input: Any,
     *,
     seeds: int = 1000,

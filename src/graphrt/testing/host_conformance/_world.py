@@ -46,7 +46,7 @@ class HostWorld:
         self.look_s: float = look_s
         self._patience_s = patience_s
         self._hosts: list[Host] = []
-        self._runtimes: list[Runtime[Any]] = []
+        self._runtimes: list[Runtime[Any, Any]] = []
         self._stores: list[Store] = []
         self.done: Counter[tuple[str, int]] = Counter()
         """How often each node activation ran: thread and number to how often."""
@@ -64,13 +64,15 @@ class HostWorld:
         self._stores.append(store)
         return store
 
-    def runtime(self, graph: CompiledGraph[Any, Any], store: Store | None = None) -> Runtime[Any]:
+    def runtime(self, graph: CompiledGraph[Any, Any, Any], store: Store | None = None) -> Runtime[Any, Any]:
         """Make a runtime, by default on a store of its own."""
         runtime = Runtime(graph, store=store or self.store())
         self._runtimes.append(runtime)
         return runtime
 
-    def host(self, *graphs: CompiledGraph[Any, Any], store: Store | None = None, queues: Sequence[str] = ()) -> Host:
+    def host(
+        self, *graphs: CompiledGraph[Any, Any, Any], store: Store | None = None, queues: Sequence[str] = ()
+    ) -> Host:
         """Start a host with a runtime for each graph, all with one store; it serves *queues*."""
         shared = store or self.store()
         served: dict[str, Any] = {"queues": queues} if queues else {}
@@ -79,7 +81,7 @@ class HostWorld:
         host.start()
         return host
 
-    def ends(self, runtime: Runtime[Any], thread: str, what: str, status: str = "completed") -> Any:
+    def ends(self, runtime: Runtime[Any, Any], thread: str, what: str, status: str = "completed") -> Any:
         """Return the state of a thread, after the run that was left to the host has ended."""
         found = runtime.state(thread)  # one look: a late message that claims an ended thread shows it as running
         until = time.monotonic() + self._patience_s
@@ -118,7 +120,7 @@ class HostWorld:
         if set(ran.values()) != {1}:
             raise BrokenClauseError(f"{what}: activations ran so often: {ran}")
 
-    def takings(self, runtime: Runtime[Any], thread: str) -> int:
+    def takings(self, runtime: Runtime[Any, Any], thread: str) -> int:
         """Return how often the thread was taken over."""
         return sum(isinstance(entry.event, RunResumed) for entry in runtime.entries(thread))
 
@@ -134,7 +136,7 @@ class HostWorld:
 
     # -- graphs ----------------------------------------------------------------------------------------------------
 
-    def loop(self, name: str = "loop") -> CompiledGraph[Any, Any]:
+    def loop(self, name: str = "loop") -> CompiledGraph[Any, Any, Any]:
         """Return a graph that counts to `most`, waits for the gate in each step, and notes what it did."""
         g = GraphBuilder(Counting, name=name)
 
@@ -149,7 +151,7 @@ class HostWorld:
         g.add_conditional_edges("count", lambda state: state.n < state.most, {True: "count", False: END})
         return g.compile(limits=Limits(max_visits=None))
 
-    def fan(self, name: str = "fan") -> CompiledGraph[Any, Any]:
+    def fan(self, name: str = "fan") -> CompiledGraph[Any, Any, Any]:
         """Return a graph that starts `most` tasks of the queue `q` at once; each has an effect and waits for the gate."""
         g = GraphBuilder(Counting, name=name)
 
@@ -171,7 +173,7 @@ class HostWorld:
         self.done[thread, number] += 1
         return number
 
-    def failing(self) -> CompiledGraph[Any, Any]:
+    def failing(self) -> CompiledGraph[Any, Any, Any]:
         """Return a graph whose only node raises, and notes that."""
         g = GraphBuilder(Counting, name="failing")
 
@@ -184,7 +186,7 @@ class HostWorld:
         g.set_finish("fail")
         return g.compile()
 
-    def asking(self) -> CompiledGraph[Any, Any]:
+    def asking(self) -> CompiledGraph[Any, Any, Any]:
         """Return a graph that asks for a number."""
         g = GraphBuilder(Counting, name="asking")
 

@@ -98,7 +98,7 @@ def a_message_for_a_thread_that_is_not_due_changes_nothing(world: HostWorld) -> 
             host.drive(thread)
 
 
-def _traces(world: HostWorld, runtime: Runtime[Any], thread: str) -> tuple[int, int]:
+def _traces(world: HostWorld, runtime: Runtime[Any, Any], thread: str) -> tuple[int, int]:
     return runtime.state(thread).seq, sum(world.done.values())
 
 

@@ -81,13 +81,13 @@ def a_host_that_stops_leaves_its_tasks_to_others(world: HostWorld) -> None:
     _one_outcome_each(world, runtime, thread, 2)
 
 
-def _end(world: HostWorld, runtime: Runtime[Any], thread: str, what: str) -> Any:
+def _end(world: HostWorld, runtime: Runtime[Any, Any], thread: str, what: str) -> Any:
     """Wait until the thread has completed, and return its state. It pauses where its tasks run elsewhere."""
     world.eventually(lambda: runtime.state(thread).status == "completed", f"{what}: the run does not end")
     return runtime.state(thread).values
 
 
-def _one_outcome_each(world: HostWorld, runtime: Runtime[Any], thread: str, most: int) -> None:
+def _one_outcome_each(world: HostWorld, runtime: Runtime[Any, Any], thread: str, most: int) -> None:
     """Check that each task's effect was recorded once, and ran once."""
     told = [entry.event.result for entry in runtime.entries(thread) if isinstance(entry.event, EffectRecorded)]
     if sorted(told) != list(range(most)):

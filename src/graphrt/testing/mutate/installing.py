@@ -35,7 +35,7 @@ START: Final = "graphrt.testing.mutate.installing:start"
 FIXTURE: Final = "@"
 """Stands between the scope and the name of a shared fixture, where the name of a test is expected."""
 
-Graph = CompiledGraph[Any, Any]
+Graph = CompiledGraph[Any, Any, Any]
 _STARTED: Final[list[FirstRun | MutantRun]] = []
 """What this process takes part in; empty without a job."""
 

@@ -16,7 +16,7 @@ from graphrt.commands import END, Command, Interrupt, Send
 from graphrt.graph import CompiledGraph, rewired
 from graphrt.testing.mutate.operators import Mutation
 
-Graph = CompiledGraph[Any, Any]
+Graph = CompiledGraph[Any, Any, Any]
 _IN_NODES: Final = frozenset({"raise", "no-update", "redirect-goto"})
 """Operators that change a function, not the topology."""
 

@@ -13,7 +13,7 @@ from graphrt.graph import CompiledGraph
 from graphrt.testing.route_coverage.arcs import DEFAULT, Arc, declared, joins, shown, signature
 from graphrt.testing.route_coverage.data import GraphData
 
-Graph = CompiledGraph[Any, Any]
+Graph = CompiledGraph[Any, Any, Any]
 
 
 @final

@@ -22,7 +22,7 @@ from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._choices import Chooser
 from graphrt.testing.route_coverage.arcs import Arc, arc_of, branches, shown
 
-Graph = CompiledGraph[Any, Any]
+Graph = CompiledGraph[Any, Any, Any]
 Ask = Callable[[], Chooser]
 """Returns the chooser of the path that is run."""
 

@@ -18,7 +18,7 @@ from graphrt.testing.route_coverage.collecting import Collector, paused, tell_ex
 from graphrt.testing.route_coverage.data import load
 from graphrt.testing.route_coverage.units import Unit
 
-Graph = CompiledGraph[Any, Any]
+Graph = CompiledGraph[Any, Any, Any]
 
 
 @final

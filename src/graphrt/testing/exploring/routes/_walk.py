@@ -113,7 +113,7 @@ class Plan:
     """The chooser of the walk that is going on."""
 
 
-def counted(graph: CompiledGraph[Any, Any], depth: int, limits: Limits | None) -> dict[str, int]:
+def counted(graph: CompiledGraph[Any, Any, Any], depth: int, limits: Limits | None) -> dict[str, int]:
     """Return the nodes whose visits a limit bounds within *depth* supersteps."""
     topology = graph.topology()
     most = (limits.over(graph.limits) if limits else graph.limits).max_visits
@@ -214,7 +214,7 @@ class _Going:
         self._clock.advance(max(0.0, until - self._clock()))
         return ""
 
-    def _through(self, runtime: Runtime[Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
+    def _through(self, runtime: Runtime[Any, Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
         """Follow a run to its next end; return None if the walk stops before, or the run fails."""
         try:
             with stream:
@@ -228,7 +228,7 @@ class _Going:
             return None
         return stream.result
 
-    def _runtime(self) -> Runtime[Any]:
+    def _runtime(self) -> Runtime[Any, Any]:
         plan = self.plan
         options = dict(plan.options())
         clock = VirtualClock()
@@ -268,7 +268,7 @@ class _Going:
         self._read = len(self.entries)
         return found
 
-    def _mark(self, runtime: Runtime[Any]) -> bool:
+    def _mark(self, runtime: Runtime[Any, Any]) -> bool:
         """Note the state that was committed; return whether the walk stops there."""
         nodes = tuple(dict.fromkeys(self._nodes))
         self._nodes.clear()

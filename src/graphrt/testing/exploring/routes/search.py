@@ -24,7 +24,7 @@ _QUESTIONS: Final = 3
 
 
 def explore_routes(
-    graph: CompiledGraph[Any, Any],
+    graph: CompiledGraph[Any, Any, Any],
     input: Any = None,
     *,
     alternatives: Mapping[Any, Sequence[Any] | None] | None = None,
@@ -111,7 +111,7 @@ class _Paths:
     """The paths through one graph, and what they show, each alone and all together."""
 
     def __init__(
-        self, graph: CompiledGraph[Any, Any], plan: Plan, taken: Taken, call: Mapping[str, Any], tell: Any
+        self, graph: CompiledGraph[Any, Any, Any], plan: Plan, taken: Taken, call: Mapping[str, Any], tell: Any
     ) -> None:
         self._graph = graph
         self._plan = plan
