@@ -11,8 +11,8 @@ from tests.stores.planted import Around
 class Loads(Around):
     """A store that changes what is loaded."""
 
-    def load(self, thread, *, upto=None):
-        return self.seen(self.inner.load(thread, upto=upto), thread, upto)
+    def load(self, thread, *, upto=None, after=0):
+        return self.seen(self.inner.load(thread, upto=upto, after=after), thread, upto)
 
 
 class NewestSnapshotAlways(Loads):
@@ -27,6 +27,13 @@ class CutRecordDropped(Loads):
 
     def seen(self, loaded, thread, upto):
         return loaded._replace(records=[each for each in loaded.records if upto is None or each.seq <= upto])
+
+
+class SnapshotBeforeAfter(Loads):
+    killer = "records.loaded_after_an_entry"
+
+    def load(self, thread, *, upto=None, after=0):
+        return self.inner.load(thread, upto=upto)
 
 
 class StagedByKey(Loads):
@@ -189,9 +196,9 @@ class CopyShares(Around):
     def blobs(self, thread, names):
         return self.inner.blobs(self.__dict__.get("same", {}).get(thread, thread), names)
 
-    def load(self, thread, *, upto=None):
+    def load(self, thread, **options):
         of = self.__dict__.get("same", {}).get(thread, thread)
-        return self.inner.load(of, upto=upto)._replace(head=self.inner.head(thread))
+        return self.inner.load(of, **options)._replace(head=self.inner.head(thread))
 
 
 class CopyForgetsStaged(Loads):

@@ -84,8 +84,8 @@ class Tampered:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def load(self, thread, *, upto=None):
-        found = self._store.load(thread, upto=upto)
+    def load(self, thread, **options):
+        found = self._store.load(thread, **options)
         return Loaded(
             found.head,
             self._change("meta", found.meta),

@@ -247,9 +247,9 @@ class LossyStore:
             commit = commit._replace(stage=())
         self.store.commit(claim, commit)
 
-    def load(self, thread: str, *, upto: int | None = None) -> Any:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Any:
         self.flush()
-        return self.store.load(thread, upto=upto)
+        return self.store.load(thread, upto=upto, after=after)
 
     def flush(self) -> None:
         while self.waiting:

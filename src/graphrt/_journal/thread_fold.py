@@ -65,10 +65,12 @@ class Fold:
         "cause",
         "chain",
         "engine",
+        "erasures",
         "error",
         "fates",
         "fingerprint",
         "left",
+        "measured",
         "meta",
         "migrated",
         "nested",
@@ -97,6 +99,8 @@ class Fold:
         self.cause: int = 0
         """`seq` of the last start, resume or commit; the next entry names it as its cause."""
         self.status: Status = "new"
+        self.erasures: int = 0
+        """Number of erasures among the entries: each replaced values in entries before it."""
         self.error: str | None = None
         """Class and first line of the error that the thread failed with; None if it did not fail."""
         self.run: str = ""
@@ -119,6 +123,8 @@ class Fold:
         it is not journalled again when that is restored."""
         self.tail: int = 0
         """Bytes of the records since the snapshot."""
+        self.measured: int = 0
+        """Bytes of the state when it was last measured, to see whether a snapshot is worth it; 0 if not known."""
         self.steps_at: int = 0
         """Number of the last entry that changed the state; listings of snapshots read the values there."""
         self.staged: Mapping[str, str] = {}
@@ -243,6 +249,7 @@ class Fold:
             seq += 1
         if logged:
             self.left = logged[-1][1].__class__ is events.RunHandedOver and not logged[-1][0]
+            self.erasures += logged[-1][1].__class__ is events.ValuesErased  # the last entry of its commit
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 
 from pydantic_core import to_json
 
@@ -46,6 +46,17 @@ Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
 """What to stage: pairs of key and events; `staging` explains the keys."""
 SNAPSHOT_BYTES: Final = 32_768
 """Least number of bytes written between two snapshots."""
+
+
+class Grown(NamedTuple):
+    """How much a thread has grown since its last snapshot."""
+
+    seq: int
+    """Number of its last entry."""
+    tail: int
+    """Bytes of the records since the snapshot."""
+    measured: int
+    """Bytes of the state when it was last measured; 0 if that is not known."""
 
 
 @final
@@ -111,6 +122,7 @@ class Journal:
         names: Names,
         meta: dict[str, Any],
         tail: int,
+        measured: int,
         salts_seed: int | None,
         staged: Mapping[str, str],
     ) -> None:
@@ -121,11 +133,12 @@ class Journal:
             names: Names of nodes and fields by number, for the stored form.
             meta: The thread's meta, decoded.
             tail: Bytes of what the store has since the last snapshot.
+            measured: Bytes of the state when it was last measured; 0 if that is not known.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
             staged: Keys and ends of what is staged already; see `outcomes`.
         """
         self._commits, self._engine, self._chain = commits, engine, chain
-        self._names, self._meta, self._tail = names, meta, tail
+        self._names, self._meta, self._tail, self._measured = names, meta, tail, measured
         self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
         self._briefs = FastStepBytes(names, engine.plan.state, self._run_id, chain, salts_seed)
         self._listing = Listing(engine)
@@ -292,6 +305,11 @@ class Journal:
             names=tuple(self._names.known),
             digests=self._chain.saved() if self._chain is not None else {},
         )
+
+    @property
+    def grown(self) -> Grown:
+        """How much the thread has grown since its last snapshot."""
+        return Grown(self.seq, self._tail, self._measured)
 
     def tell(self) -> None:
         """Store the superstep that the fast path noted, with the bytes that `write` would make of its events."""

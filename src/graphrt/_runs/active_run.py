@@ -158,6 +158,7 @@ class ActiveRun:
                 names=fold.reader.names if fold is not None else name_table.Names(),  # numbers for nodes and fields
                 meta=meta,
                 tail=fold.tail if fold is not None else 0,  # bytes of what was stored since the last snapshot
+                measured=fold.measured if fold is not None else 0,
                 staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
                 salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
             )
@@ -384,6 +385,7 @@ class ActiveRun:
             try:
                 if self._journal is not None:
                     self._journal.close()
+                    self.config.kept.grown(claim.thread, self._journal.grown)
             finally:
                 self.config.active.closed(self.control)  # last: this may close the store
 

@@ -265,12 +265,12 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     head = store.head(thread)
     if not (is_settled(head) if paused else is_over(store, head)):
         return None
-    loaded = store.load(thread)
+    loaded, kept = config.kept.load(store, thread)
     if not is_settled(loaded.head):  # another process has begun to drive it since the first look
         return None
     if loaded.head.status == "failed":
         raise _failed(config, thread, loaded.head.seq)
-    fold = folded(config, loaded)
+    fold = folded(config, loaded, kept)
     # A `RunResult` is made from a run. This one has no claim, never runs, and takes the id of the thread's last run.
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
     seen.services._run_id = fold.run

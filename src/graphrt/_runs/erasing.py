@@ -268,6 +268,7 @@ class _Erasing:
                 # `since`: the first entry of which snapshots have a chosen value. They are deleted.
                 store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
                 self._scrubs = True
+                self._config.kept.forget(thread)
                 self._show(thread, commit)
             self._rewrite_log_file(found)
         finally:

@@ -59,6 +59,7 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommi
         names=fold.reader.names,
         meta=fold.meta,
         tail=fold.tail,
+        measured=fold.measured,
         staged=fold.staged,
         salts_seed=config.seed,
     )
@@ -159,6 +160,7 @@ def _begin_fork(
         names=Names(),
         meta=meta,
         tail=0,
+        measured=0,
         staged={},
         salts_seed=config.seed,
     )

@@ -26,6 +26,7 @@ from graphrt.stores.protocol import Head, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report
+    from graphrt._runs.kept_states import KeptState
 
 
 def the_store(config: RunConfig) -> Store:
@@ -64,6 +65,16 @@ def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:
         ReplayDivergedError: A reducer raises that did not raise when the entries were written.
     """
     return folded(config, loaded_at(the_store(config), thread, upto), upto=upto)
+
+
+def present(config: RunConfig, thread: str) -> Fold:
+    """Fold the thread as it is now, for what goes on with it: from the state that the runtime has kept, if it has.
+
+    Raises:
+        InputError, StoreError, ReplayDivergedError: See `load`.
+    """
+    loaded, kept = config.kept.load(the_store(config), thread)
+    return folded(config, loaded, kept)
 
 
 def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
@@ -135,11 +146,13 @@ def from_the_first(config: RunConfig, thread: str) -> Fold:
 def start_from(fold: Fold, snapshot: Saved) -> None:
     """Start *fold*, which has folded nothing yet, at a stored snapshot."""
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq)
+    fold.measured = len(snapshot.body)
 
 
 def folded(
     config: RunConfig,
     loaded: Loaded,
+    kept: KeptState | None = None,
     *,
     upto: int | None = None,
     adopt: bool = True,
@@ -149,6 +162,7 @@ def folded(
     """Judge the thread's graph and fold what was *loaded*; see `load`.
 
     Args:
+        kept: The state that *loaded* follows, if `KeptStates.load` returned one.
         upto: Last entry to fold. None folds all and restores the open superstep.
         adopt: Whether to migrate the values to the present graph, if an older one wrote them. A prune keeps them as
             they are, for the snapshot that it stores.
@@ -157,9 +171,19 @@ def folded(
             task alone.
     """
     fold, verdict = begun(config, loaded)
-    if loaded.snapshot is not None:
+    records = loaded.records
+    if kept is not None:
+        kept.start(fold)
+        records = records[1:]  # the first is the one that the state ends with
+    elif loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
-    fold_all(fold, loaded.records, upto)
+    fold_all(fold, records, upto)
+    if kept is not None:
+        if fold.erasures:  # what was erased may be part of the kept state
+            config.kept.forget(loaded.head.thread)
+            whole = the_store(config).load(loaded.head.thread)
+            return folded(config, whole, adopt=adopt, letters=letters, task=task)
+        kept.catch_up(fold)
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
     if adopt and verdict.kind != "identical":  # the values are those of an older graph until here
@@ -169,6 +193,8 @@ def folded(
         fold.staged = outcomes(loaded.staged)  # the next record of the journal vouches for these again
         staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
         open_superstep(fold, staged, letters)
+        if verdict.kind == "identical":
+            config.kept.keep(fold, loaded, kept)
     return fold
 
 

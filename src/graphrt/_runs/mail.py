@@ -21,7 +21,7 @@ from graphrt._journal.leases import release_now
 from graphrt._journal.letters import signal_id, written
 from graphrt._runs.answers import answers_by_id
 from graphrt._runs.labels import labels_of_head, with_more
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import present, the_store
 from graphrt._runs.open_run import checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_signal_name
@@ -102,7 +102,7 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
     """
     store = the_store(config)
     postable(store)
-    engine = folded(config, store.load(thread)).engine  # of the whole thread: the open questions are needed
+    engine = present(config, thread).engine  # of the whole thread: the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
     # A letter does not say what gives an answer: those that the time gives are left to the owner, who gives them too.

@@ -47,6 +47,7 @@ def delete(config: RunConfig, thread: str) -> None:
     check_id(thread)
     release_now(store, thread)  # a run that met a full disk could not release its claim
     store.delete(thread)
+    config.kept.forget(thread)
 
 
 class Which(te.TypedDict, total=False):

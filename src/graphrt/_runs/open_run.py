@@ -113,7 +113,7 @@ def begin(
             opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
             started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, given))
         else:
-            fold = _loaded(config, store, claim, if_exists, watch)
+            fold = _loaded(config, claim, if_exists, watch)
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
@@ -143,7 +143,7 @@ def begin(
     return started
 
 
-def _loaded(config: RunConfig, store: Store, claim: Claim, if_exists: IfExists, watch: Watch | None) -> Fold:
+def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, watch: Watch | None) -> Fold:
     """Return a claimed thread that takes an input as *if_exists* says, folded, with its engine.
 
     Raises:
@@ -156,7 +156,7 @@ def _loaded(config: RunConfig, store: Store, claim: Claim, if_exists: IfExists, 
         want(claim, "run", config, watch, doing=without)  # raises the error that names the right verb
     if todo == "retry":
         raise Unfinished(claim)
-    fold = loading.folded(config, store.load(claim.thread))  # makes the engine, with the same `check_state`
+    fold = loading.present(config, claim.thread)  # makes the engine, with the same `check_state`
     if todo == "present":
         raise Present(present(config, claim, fold))
     return fold

@@ -25,6 +25,7 @@ from graphrt._runs.driving import drive
 from graphrt._runs.entries import entries
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
 from graphrt._runs.if_exists import IfExists
+from graphrt._runs.kept_states import KeptStates
 from graphrt._runs.loading import the_store
 from graphrt._runs.queued_again import reported_again
 from graphrt._runs.recordings import Recordings
@@ -290,6 +291,7 @@ class _Second:
             sleep=_no_wait,
             sinks=(self._compare,),
             active=ActiveRuns(),  # its own, so that `_stop` ends no other run of the thread
+            kept=KeptStates(),
             migrations=(),  # the last one was taken over
         )
         self._skip()

@@ -232,10 +232,10 @@ def continued(
         claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
     opened: ActiveRun | None = None
     try:
-        loaded = store.load(thread_id)
+        loaded, kept = config.kept.load(store, thread_id)
         if admit is not None:
             admit(claim, loaded)
-        fold = loading.folded(config, loaded, letters=letters_about_tasks(config, store, thread_id))
+        fold = loading.folded(config, loaded, kept, letters=letters_about_tasks(config, store, thread_id))
         engine = fold.engine
         if config.redactor is not None:
             engine.redact_with(config.redactor)

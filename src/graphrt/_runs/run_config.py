@@ -26,6 +26,7 @@ from graphrt._journal.compatibility_check import GraphLike
 from graphrt._observers import observed_sinks
 from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
+from graphrt._runs.kept_states import NOTHING_KEPT, KeptStates
 from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import NOT_COMPILED
 from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
@@ -204,6 +205,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Redacts what enters a thread; None if nothing is redacted."""
     secrets: KnownSecrets
     """Secrets of unfinished threads, which no store has."""
+    kept: KeptStates
+    """States of threads that are kept in memory."""
     recorded: Recorded | None = None
     """Answers effects and model calls out of a log, when runs are executed again."""
 
@@ -234,6 +237,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             active=ActiveRuns(),
             redactor=_redactor(plan, self.audit),
             secrets=KnownSecrets(),
+            kept=KeptStates(),
             recorded=None,
         )
 
@@ -249,6 +253,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             threads=SharedThreads(self.threads.most),
             active=ActiveRuns(),
             secrets=KnownSecrets(),
+            kept=KeptStates(),
             store=arguments.opened_store(arguments.audited_store(store, self.audit)),
         )
 
@@ -347,6 +352,7 @@ def configure(
         active=ActiveRuns(),
         redactor=_redactor(graph.__graphrt_plan__, audit),
         secrets=KnownSecrets(),
+        kept=KeptStates() if store is not None or audit is not None else NOTHING_KEPT,
         # Last: a store is not left open if another argument is refused.
         store=arguments.opened_store(arguments.audited_store(store, audit)),
     )

@@ -34,7 +34,7 @@ from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.forking import journal_of
-from graphrt._runs.loading import folded, the_store
+from graphrt._runs.loading import present, the_store
 from graphrt._runs.mail import ask_to_cancel
 from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
@@ -69,7 +69,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
     claim = take(store, thread, create=True, lease_s=config.lease_s, at=at)
     try:
         fresh = claim.head.seq == 0
-        fold = _new(config, store, thread) if fresh else folded(config, store.load(thread))
+        fold = _new(config, store, thread) if fresh else present(config, thread)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
@@ -289,7 +289,7 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
     try:
         if claim.head.status not in of:
             return False
-        fold = folded(config, store.load(claim.thread))
+        fold = present(config, claim.thread)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         engine = fold.engine
         engine.listen(engine.plan.codec)

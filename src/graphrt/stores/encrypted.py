@@ -175,9 +175,9 @@ class EncryptedStore(StoreVerbs):
         seq, count, body, hashes = record
         return Record(seq, count, self._keys.seal(body, thread, "record", (seq, count)), hashes)
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
-        found = self._store.load(thread, upto=upto)
+        found = self._store.load(thread, upto=upto, after=after)
         meta, snapshot = found.meta, found.snapshot
         opened = self._keys.open
         return found._replace(

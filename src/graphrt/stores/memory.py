@@ -138,14 +138,14 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                     found.append(head)
             return found
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         with self._guard:
             kept = self._get(thread)
             seq = kept.seq if upto is None else upto
             at = bisect_right(kept.snapshots, seq, key=_SEQ)
-            snapshot = kept.snapshots[at - 1] if at else None
-            records = kept.part(snapshot.seq if snapshot else 0, upto)
+            snapshot = kept.snapshots[at - 1] if at and not after else None
+            records = kept.part(snapshot.seq if snapshot else after, upto)
             # Staged bodies belong to the newest state only.
             staged = tuple(kept.staged.items()) if seq >= kept.seq else ()
             return Loaded(kept.head(), kept.meta, snapshot, records, staged)

@@ -260,10 +260,11 @@ class Store(Protocol):
         """
         ...
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*.
 
-        An *upto* beyond the last entry gives what there is.
+        An *upto* beyond the last entry gives what there is. With *after*, no snapshot is read, and only the records that
+        are left with entries after this one: the caller knows the state up to there.
 
         Raises:
             InputError: There is no such thread.

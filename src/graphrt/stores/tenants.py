@@ -220,10 +220,10 @@ class TenantStore(StoreVerbs):
         )
         return [self._own(head) for head in found]
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         shared = self.shared_id(thread)
-        found = self._mapped(lambda: self._store.load(shared, upto=upto))
+        found = self._mapped(lambda: self._store.load(shared, upto=upto, after=after))
         return found._replace(head=self._own(found.head))
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:

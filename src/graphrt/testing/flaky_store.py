@@ -167,8 +167,8 @@ class FlakyStore:
         )
         return found
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
-        loaded: Loaded = self._do("load", thread, upto=upto)
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
+        loaded: Loaded = self._do("load", thread, upto=upto, after=after)
         return loaded
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:

@@ -303,7 +303,7 @@ _UPTO: Final = (
 )
 
 
-def load_text(*, upto: bool) -> str:
+def load_text(*, upto: bool, after: bool) -> str:
     """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
 
     The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All
@@ -312,17 +312,20 @@ def load_text(*, upto: bool) -> str:
 
     Args:
         upto: Whether the statement has a parameter `upto`, the last entry of the state to load.
+        after: Whether it has a parameter `after`: no snapshot is read, and only the records after this entry.
     """
-    before = " AND seq <= %(upto)s" if upto else ""
+    before = " AND s.seq <= %(upto)s" if upto else ""
+    if after:
+        before += " AND false"
     return (
         "WITH t AS (SELECT * FROM {s}.thread WHERE id = %(id)s), n AS (SELECT s.seq, s.body FROM t JOIN {s}.snapshot s"
-        f" ON s.no = t.no{before.replace('seq', 's.seq')} ORDER BY s.seq DESC LIMIT 1)"
+        f" ON s.no = t.no{before} ORDER BY s.seq DESC LIMIT 1)"
         " SELECT 'h' AS kind, seq, epoch, status, graph, created_at, updated_at,"
         f" {LIVES.replace('thread.', 't.')}, first, NULL::bytea AS seal, rank::bigint AS place FROM t"
         " UNION ALL SELECT 'm', 0, 0, '', m.body, 0, 0, false, 0, NULL, 0 FROM t JOIN {s}.meta m ON m.no = t.no"
         " UNION ALL SELECT 'n', seq, 0, '', body, 0, 0, false, 0, NULL, 0 FROM n"
         " UNION ALL SELECT 'r', r.seq, r.count, '', r.body, 0, 0, false, 0, r.seal, r.seq FROM t JOIN {s}.record r"
-        f" ON r.no = t.no AND r.seq > coalesce((SELECT seq FROM n), 0){_UPTO if upto else ''}"
+        f" ON r.no = t.no AND r.seq > {'%(after)s' if after else 'coalesce((SELECT seq FROM n), 0)'}{_UPTO if upto else ''}"
         " UNION ALL SELECT 'l', 0, 0, title, convert_to(array_to_json(tags)::text, 'UTF8'), 0, 0, false, 0, NULL, 0"
         " FROM t JOIN {s}.label ON label.no = t.no"
         " UNION ALL SELECT 's', 0, 0, encode(s.key, 'hex'), s.body, 0, 0, false, 0, NULL, s.place"

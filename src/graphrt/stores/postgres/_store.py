@@ -208,11 +208,12 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         rows = self._calls.ask("list the threads", text, values).fetchall()  # the id, then the columns of the head
         return [_statements.to_head(row[0], row[1:]) for row in rows]
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
-        text = _statements.load_text(upto=upto is not None)
-        rows = self._calls.ask(f"load thread {thread!r}", text, {"id": thread, "upto": upto}).fetchall()
+        text = _statements.load_text(upto=upto is not None, after=after > 0)
+        values = {"id": thread, "upto": upto, "after": after}
+        rows = self._calls.ask(f"load thread {thread!r}", text, values).fetchall()
         loaded = _statements.to_loaded(thread, rows)
         if loaded is None or not (loaded.head.seq or loaded.head.owned):
             raise _refusals.unknown_thread(thread)

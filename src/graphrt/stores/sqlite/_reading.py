@@ -136,7 +136,7 @@ def rows(
     return [row_of(row) for row in found.fetchall()]
 
 
-def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # noqa: FBT001
+def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> Loaded:  # noqa: FBT001
     """Return the thread of *row* as it is now, or as it was after the entry *upto*.
 
     Only the newest snapshot that is not after that entry is read, and the records after it.
@@ -146,14 +146,17 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None) -> Loaded:  # 
         row: The thread's row.
         owned: Whether a living owner holds the thread, for its head.
         upto: Number of an entry; None for the last one.
+        after: With a number other than 0, no snapshot is read, and only the records after this entry.
 
     Raises:
         StoreError: A row that was read is damaged.
     """
     at = row.seq if upto is None else max(0, min(upto, row.seq))
-    found = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
-    snapshot = Saved(*found[0]) if found else None
-    after = snapshot.seq if snapshot else 0
+    snapshot = None
+    if not after:
+        found = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
+        snapshot = Saved(*found[0]) if found else None
+        after = snapshot.seq if snapshot else 0
     base = row.no * SPAN
     found = RECORD.checked(db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall())
     entries = list(map(_new_record, found))

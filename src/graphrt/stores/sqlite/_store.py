@@ -272,10 +272,10 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
 
         return self._file.read(work)
 
-    def load(self, thread: str, *, upto: int | None = None) -> Loaded:
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
-        return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto), thread)
+        return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto, after), thread)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Return an iterator over the records of *thread*, in order, read page by page. See `Store.records`."""

@@ -134,6 +134,19 @@ def loaded_upto_is_cut(w: World) -> None:
         same(loaded.head.seq, 9, "last entry in the head")
 
 
+def loaded_after_an_entry(w: World) -> None:
+    """`load` with `after` reads no snapshot, and the records with entries after that one."""
+    threes = [Record(3, 3, b"a", b""), Record(6, 3, b"b", b""), Record(9, 3, b"c", b"")]
+    claim = w.claim()
+    w.store.commit(claim, Commit(0, AT, threes, snapshot=Saved(9, b"s9")))
+    w.store.commit(claim, Commit(9, AT, [entry(10)], stage=[("k", b"v")]))
+    for after, wanted in ((3, [b"b", b"c", b"10"]), (4, [b"b", b"c", b"10"]), (9, [b"10"]), (10, [])):
+        loaded = w.store.load("t", after=after)
+        same(loaded.snapshot, None, f"snapshot of a load after {after}")
+        same([record.body for record in loaded.records], wanted, f"records of a load after {after}")
+        same((loaded.head.seq, [key for key, _ in loaded.staged]), (10, ["k"]), f"rest of a load after {after}")
+
+
 def load_beyond_the_end(w: World) -> None:
     """`load` up to an entry that does not exist yet returns everything."""
     w.thread(entries=2, stage=[("k", b"v")])
