@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +12,13 @@ from graphrt._codec import Codec
 from graphrt.errors import BadResponseError, InputError, StoreError
 from graphrt.events import Usage
 from graphrt.harness import (
+    Agent,
     AgentReply,
     AgentRequest,
     AssistantMessage,
     Message,
+    MockHarness,
+    ScriptedModel,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -22,6 +27,7 @@ from graphrt.harness import (
     UserMessage,
 )
 from graphrt.harness._reply_data import reply_from, reply_to
+from graphrt.harness.litellm._openai_format import wire_request
 from graphrt.harness.request import ModelRequest
 
 
@@ -217,3 +223,49 @@ def test_a_wrong_option_that_may_hold_a_secret_is_shown_by_its_type(prompt: Any,
         ModelRequest.build(prompt, options)
 
     assert "key-0001" not in f"{caught.value} {vars(caught.value)}"
+
+
+USER, ANSWER = UserMessage(text="go"), AssistantMessage(text="done")
+
+
+def calling(*ids: str) -> AssistantMessage:
+    return AssistantMessage(tool_calls=tuple(ToolCall(id=id_, name="look") for id_ in ids))
+
+
+def result(id_: str) -> ToolMessage:
+    return ToolMessage(tool_call_id=id_, text="found")
+
+
+@pytest.mark.parametrize(
+    ("conversation", "index"),
+    [
+        ([USER, calling("a")], 1),
+        ([USER, calling("a"), USER], 1),
+        ([USER, calling("a", "b"), result("b"), ANSWER], 1),
+        ([USER, result("a")], 1),
+        ([result("a"), USER], 0),
+        ([USER, calling("a"), result("a"), result("a")], 3),
+        ([USER, calling("a"), result("b"), result("a")], 2),
+        ([USER, calling("a"), result("a"), ANSWER, result("a")], 4),
+    ],
+)
+def test_a_conversation_that_providers_refuse_is_refused_first(conversation: list[Any], index: int) -> None:
+    """By every harness, by agents, and where a request is written for the wire."""
+    model = ScriptedModel(["never asked"])
+    ways: list[Callable[[], Any]] = [
+        lambda: asyncio.run(MockHarness(["never asked"]).run(conversation)),
+        lambda: Agent(model).run_sync(conversation),
+        lambda: wire_request(ModelRequest(messages=tuple(conversation))),
+    ]
+
+    for way in ways:
+        with pytest.raises(InputError, match=f"Message {index} of the conversation") as caught:
+            way()
+        assert (caught.value.code, vars(caught.value)["index"]) == ("bad-conversation", index)
+    assert not model.calls
+
+
+def test_a_conversation_with_a_result_for_each_call_is_sent() -> None:
+    conversation = [USER, calling("a", "b"), result("b"), result("a"), ANSWER, USER, calling("a"), result("a")]
+
+    assert asyncio.run(MockHarness(["yes"]).run(conversation)).text == "yes"

@@ -12,6 +12,7 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AgentRequest,
+    AssistantMessage,
     MockHarness,
     StreamItem,
     TextDelta,
@@ -88,7 +89,8 @@ def test_expectation_matches_by_part_search_or_function(pattern: object) -> None
 
 def test_pattern_looks_at_the_last_message_only() -> None:
     harness = MockHarness([expect("42 results", reply="thanks")])
-    conversation = [UserMessage(text="search"), ToolMessage(tool_call_id="c1", text="42 results")]
+    called = AssistantMessage(tool_calls=(ToolCall(id="c1", name="search"),))
+    conversation = [UserMessage(text="search"), called, ToolMessage(tool_call_id="c1", text="42 results")]
 
     reply = asyncio.run(harness.run(conversation))
 

@@ -208,7 +208,7 @@ class InputError(GraphrtError):
     """The call is wrong: an argument, or the wrong verb for the thread's status."""
 
     default_code = "input"
-    _data_attributes = ATTRIBUTES | {"effects"}
+    _data_attributes = ATTRIBUTES | {"effects", "index"}
 
 
 class MissingExtraError(InputError):

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
     ARGUMENTS_NOT_JSON,
+    BAD_CONVERSATION,
     BAD_TOOL_ARGUMENTS,
 )
 from graphrt.harness._surrogates import whole, whole_values
@@ -30,6 +31,31 @@ __all__ = [
     "ToolSpec",
     "UserMessage",
 ]
+
+
+def check_conversation(messages: Sequence[Message]) -> None:
+    """Check that each tool call of *messages* has one result, right after the message that made the calls.
+
+    Providers answer any other conversation with an error that does not say which message is wrong.
+
+    Raises:
+        InputError: A call has no result, or a result no call (`bad-conversation`); `index` is that of the message.
+    """
+    open_: dict[str, str] = {}
+    caller = 0  # index of the message whose calls are open
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            if open_.pop(message.tool_call_id, None) is None:
+                raise BAD_CONVERSATION(
+                    index=index, problem=f"is the result of call {message.tool_call_id!r}, which is not open there"
+                )
+        elif open_:
+            break
+        elif isinstance(message, AssistantMessage) and message.tool_calls:
+            caller, open_ = index, {call.id: call.name for call in message.tool_calls}
+    if open_:
+        id_, name = next(iter(open_.items()))
+        raise BAD_CONVERSATION(index=caller, problem=f"calls tool {name!r} ({id_!r}), and no result follows")
 
 
 def _no_parameters() -> Mapping[str, Any]:

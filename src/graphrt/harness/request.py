@@ -26,6 +26,7 @@ from graphrt.harness.messages import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    check_conversation,
 )
 
 __all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "RunOptions"]
@@ -113,7 +114,8 @@ class ModelRequest:
 
         Raises:
             InputError: An option is unknown or has an invalid value, the prompt is empty, an item of it is not a
-                message, or a tool is given twice.
+                message, a tool call in it has no result or a result no call (`bad-conversation`), or a tool is given
+                twice.
         """
         for name in options:
             if name not in RunOptions.__annotations__:
@@ -188,6 +190,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
             )
     if not messages:
         raise INVALID_ARGUMENT(argument="The prompt", value=[], wanted="a text, or at least one message")
+    check_conversation(messages)
     return messages
 
 

@@ -25,6 +25,10 @@ def telling(prompt: str = "go", **more: Any) -> Any:
     return body
 
 
+def changed(x: int) -> str:
+    return f"A person changed the arguments of this call of 'note' to {{\"x\": {x}}}. The result is:\nnoted {x}"
+
+
 def asking(counts: list[int], *turns: Any, **policy: Any) -> tuple[Model, Agent]:
     model = Model(*(turns or (says(*(call("note", f"c{x}", x=x) for x in (1, 2))),)), "done")
     return model, Agent(model, tools=[counting(counts, **{"approval": True, **policy})])
@@ -74,7 +78,8 @@ def test_a_person_may_change_the_arguments(way):
         way(runtime, "run", {}, thread="t")
         result = way(runtime, "resume", "t", answer={"approve": True, "arguments": {"x": 7}})
 
-    assert result.state.said == ["noted 7"]
+    # The call in the conversation is what the model said; its result says what was done instead.
+    assert result.state.said == [changed(7)]
     assert counts == [7]
 
 
@@ -115,7 +120,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(way, answer):
         assert counts == []
         result = way(runtime, "resume", "t", answer={"approve": True, "arguments": {"x": 3}})
 
-    assert result.state.said == ["noted 3"]
+    assert result.state.said == [changed(3)]
     assert len(model.asked) == 2
 
 

@@ -27,6 +27,14 @@ BAD_TOOL_ARGUMENTS = ErrorCode(
     fix="Answer the call with a ToolMessage that shows the model this error.",
 )
 
+BAD_CONVERSATION = ErrorCode(
+    "bad-conversation",
+    InputError,
+    "Message {index} of the conversation {problem}.",
+    known="providers refuse such a conversation",
+    fix="Answer each tool call by one ToolMessage, directly after the message that makes the calls.",
+)
+
 BAD_OUTPUT_TYPE = ErrorCode(
     "bad-output-type",
     InputError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -16,7 +17,7 @@ from graphrt.harness.tools.protocol import Tool
 if TYPE_CHECKING:
     from graphrt.events import Usage
 
-__all__ = ["Done", "Ready", "allowed", "answered", "needs_approval", "refused"]
+__all__ = ["Done", "Ready", "allowed", "answered", "as_read", "needs_approval", "refused"]
 
 _ANSWER: Final[Any] = Literal[True, False] | dict[Literal["approve", "reason", "arguments"], Any]
 """Answer type of an approval. It is not `bool`, because pydantic would coerce "yes", "on" and 1 to True."""
@@ -84,6 +85,19 @@ def _decided(said: Any, who: str, call: ToolCall) -> bool:
 def refused(call: ToolCall, reason: str) -> Done:
     """Return the outcome of a call that a person refused."""
     return Done(text=f"A person refused this call of {call.name!r}{f': {reason}' if reason else ''}.", error=True)
+
+
+def as_read(call: ToolCall, one: Ready, text: str) -> str:
+    """Return the result *text* as the model reads it: after the arguments, if a person changed those of its *call*.
+
+    The call in the conversation stays what the model said. Without the sentence it would believe, and say later, that
+    its own arguments were used.
+    """
+    changed = one.call.arguments
+    if one.call is call or changed == call.arguments:
+        return text
+    told = json.dumps(changed, ensure_ascii=False, default=repr)
+    return f"A person changed the arguments of this call of {call.name!r} to {told}. The result is:\n{text}"
 
 
 def answered(asking: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:

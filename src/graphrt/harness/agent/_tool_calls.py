@@ -22,7 +22,7 @@ from graphrt.errors import (
 )
 from graphrt.errors._codes.agents import ARGUMENTS_NOT_AN_OBJECT, TOOL_FAILED, TOOL_NOT_OFFERED, TOOL_TIMEOUT
 from graphrt.harness._reply_data import usage_from, usage_to
-from graphrt.harness.agent._approval import Done, Ready, allowed, answered, needs_approval, refused
+from graphrt.harness.agent._approval import Done, Ready, allowed, answered, as_read, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._services import HERE, ORDER, Composed, Place
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
@@ -112,7 +112,8 @@ class Tooling:
             if not isinstance(one, Ready) and self._emit is not None:
                 self._emit(ToolStarted(call=call))
                 self._emit(ToolEnded(call=call, text=result.text, error=True))
-            messages.append(ToolMessage(tool_call_id=call.id, text=result.text, error=result.error))
+            text = as_read(call, one, result.text) if isinstance(one, Ready) else result.text
+            messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
         return messages
 
     # -- admission -----------------------------------------------------------------------------------------------

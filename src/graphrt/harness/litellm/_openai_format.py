@@ -28,6 +28,7 @@ from graphrt.harness.messages import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    check_conversation,
 )
 from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextDelta, ThinkingDelta, ToolCallDelta
 from graphrt.harness.request import ModelRequest, OutputSpec
@@ -50,7 +51,11 @@ def wire_request(request: ModelRequest, *, blocks: bool = False) -> dict[str, An
     Args:
         request: The request.
         blocks: Whether to include sealed thinking blocks.
+
+    Raises:
+        InputError: A tool call of the conversation has no result, or a result no call (`bad-conversation`).
     """
+    check_conversation(request.messages)  # middleware and callers of a model may have made the request
     choice = request.tool_choice
     optional: dict[str, Any] = {
         "max_tokens": request.max_tokens,
