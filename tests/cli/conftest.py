@@ -128,7 +128,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with the module `flow.py`."""
     (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GRAPHRT_STORE"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GRAPHRT_STORE", "GRAPHRT_OUTPUT"):
         monkeypatch.delenv(name, raising=False)
     path, modules = list(sys.path), set(sys.modules)
     yield tmp_path
@@ -139,12 +139,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Called]:
-    """Call a command in this process. A document is checked against the schema of its command."""
+def call(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Called]:
+    """Call a command in this process, for a document, which is checked against the schema of its command."""
 
     def called(*words: str) -> Called:
         capsys.readouterr()
-        code = main(words)
+        with monkeypatch.context() as patch:
+            patch.setenv("GRAPHRT_OUTPUT", "json")
+            code = main(words)
         done = Called(code, *capsys.readouterr())
         document = done.document if done.out.startswith("{") else {}
         if "graphrt" in document:
@@ -219,7 +221,7 @@ def program(folder: Path) -> Callable[..., Called]:
     def run(*words: str, given: str = "", env: dict[str, str] | None = None) -> Called:
         done = subprocess.run(
             [*GRAPHRT, *words], input=given, capture_output=True, text=True, check=False, timeout=60,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "GRAPHRT_OUTPUT": "json", **(env or {})},
         )  # fmt: skip
         return Called(done.returncode, done.stdout, done.stderr)
 

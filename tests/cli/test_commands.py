@@ -28,7 +28,7 @@ def test_check_lists_what_is_wrong_with_a_graph(call, folder: Path) -> None:
     assert (good["graph"], good["nodes"], good["problems"]) == ("letters", 2, [])
     assert [one["code"] for one in bad["problems"]] == ["unknown-node"]
     assert bad["problems"][0]["where"] == "wrong.py:8"
-    assert "[unknown-node]" in call("check", "wrong.py:graph", "--text").out
+    assert "[unknown-node]" in call("check", "wrong.py:graph", "-otext").out
 
 
 def test_check_writes_sarif(call, folder: Path) -> None:
@@ -58,17 +58,17 @@ def test_check_says_whether_threads_can_go_on(call, stored: str) -> None:
     [("terminal", "  ○ START"), ("mermaid", "flowchart TD"), ("dot", "digraph"), ("json", "{"), ("svg", "<svg")],
 )
 def test_draw_makes_every_form(call, folder: Path, form: str, begins: str) -> None:
-    done = call("draw", "flow.py:fan", "--format", form, "--text")
+    done = call("draw", "flow.py:fan", "--format", form, "-otext")
 
     assert done.code == 0
     assert done.out.startswith(begins)
-    assert call("draw", "flow.py:fan", "-f", form, "--json").result["topology"]["nodes"]
-    assert call("draw", "flow.py:fan", "-f", form, "-o", "picture", "--text").code == 0
+    assert call("draw", "flow.py:fan", "-f", form, "-ojson").result["topology"]["nodes"]
+    assert call("draw", "flow.py:fan", "-f", form, "--out", "picture", "-otext").code == 0
     assert (folder / "picture").read_text(encoding="utf-8").strip() == done.out.strip()
 
 
 def test_svg_is_a_picture_of_every_node(call) -> None:
-    root = ET.fromstring(call("draw", "flow.py:fan", "-f", "svg", "--text").out)
+    root = ET.fromstring(call("draw", "flow.py:fan", "-f", "svg", "-otext").out)
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
 
     assert {"START", "END", "work", "report"} <= texts
@@ -167,13 +167,13 @@ def test_log_has_every_entry(call, stored: str) -> None:
 
 
 def test_the_way_on_can_be_typed_as_it_is_told(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    forked = call("fork", "flow.py:letters", "paused", "--at", "1", "--to", "b", "--store", stored, "--text")
+    forked = call("fork", "flow.py:letters", "paused", "--at", "1", "--to", "b", "--store", stored, "-otext")
     told = "go on with: graphrt retry flow.py:letters b --store runs.db"
     assert told in forked.out
     assert call(*shlex.split(told.partition("graphrt ")[2])).result["status"] == "interrupted"
 
     monkeypatch.setenv("GRAPHRT_STORE", "runs.db")  # which the next command has too
-    forked = call("fork", "flow.py:letters", "paused", "--to", "c", "--text")
+    forked = call("fork", "flow.py:letters", "paused", "--to", "c", "-otext")
     assert forked.out.endswith("go on with: graphrt resume flow.py:letters c\n")
 
 

@@ -126,7 +126,7 @@ def test_every_command_fits_its_terminal(place: Path, columns: int, env: dict[st
 
 def test_every_command_writes_one_document_where_no_terminal_is(call: Callable[..., Called], place: Path) -> None:
     for name, (words, code) in WORDS.items():
-        done = call(*words, *([] if name in PLAIN else ["--json"]))  # checks a document against its schema
+        done = call(*words, *([] if name in PLAIN else ["-ojson"]))  # checks a document against its schema
 
         assert done.code == code, (name, done)
         assert "\x1b" not in done.out + done.err, name
@@ -137,7 +137,7 @@ def test_every_command_writes_one_document_where_no_terminal_is(call: Callable[.
 DAMAGED = [name for name, (words, _) in WORDS.items() if "--store" in words and name not in ("check", "import")]
 
 
-@pytest.mark.parametrize("form", ["--json", "--text"])
+@pytest.mark.parametrize("form", ["-ojson", "-otext"])
 def test_no_command_reads_on_in_a_database_that_is_cut_off(call: Callable[..., Called], place: Path, form: str) -> None:
     call("audit", "export", "paused", "a.log", *S)
     data = Path("runs.db").read_bytes()

@@ -44,7 +44,7 @@ def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
 def test_the_reference_has_every_command_with_its_options(name: str) -> None:
     found = re.search(rf"^### `{name}`$(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"the reference has no section `{name}`"
-    shared = {"--json", "--text", "--quiet", "-q", "--debug"}
+    shared = {"--output", "--quiet", "-q", "--debug"}
     options = {
         word
         for param in command(name).params
@@ -124,7 +124,7 @@ def test_a_wrong_word_names_the_closest_command(call) -> None:
 
     assert done.code == 2
     assert "Did you mean 'threads'?" in done.err
-    assert call("threads", "--statuss", "x", "--json").document["error"]["code"] == "usage"
+    assert call("threads", "--statuss", "x", "-ojson").document["error"]["code"] == "usage"
 
 
 def test_a_word_that_people_use_for_a_command_names_it(call) -> None:

@@ -52,7 +52,7 @@ def test_a_dumb_terminal_gets_plain_lines(terminal) -> None:
 
 
 def test_json_at_a_terminal_is_one_document_after_the_live_view(terminal) -> None:
-    done = terminal("run", "flow.py:fan", "--json", "--quiet")
+    done = terminal("run", "flow.py:fan", "-ojson", "--quiet")
 
     assert done.text[done.text.index("{") :].startswith('{\n  "graphrt"')
     assert "\x1b" not in done.text
@@ -75,7 +75,7 @@ def test_views_of_a_store_fit_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("FORCE_COLOR", "1")
 
-    shown = lines(call(*words, "--store", stored, "--text").out)
+    shown = lines(call(*words, "--store", stored, "-otext").out)
 
     assert max(map(cells, shown)) <= columns
     assert any("paused" in line or "verif" in line or "sound" in line or "run-started" in line for line in shown)
@@ -135,7 +135,7 @@ def test_without_a_terminal_nothing_but_the_document_is_written(program) -> None
 SHELL = ["bash", "-c"]
 
 
-@pytest.mark.parametrize("words", ["schema run", "log flow.py:letters paused --store runs.db --json", "--help"])
+@pytest.mark.parametrize("words", ["schema run", "log flow.py:letters paused --store runs.db -o json", "--help"])
 @pytest.mark.parametrize("buffered", ["", "1"])
 def test_a_pipe_that_is_closed_early_is_no_error(folder, stored: str, words: str, buffered: str) -> None:
     script = f"{sys.executable} -m graphrt {words} 2>err | head -c 10; echo ${{PIPESTATUS[0]}}"
@@ -178,3 +178,14 @@ def test_a_pipe_that_breaks_in_the_code_of_the_user_is_an_error(program, folder)
 
     assert done.code == 2
     assert "BrokenPipeError" in done.err
+
+
+def test_output_is_a_table_in_a_pipe_and_a_document_if_it_is_asked_for(program, stored: str) -> None:
+    words, text = ["threads", "--store", stored], {"GRAPHRT_OUTPUT": ""}
+
+    piped = program(*words, env=text).out
+
+    assert [line for line in piped.splitlines() if "paused" in line and "interrupted" in line]
+    assert program(*words, "-o", "json", env=text).document["command"] == "threads"
+    assert program(*words).document["command"] == "threads"  # by GRAPHRT_OUTPUT
+    assert program(*words, "--output=text").out == piped

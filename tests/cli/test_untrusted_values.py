@@ -28,7 +28,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
-@pytest.mark.parametrize("form", ["--text", "--json"])
+@pytest.mark.parametrize("form", ["-otext", "-ojson"])
 @pytest.mark.parametrize("colour", ["", "1"])
 def test_no_control_character_of_a_value_is_written(
     call, nasty: str, monkeypatch: pytest.MonkeyPatch, words: list[str], form: str, colour: str
@@ -40,16 +40,16 @@ def test_no_control_character_of_a_value_is_written(
     ours = said.replace("\x1b[0m", "").replace("\x1b[31mred", "!")  # a style of ours never is before that word
 
     assert [c for c in HIDDEN[1:] if c in said] == []
-    assert "!" not in ours.replace("! ", "") or form == "--json"
-    if form == "--text" and words[0] == "show":
+    assert "!" not in ours.replace("! ", "") or form == "-ojson"
+    if form == "-otext" and words[0] == "show":
         assert "\\x1b[31mred" in said
         assert "[bold]x[/bold] :smile:" in said
-    if form == "--json" and words[0] == "show":
+    if form == "-ojson" and words[0] == "show":
         assert done.result["state"]["topic"] == NASTY
 
 
 def test_names_of_threads_cannot_be_written_as_commands_of_a_terminal(call) -> None:
-    done = call("run", "flow.py:fan", "--thread", "a\x1b[2Jb", "--store", "n.db", "--text")
+    done = call("run", "flow.py:fan", "--thread", "a\x1b[2Jb", "--store", "n.db", "-otext")
 
     assert done.code == 2
     assert "\x1b" not in done.err
@@ -66,14 +66,14 @@ def test_huge_and_binary_values_are_cut_with_their_size(call, folder: Path) -> N
         encoding="utf-8",
     )
 
-    done = call("run", "big:graph", "--text", "--thread", "t", "--store", "b.db")
+    done = call("run", "big:graph", "-otext", "--thread", "t", "--store", "b.db")
 
     assert done.code == 0
     assert "(3,000,000 characters)" in done.out
     assert "<1,000,000 bytes: ff 00 ff 00" in done.out
     assert "(100,000 in all)" in done.out
     assert len(done.out) < 4_000
-    assert len(call("log", "big:graph", "t", "--store", "b.db", "--text").out) < 4_000
+    assert len(call("log", "big:graph", "t", "--store", "b.db", "-otext").out) < 4_000
     whole = call("show", "big:graph", "t", "--store", "b.db").result["state"]
     assert (len(whole["text"]), len(whole["items"])) == (3_000_000, 100_000)
     assert whole["data"].startswith("_wD_AP8A")

@@ -42,7 +42,7 @@ def test_the_inbox_lists_questions_and_pages_them(call, stored: str) -> None:
     assert call("inbox", "--store", stored, "--kind", "approval").result["questions"] == []
     assert call("inbox", "--store", stored, "--node", "nobody").result["questions"] == []
     assert call("inbox", "--store", stored, "--after", "no token").document["error"]["code"] == "input"
-    text = call("inbox", "--store", stored, "--text").out
+    text = call("inbox", "--store", stored, "-otext").out
     assert "thread paused of letters" in text
     assert "2 questions" in text
 
@@ -94,7 +94,7 @@ def test_schedules_are_added_listed_and_removed(call, stored: str) -> None:
 
     assert made == listed
     assert (listed["cron"], listed["input"]["topic"], listed["tags"]) == ("0 3 * * *", "cats", ["night"])
-    assert "nightly" in call("schedules", "list", "flow.py:fan", "--store", stored, "--text").out
+    assert "nightly" in call("schedules", "list", "flow.py:fan", "--store", stored, "-otext").out
     other = ["schedules", "add", "flow.py:fan", "nightly", "0 4 * * *", "--store", stored]
     assert call(*other).document["error"]["code"] == "schedule-exists"
     assert call(*other, "--replace").result["cron"] == "0 4 * * *"

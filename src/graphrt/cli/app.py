@@ -90,11 +90,17 @@ def _let_go() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Return whether the words, of which one is wrong, ask for a document."""
+    joined = f"\0{chr(0).join(words)}\0".replace("=", "\0")
+    return any(f"\0{option}\0json\0" in joined for option in ("-o", "--output")) or "-ojson" in words
+
+
 def _refused(error: click.ClickException, words: Sequence[str]) -> None:
     """Say what is wrong with the words of the command line: for people, and in a document if one was asked for."""
     error.show()
     ctx = getattr(error, "ctx", None)
-    if "--json" in words and ctx is not None:
+    if ctx is not None and _asks_for_json(words):
         from graphrt.cli import plain_data
         from graphrt.cli.output import Answer, document
         from graphrt.errors._codes.command_line import BAD_WORDS

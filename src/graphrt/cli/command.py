@@ -92,7 +92,8 @@ class Command(click.Command):
         path = ctx.command_path.split(" ", 1)
         output = Output(
             path[1] if len(path) > 1 else path[0],
-            as_json=given.get(f"{prefix}as_json"),
+            as_json=given.get(f"{prefix}output_form") == "json",
+            asked=ctx.get_parameter_source("output_form") is click.core.ParameterSource.COMMANDLINE,
             quiet=bool(given.get(f"{prefix}quiet")),
             debug=bool(given.get(f"{prefix}debug")),
         )
@@ -117,11 +118,15 @@ def _shared() -> list[click.Parameter]:
     """Return the options that every command has."""
     return [
         click.Option(
-            ["--json/--text", "as_json"],
-            default=None,
+            ["-o", "--output", "output_form"],
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            envvar="GRAPHRT_OUTPUT",
+            show_envvar=True,
             expose_value=False,
             callback=_keep,
-            help="One JSON document, or text. Without either, text at a terminal and JSON elsewhere.",
+            help="Text, in a pipe too, or one JSON document.",
         ),
         click.Option(
             ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_keep, help="No progress and no notes."

@@ -21,7 +21,7 @@ from graphrt.errors._codes.command_line import NOT_WRITTEN
     "--format", "-f", "form", type=click.Choice(["terminal", "mermaid", "dot", "svg", "json"]), default="terminal",
     show_default=True, help="What to make.",
 )  # fmt: skip
-@click.option("--out", "-o", metavar="FILE", help="Write it to a file.")
+@click.option("--out", metavar="FILE", help="Write it to a file.")
 @click.pass_obj
 def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
     """Draw a graph: in the terminal, as Mermaid, DOT or SVG."""

@@ -1,7 +1,6 @@
 """Where a command writes: its answer to standard output, everything else to standard error.
 
-An answer is one JSON document, or text for people. People get it at a terminal; pipes and files get JSON, unless
-`--json` or `--text` says otherwise. While a command runs, standard output belongs to it alone: what modules and nodes of
+An answer is text, for people and for pipes, or one JSON document if `-o json` asks for it. While a command runs, standard output belongs to it alone: what modules and nodes of
 the user print goes to standard error, so that it never gets into a document.
 """
 
@@ -45,14 +44,14 @@ class Answer:
 class Output:
     """The two streams of a command, and what its options say of them. A context manager, which guards standard output."""
 
-    def __init__(self, command: str, *, as_json: bool | None, quiet: bool, debug: bool) -> None:
+    def __init__(self, command: str, *, as_json: bool, asked: bool, quiet: bool, debug: bool) -> None:
         self.command = command
         # None where the caller has closed the stream. Then nobody reads it, and nothing is wrong.
         self.out: TextIO = sys.stdout or _nowhere()
         self.err: TextIO = sys.stderr or _nowhere()
         self.is_terminal: bool = self.out.isatty()
-        self.as_json: bool = (not self.is_terminal) if as_json is None else as_json
-        self.asked: bool = as_json is not None
+        self.as_json: bool = as_json
+        self.asked: bool = asked  # in the words of the command, and not by the environment for all commands
         self.quiet = quiet
         self.debug = debug
         self._saved: int | None = None
@@ -126,7 +125,7 @@ class Output:
         elif self.as_json:
             self.out.write(f"{plain_data.dumps(document(self.command, answer))}\n")
         elif answer.lines is not None:
-            screen = open_screen(self.out, widest=WIDEST)
+            screen = open_screen(self.out, widest=WIDEST, elsewhere=WIDEST)
             for line in answer.lines(screen.width):
                 screen.line(*line)
         self.out.flush()

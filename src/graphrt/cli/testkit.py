@@ -23,7 +23,7 @@ _PASSED: Final[dict[str, Any]] = {
 def routes(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Report the route coverage that pytest measured; the same as `python -m graphrt.testing.route_coverage`.
 
-    Give the files that `pytest --graphrt-cov` wrote. `--json` is `--report json`; `graphrt routes --help` has the rest.
+    Give the files that `pytest --graphrt-cov` wrote. `-o json` is `--report json`; `graphrt routes --help` has the rest.
     """
     from graphrt.testing.route_coverage.__main__ import main
 
@@ -36,7 +36,7 @@ def routes(ctx: click.Context, words: tuple[str, ...]) -> None:
 def mutate(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Change graphs in small ways, and see whether the tests notice; the same as `python -m graphrt.testing.mutate`.
 
-    `--json` writes the verdicts to standard output; `graphrt mutate --help` has the rest.
+    `-o json` writes the verdicts to standard output; `graphrt mutate --help` has the rest.
     """
     from graphrt.testing.mutate.__main__ import main
 
@@ -44,13 +44,14 @@ def mutate(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _translated(words: tuple[str, ...], as_json: list[str]) -> list[str]:
-    """Return *words* with a `--json` of ours, which has no value, in the words of the program."""
-    found: list[str] = []
-    for number, word in enumerate(words):
-        follows = words[number + 1] if number + 1 < len(words) else "-"
-        has_value = word == "--json" and as_json[0] == "--json" and (follows == "-" or not follows.startswith("-"))
-        found += as_json if word == "--json" and not (has_value and number + 1 < len(words)) else [word]
-    return found
+    """Return *words* with `-o json` in the words of the program, up to `--`, after which they are for pytest."""
+    ours = list(words[: words.index("--")] if "--" in words else words)
+    rest = list(words[len(ours) :])
+    for forms in (["-o", "json"], ["--output", "json"], ["--output=json"]):
+        for at in range(len(ours) - len(forms), -1, -1):
+            if ours[at : at + len(forms)] == forms:
+                ours[at : at + len(forms)] = as_json
+    return ours + rest
 
 
 def _run(main: Callable[[list[str]], int], words: list[str]) -> int:

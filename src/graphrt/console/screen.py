@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 import threading
 import unicodedata
@@ -136,9 +135,9 @@ def as_text(segments: Line) -> Any:
     return text
 
 
-def open_screen(out: TextIO, *, colour: bool = True, widest: int = WIDEST) -> Screen:
-    """Return the best screen that *out* can be."""
-    width = max(20, min(widest, columns(out)) - 2)
+def open_screen(out: TextIO, *, colour: bool = True, widest: int = WIDEST, elsewhere: int = 80) -> Screen:
+    """Return the best screen that *out* can be, of *elsewhere* columns if it is not a terminal."""
+    width = max(20, min(widest, columns(out, elsewhere)) - 2)
     if colour and has_colour(out) and importlib.util.find_spec("rich") is not None:
         return RichScreen(out, width)
     return PlainScreen(out, width)
@@ -160,15 +159,15 @@ def has_unicode(out: TextIO) -> bool:
     return encoding is None or encoding.lower().startswith("utf")  # a text in memory has no encoding
 
 
-def columns(out: TextIO) -> int:
-    """Return the columns of the terminal *out*; `COLUMNS` says otherwise, and 80 are those of anything else."""
+def columns(out: TextIO, elsewhere: int = 80) -> int:
+    """Return the columns of the terminal *out*; `COLUMNS` says otherwise, and *elsewhere* are those of anything else."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(out.fileno()).columns or 80
+        return os.get_terminal_size(out.fileno()).columns or elsewhere
     except (OSError, ValueError, AttributeError):
-        return shutil.get_terminal_size((80, 24)).columns
+        return elsewhere
 
 
 def cells(text: str) -> int:
