@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, Limits, NodeError, RetryPolicy, Runtime
+from graphrt import END, DefinitionError, Limits, NodeError, RetryPolicy, Runtime
 
 from .support import call, note, parallel, sequence
 
@@ -283,3 +283,64 @@ def test_a_nested_graph_that_takes_too_long_fails(face: str, kind: str, stop: th
 
     assert (caught.value.node, caught.value.code) == ("child", "node-timeout")
     stop.set()
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_node_that_gives_no_sign_of_life_fails(face: str, kind: str, beside: bool, stop: threading.Event) -> None:
+    others = [("other", note("other"))] if beside else []
+    graph = parallel(("slow", endless(kind, stop)), *others, slow={"idle_timeout_s": SHORT_S, "timeout_s": 60})
+
+    with pytest.raises(NodeError, match="of the last sign of life") as caught:
+        call(face, Runtime(graph, limits=Limits(grace_s=0.1, deadline_s=50)), "run", {})
+
+    assert caught.value.code == "node-timeout"
+
+
+@pytest.mark.parametrize("sign", ["heartbeat", "emit", "effect"])
+def test_a_node_that_gives_signs_of_life_may_take_longer(face: str, kind: str, sign: str) -> None:
+    """The node takes 0.6 s, and gives a sign every 0.1 s."""
+
+    def alive(ctx: Any, n: int) -> None:
+        if sign == "effect":
+            ctx.effect(f"e{n}", int)
+        else:
+            getattr(ctx, sign)(*[n] * (sign == "emit"))
+
+    def works(state: Any, ctx: Any) -> Any:
+        for n in range(6):
+            time.sleep(0.1)
+            alive(ctx, n)
+        return {"notes": ["done"]}
+
+    async def aworks(state: Any, ctx: Any) -> Any:
+        for n in range(6):
+            await asyncio.sleep(0.1)
+            alive(ctx, n)
+        return {"notes": ["done"]}
+
+    graph = parallel(("slow", works if kind == "sync" else aworks), slow={"idle_timeout_s": 0.5})
+
+    assert call(face, Runtime(graph, store="memory:"), "run", {}, thread="t").state["notes"] == ["done"]
+
+
+def test_signs_of_life_do_not_extend_the_timeout(face: str) -> None:
+    """And those of an attempt that was given up do not help the next one."""
+    beating = threading.Event()
+
+    def beats(state: Any, ctx: Any) -> Any:
+        while not beating.wait(0.01):
+            ctx.heartbeat()
+
+    graph = parallel(("slow", beats), slow={"idle_timeout_s": 60, "timeout_s": SHORT_S, "retry": 2})
+    try:
+        with pytest.raises(NodeError, match="no result within"):
+            call(face, Runtime(graph, limits=Limits(grace_s=0.1)), "run", {})
+    finally:
+        beating.set()
+
+
+def test_a_nested_graph_has_no_idle_timeout_of_its_own() -> None:
+    inner = parallel(("a", note("a")))
+
+    with pytest.raises(DefinitionError, match="idle_timeout_s= is for functions"):
+        parallel(("inner", inner), inner={"idle_timeout_s": 1})

@@ -333,3 +333,26 @@ def test_routes_may_be_pairs_of_label_and_target() -> None:
     graph = g.compile()
 
     assert [graph.route("agent", {"question": label}) for label in ("tool", "done")] == [("tool",), (END,)]
+
+
+def test_defaults_of_a_builder_hold_for_all_nodes_that_are_not_given_them() -> None:
+    """Whenever they are added; a handler does not handle itself, and a nested graph's nodes have those of their builder."""
+    inner = GraphBuilder(State).add_node("x", note("x")).set_entry("x").compile()
+    g = GraphBuilder(State, inline=True).add_node("before", note("a"), retry=None).add_node("handler", note("b"))
+    g.set_node_defaults(retry=3, timeout_s=5, idle_timeout_s=1).set_node_defaults(on_error="handler", max_visits=None)
+    g.add_node("after", note("c"), timeout_s=None, inline=False).add_node("inner", inner)
+    plan = g.add_sequence([START, "before", "after", "inner", END]).compile().__graphrt_plan__
+    found = {node.name: node.policy for node in plan.nodes}
+
+    assert found["before"] == Policy(inline=True, timeout_s=5, idle_timeout_s=1, on_error="handler", max_visits=None)
+    assert (found["handler"].on_error, found["handler"].retry) == (None, RetryPolicy(3))
+    assert (found["after"].timeout_s, found["after"].inline, found["after"].retry) == (None, False, RetryPolicy(3))
+    assert (found["inner"].timeout_s, found["inner"].idle_timeout_s) == (5, None)
+    assert plan.by_name["inner"].child.nodes[0].policy == Policy()
+
+
+def test_wrong_defaults_are_problems() -> None:
+    g = GraphBuilder(State).add_node("a", note("a")).set_entry("a")
+    g.set_node_defaults(retry="x", writes=["notes"], timeot_s=3)  # type: ignore[call-arg, typeddict-item]
+
+    assert codes(g) == ["bad-policy", "bad-policy", "bad-policy"]

@@ -190,6 +190,7 @@ class TaskServices:
 
     def publish(self, item: Any) -> None:
         """Show *item* on the run's stream, mode `messages`; not if redaction hides it or the attempt was given up."""
+        self._context.heartbeat()
         emit = self._scope.emit
         if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
             return

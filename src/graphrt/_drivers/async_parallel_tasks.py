@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from graphrt._drivers.async_retry_waits import rested
+from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.invoke import Escaped, ainvoke, invoke
 from graphrt._drivers.parallel_tasks import Ended
@@ -51,7 +52,8 @@ class _SyncJob:
     def run(self) -> None:
         """Run the node; called on the worker thread."""
         task = self.key[0]
-        if task.timeout_s is not None:
+        if is_timed(task):
+            task.more().time = AttemptTime(task)
             self._parallel.begun(self.key)
         try:
             self.reply = self._context.run(self._invoke, task)
@@ -222,8 +224,13 @@ class AsyncParallelTasks:
 
     def _time(self, key: tuple[Task, int]) -> None:
         """Start the timeout of a job that has begun, unless it has ended or a deadline's timer runs already."""
-        if key in self._flying and key not in self._timers and not self._held:
-            self._timers[key] = self._loop.call_later(key[0].timeout_s or 0.0, self._expire, key)  # never None here
+        task = key[0]
+        if key not in self._flying or self._held:
+            return
+        if task.node.policy.idle_timeout_s is not None and key in self._timers:
+            self._timers.pop(key).cancel()  # it may be idle before that
+        if key not in self._timers:
+            self._timers[key] = self._loop.call_later(task.more().time.until - monotonic(), self._expire, key)
 
     def _land(self) -> None:
         """Take the replies of the jobs that have ended, on the loop."""
@@ -237,13 +244,17 @@ class AsyncParallelTasks:
                 self.services.dropped(key[0])  # it was abandoned: its outcome is too late, which is journalled
 
     def _expire(self, key: tuple[Task, int]) -> None:
-        """Report a job as timed out, and abandon its worker thread, which no longer counts."""
+        """Report a job as timed out, and abandon its worker thread, which no longer counts; or wait on for signs of life."""
         del self._timers[key]
+        time: AttemptTime | None = key[0].more().time
+        if time is not None and time.until > monotonic():  # it gave one since
+            self._timers[key] = self._loop.call_later(time.until - monotonic(), self._expire, key)
+            return
         job = self._flying[key]  # there: `_post` cancels the timer of a job that has ended
         if isinstance(job, _SyncJob):
             self._on_workers -= 1
             self.services.pool().abandon(job)
-        self._post(key, TimedOut(key[0].timeout_s or 0.0))
+        self._post(key, TimedOut(key[0].timeout_s or 0.0) if time is None else time.reply())
 
     def _ran(self, key: tuple[Task, int], running: asyncio.Task[Any]) -> None:
         """Report the end of an asyncio task; one cancelled before its first step never ran `_body`."""

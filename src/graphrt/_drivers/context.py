@@ -599,6 +599,7 @@ class Context(Generic[D]):
             InputError: *kind* is not known (`bad-effect`), or *key* is not a text (`input`).
             AuditError: The runtime redacts, and an argument could not be redacted.
         """
+        self.heartbeat()
         services, task = self._scope, self._task
         if check_key(key) is not None:  # escaped, so that no other name and key make the same
             call = Call(f"{name}#key={str(key).replace('%', '%25').replace('#', '%23')}")
@@ -628,12 +629,22 @@ class Context(Generic[D]):
         finally:
             NODE.reset(token)
 
+    def heartbeat(self) -> None:
+        """Say that the node is still at work, so that its `idle_timeout_s` begins anew; does nothing if `cancelled`.
+
+        `emit`, the start of an effect, and each piece of a model's reply that arrives say so too.
+        """
+        extra = self._task.extra
+        if extra is not None and extra.time is not None and not self.cancelled:
+            extra.time.beat()
+
     def emit(self, value: Any) -> None:
         """Show *value* on the stream mode `custom`; does nothing without such a stream, or if `cancelled`.
 
         Raises:
             AuditError: The runtime redacts, and the value could not be redacted.
         """
+        self.heartbeat()
         emit = self._scope.emit
         if emit is not None and not self.cancelled:
             if self._task.engine.redactor is not None:  # returns the redacted value

@@ -9,14 +9,16 @@ telemetry; `live` is a stream mode that shows the same to users. For the terms, 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 from types import CoroutineType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy as retry
 from graphrt._ambient import NODE, WATCHER, WithoutContext
+from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.child_threads import ENDS_RUN
 from graphrt._drivers.context import Context, Suspended
 from graphrt._drivers.run_services import RunServices, monotonic
@@ -29,6 +31,9 @@ from graphrt._waits import result_of
 from graphrt.commands import Interrupt
 from graphrt.errors import GraphrtError, LimitError, StoreError, said
 from graphrt.errors._codes.nodes import SWALLOWED_INTERRUPT
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 @final
@@ -236,6 +241,7 @@ async def ainvoke(
     context = Context(services, task, asyncio.current_task()) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
+    time: AttemptTime | None = None
     token = NODE.set(WithoutContext(services, task) if context is None else context)
     try:
         if node.child is not None and drive is not None:
@@ -245,16 +251,16 @@ async def ainvoke(
             known, reply = node.cache.get(key)
             if known:
                 return reply
-        if task.timeout_s is None:
+        if not is_timed(task):
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
             # The exact class first: isawaitable() is slow, and nearly every reply here is a coroutine.
             if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
                 reply = await reply
         else:
-            async with asyncio.timeout(task.timeout_s) as limit:
-                reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-                if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
-                    reply = await reply
+            loop = asyncio.get_running_loop()
+            time = task.more().time = AttemptTime(task, loop.time)
+            async with _timeout(loop, time) as limit:
+                reply = await _called(task, context)
     except Suspended as pause:
         return asked(task, pause)
     except asyncio.CancelledError as error:
@@ -267,8 +273,8 @@ async def ainvoke(
         return Failed(odd)
     except TimeoutError as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
-        if task.timeout_s is not None and limit is not None and limit.expired():
-            return TimedOut(task.timeout_s)
+        if time is not None and limit is not None and limit.expired():
+            return time.reply()
         if context is not None:
             await context._failed(error)
         return failed(error, context)
@@ -331,6 +337,32 @@ def unstored(task: Task, error: Exception) -> bool:
     (`ENDS_RUN`).
     """
     return isinstance(error, StoreError) and (task.node.child is not None or ENDS_RUN in error.__dict__)
+
+
+async def _called(task: Task, context: Context[Any] | None) -> Any:
+    """Call the function of the task's node, and return its result or that of what it returned to be awaited."""
+    reply = task.node.fn(task.state) if context is None else task.node.fn(task.state, context)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+def _timeout(loop: asyncio.AbstractEventLoop, time: AttemptTime) -> asyncio.Timeout:
+    """Return the timeout of an async node on *loop*, which follows *time* when the node gives signs of life."""
+    import asyncio
+
+    limit = asyncio.timeout_at(time.until)
+
+    def move() -> None:
+        """Move the timeout, on the loop."""
+        with contextlib.suppress(RuntimeError):  # it has expired, or the node has returned
+            limit.reschedule(time.until)
+
+    def moved() -> None:
+        """Have the timeout moved, on any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(move)
+
+    time.moved = moved
+    return limit
 
 
 def asked(task: Task, pause: Suspended) -> Asked:

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.invoke import Escaped, ainvoke, invoke
 from graphrt._drivers.retry_waits import Rest
@@ -110,7 +111,7 @@ class ParallelTasks:
             if self.limit is None:
                 self._submit(task)
                 return
-        elif task.timeout_s is not None and task.node.child is None:  # a nested graph keeps its timeout by itself
+        elif is_timed(task) and task.node.child is None:  # a nested graph keeps its timeout by itself
             self.timed.append(task)
             return
         self.queue.append(task)
@@ -174,18 +175,19 @@ class ParallelTasks:
         """Return the seconds until the next timeout or *until*, whichever is first, or a slice if both are later."""
         ends = [until] if until is not None else []
         with self.lock:
-            ends += [helper.until for helper in self.helpers if helper.until is not None]
+            ends += [helper.time.until for helper in self.helpers if helper.time is not None]
         return slice_s(min(ends) - monotonic() if ends else None)
 
     def _expire(self) -> None:
         """Report tasks whose time is over as timed out, and abandon their worker threads, which no longer count."""
         now = monotonic()
         with self.lock:
-            over = [helper for helper in self.helpers if helper.until is not None and helper.until <= now]
+            over = [helper for helper in self.helpers if helper.time is not None and helper.time.until <= now]
             for helper in over:
                 task = helper.task
                 assert task is not None  # noqa: S101 - it has a timeout
-                self.ended.append((task, helper.execution, TimedOut(task.timeout_s or 0.0)))  # never None here
+                assert helper.time is not None  # noqa: S101
+                self.ended.append((task, helper.execution, helper.time.reply()))
                 self.helpers.discard(helper)
         for helper in over:
             self.pool.abandon(helper)
@@ -313,7 +315,7 @@ class ParallelTasks:
                     if helper is not None:
                         helper.task, helper.execution = task, task.execution
                         if queue is self.timed:
-                            helper.until = monotonic() + (task.timeout_s or 0.0)
+                            helper.time = task.more().time = AttemptTime(task)
                             self.bell.set()  # the caller waits until the first timeout, which may be this one
                     return task
                 self.starting += 1
@@ -360,7 +362,7 @@ class ParallelTasks:
                 self.ended.append((task, helper.execution, reply))
                 if reply.__class__ in _ODD and task.node.policy.retry is None and task.node.on_error is None:
                     self.stopping = True  # the superstep fails: queued tasks must not start (rule R9)
-            helper.task = helper.until = None
+            helper.task = helper.time = None
         if not late:
             self.give_back()
             self.bell.set()
@@ -403,7 +405,7 @@ def _escaped(error: BaseException) -> Any:
 class Helper:
     """Runs tasks of *parallel* on a worker thread, as a `thread_pool.Job`. The lock of *parallel* guards the state."""
 
-    __slots__ = ("_parallel", "execution", "task", "until", "worker")
+    __slots__ = ("_parallel", "execution", "task", "time", "worker")
 
     def __init__(self, parallel: ParallelTasks) -> None:
         self._parallel = parallel
@@ -411,8 +413,8 @@ class Helper:
         """The task that it runs; None between two tasks."""
         self.execution = 0
         """Number of the execution. It tells an abandoned attempt from its retry, which has the same task."""
-        self.until: float | None = None
-        """Monotonic time in seconds at which the task times out; None if it has no timeout."""
+        self.time: AttemptTime | None = None
+        """The time that the task has left; None if nothing cuts it off."""
         self.worker: threading.Thread | None = None
         """The thread that runs this job; None before and after. Set by the pool."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
 from graphrt._ambient import NODE, WithoutContext
+from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.invoke import failed, finish, invoke, unstored
 from graphrt._drivers.parallel_tasks import ParallelTasks
@@ -252,7 +253,7 @@ class SyncDriver:
     def _run_one(self, task: Task) -> Any:
         """Run the only task of a superstep in the caller; a sync node with a timeout runs on a worker thread."""
         node = task.node
-        if task.timeout_s is not None and not node.is_async and node.child is None:
+        if is_timed(task) and not node.is_async and node.child is None:
             return self._parallel_tasks().alone(task)
         if self._limit is None or node.child is None:
             return invoke(self.services, task, self.nested)

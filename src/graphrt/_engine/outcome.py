@@ -101,7 +101,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Failed:
         _fail(task, reply.error, reply.retry_after_s, raise_as_is=reply.raise_as_is, advice=reply.advice)
     elif kind is TimedOut:
-        _fail(task, TimeoutError(f"no result within {reply.seconds:g} s"), None)
+        since = " of the last sign of life" if reply.idle else ""
+        _fail(task, TimeoutError(f"no result within {reply.seconds:g} s{since}"), None)
     elif kind is Asked:
         pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:  # cancelled or never started: due at the next drive

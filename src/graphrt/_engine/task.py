@@ -100,6 +100,7 @@ class Extra:
         "retried",
         "retries",
         "threads",
+        "time",
         "usage",
     )
 
@@ -134,6 +135,8 @@ class Extra:
         not pause."""
         self.usage: Usage | None = None
         """Usage of the task's model calls so far; None without calls."""
+        self.time: Any = None
+        """The driver's `AttemptTime` of the running attempt; None if nothing cuts it off."""
         self.failure: BaseException | None = None
         """Error with which the task failed for good; None if it did not."""
         self.advice: str = ""
@@ -299,12 +302,18 @@ class Failed:
 
 @final
 class TimedOut:
-    """Reply: the attempt exceeded its timeout, and was cancelled or abandoned after *seconds*."""
+    """Reply: the attempt exceeded its timeout, and was cancelled or abandoned after *seconds*.
 
-    __slots__ = ("seconds",)
+    Args:
+        seconds: Its time, or with *idle* that after its last sign of life.
+        idle: Whether it gave no sign of life for too long.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    __slots__ = ("idle", "seconds")
+
+    def __init__(self, seconds: float, *, idle: bool = False) -> None:
         self.seconds = seconds
+        self.idle = idle
 
 
 @final

@@ -27,7 +27,7 @@ def set_timeout(engine: Engine, task: Task, deadline_s: float | None) -> Flow:
         DeadlineError: The deadline is over.
     """
     timeout_s = _own(engine, task)
-    if timeout_s is not None or deadline_s is not None:
+    if timeout_s is not None or deadline_s is not None or task.node.policy.idle_timeout_s is not None:
         # 0 is CALL_WITH_CONTEXT: `invoke`, the general way of calling a node, which alone enforces timeouts. A plain
         # call of the node's function by the driver does not.
         task.plain = 0
@@ -52,7 +52,7 @@ def is_cut(engine: Engine, task: Task, reply: object) -> bool:
     Args:
         reply: What the driver reports of the attempt; a `TimedOut` if it was cut off.
     """
-    return reply.__class__ is TimedOut and task.timeout_s != _own(engine, task)
+    return isinstance(reply, TimedOut) and not reply.idle and task.timeout_s != _own(engine, task)
 
 
 def _own(engine: Engine, task: Task) -> float | None:

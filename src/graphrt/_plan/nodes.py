@@ -62,6 +62,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
     if policy.max_visits != "graph":
         limits.append(number_problem("max_visits", policy.max_visits, optional=True, least=1))
     limits.append(number_problem("timeout_s", policy.timeout_s, optional=True, seconds=True))
+    limits.append(number_problem("idle_timeout_s", policy.idle_timeout_s, optional=True, seconds=True))
     if policy.retry is not None:
         limits += [f"retry: {text}" for text in policy.retry.problems()]
     if policy.cache is not False and policy.cache is not True:
@@ -85,7 +86,10 @@ def _nesting_problems(node: NodeSpec) -> Iterator[str]:
     """Yield what is wrong with the arguments of a node that are for nested graphs."""
     policy = node.policy
     # A compiled graph has its plan as this attribute.
-    if getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph):
+    is_function = getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph)
+    if policy.idle_timeout_s is not None and not is_function:
+        yield "idle_timeout_s= is for functions: give it to the nodes of the nested graph"
+    if is_function:
         for option in ("input", "output", "update_of"):
             if getattr(policy, option) is not None:
                 yield f"{option}= is for nested graphs, and this node is a function"

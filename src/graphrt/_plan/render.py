@@ -112,7 +112,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
     return edges
 
 
-def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each policy
+def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901, PLR0912 - one line for each policy
     """Return a node as data. A policy with its default is left out, so a new kind of policy changes no fingerprint.
 
     The policies that name a node are edges. `inline=` and `key=` are never in the data: they change no fingerprint.
@@ -122,15 +122,15 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
     data: dict[str, Any] = {"name": node.name, "kind": kind}
     if node.child is not None:
         data["graph"] = topology(node.child)
-        if is_mapping(policy.input):
-            data["input"] = dict(policy.input)
-        if is_mapping(policy.output):
-            data["output"] = dict(policy.output)
+        for option in ("input", "output"):
+            if is_mapping(getattr(policy, option)):
+                data[option] = dict(getattr(policy, option))
     data["async"] = node.is_async
     if policy.retry is not None:
         data["retry"] = policy.retry.to_dict()
-    if policy.timeout_s is not None:
-        data["timeout_s"] = policy.timeout_s
+    for option in ("timeout_s", "idle_timeout_s"):
+        if getattr(policy, option) is not None:
+            data[option] = getattr(policy, option)
     if node.max_visits != "graph":
         data["max_visits"] = node.max_visits
     if policy.cache is not False:
@@ -144,10 +144,9 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901 - one line for each p
         data["tools"] = list(policy.tools)
     if policy.budget is not None:
         data["budget"] = policy.budget.described  # its limits as a list
-    if policy.version is not None:
-        data["version"] = policy.version
-    if policy.queue is not None:
-        data["queue"] = policy.queue
+    for option in ("version", "queue"):
+        if getattr(policy, option) is not None:
+            data[option] = getattr(policy, option)
     return data
 
 

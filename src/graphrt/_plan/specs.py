@@ -34,6 +34,8 @@ class Policy:
     retry: RetryPolicy | None = None
     timeout_s: float | None = None
     """Seconds for one attempt; None for no limit."""
+    idle_timeout_s: float | None = None
+    """Seconds that an attempt may go on without a sign of life; None for no limit."""
     on_error: Ref = None
     """The node, or END, that follows if the node fails; None if a failure fails the run."""
     on_fatigue: Ref = None
@@ -99,6 +101,8 @@ class NodeSpec:
     """The function's return annotation, resolved if possible; `hints.UNRESOLVED` if not."""
     fields: NodeFields | None = None
     """The fields that the function declares to use; None if it declares none."""
+    given: frozenset[str] = frozenset()
+    """Names of the policy arguments that were given. The defaults of the builder do not replace these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from graphrt.errors import a_type, names
 
 WHOLE: Final = "*"
 """Key of an update of the whole state. No field of a class can have this name."""
-_MUTABLE: Final = frozenset({list, dict, set})
+_MUTABLE: Final[frozenset[Any]] = frozenset({list, dict, set})
 
 
 class StateChangedError(Exception):

@@ -89,6 +89,7 @@ class NodePlan:
         """True if the node pauses by its policy, before or after it runs."""
         self.on_fast_path: bool = (
             policy.timeout_s is None
+            and policy.idle_timeout_s is None
             and not (self.pauses or self.choose)
             and child is None
             and policy.cache is False
@@ -208,7 +209,9 @@ class Plan:
         self.shown: dict[str, Any] | None = None
         """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
-        self.has_timeouts: bool = any(node.policy.timeout_s is not None for node in self.nodes)
+        self.has_timeouts: bool = any(
+            node.policy.timeout_s is not None or node.policy.idle_timeout_s is not None for node in self.nodes
+        )
         self.queues: frozenset[str] = frozenset(self._queues())
         """Names of the queues of its nodes, and of the nodes of nested graphs."""
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)

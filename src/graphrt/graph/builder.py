@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
@@ -20,7 +21,17 @@ from graphrt._drivers.context import Context
 from graphrt._observers import substituted
 from graphrt._plan import hints
 from graphrt._plan.node_attributes import fields_of
-from graphrt._plan.specs import BranchSpec, Declared, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, routes_to, show
+from graphrt._plan.specs import (
+    BranchSpec,
+    ChosenGraph,
+    Declared,
+    EdgeSpec,
+    GraphSpec,
+    JoinSpec,
+    NodeSpec,
+    routes_to,
+    show,
+)
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
@@ -33,7 +44,7 @@ from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import I_co, Outcome, RouterResult, S, Source, Target, U, function_of
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
-from graphrt.graph.policies import GraphPolicy, NodePolicy, read_policy
+from graphrt.graph.policies import DEFAULTS, GraphPolicy, NodeDefaults, NodePolicy, read_policy
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -190,7 +201,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         self._file = frame.f_code.co_filename
         self._input = input
         self._output = output
-        self._inline = inline
+        self._defaults: dict[str, Any] = {"inline": True} if inline else {}
+        """Policy arguments of nodes that were not given them, as they stand in a `Policy`."""
         if not is_name(name):
             self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
         # Set by `from_spec`, and used by `compile`: the limits and the accepted judgements of a manifest.
@@ -281,7 +293,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             fn: `fn(state)` or `fn(state, ctx)`, sync or async; or a CompiledGraph. A graph shares the fields that have
                 the same name here, or those that `input=` and `output=` map. An agent or harness continues the
                 conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
-            policy: `retry`, `timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
+            policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
                 `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also
                 `input` (its field to this graph's field, or a function of this state) and `output` (this graph's field
                 to its field, or a function of its last state). For an agent or harness: `input`, a field, a Template or
@@ -293,8 +305,7 @@ class GraphBuilder(Generic[S, U, I_co]):
 
     def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
         """Declare a node with the policy arguments *given*, for `add_node`, `@g.node` and manifests."""
-        if self._inline:  # the default, which an argument of the node's own overrides
-            given = {"inline": self._inline, **given}
+        own = frozenset(given)
         fn = function_of(fn)
         if is_harness(fn):
             fn, given, problem = harness_node(name, fn, given, self._state, where)
@@ -305,8 +316,38 @@ class GraphBuilder(Generic[S, U, I_co]):
         policy, problems = read_policy(name, given, self._ref, where)
         self._problems += problems
         hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
-        self._declared.append(NodeSpec(name, fn, policy, where, hint, fields))
+        self._declared.append(NodeSpec(name, fn, policy, where, hint, fields, own))
         self._by_function.setdefault(id(fn), name)
+
+    def set_node_defaults(self, **policy: Unpack[NodeDefaults]) -> GraphBuilder[S, U, I_co]:
+        """Set policy arguments for all nodes of this graph, whenever they are added, and return the builder.
+
+        An argument of a node itself prevails. The node that `on_error` or `on_fatigue` names does not handle itself.
+        Nodes of nested graphs have the defaults of their own builders.
+
+        Args:
+            policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `queue`, `on_error`, `on_fatigue`, `max_visits`,
+                `tools`, `budget`. A second call adds to the first.
+        """
+        given: dict[str, Any] = dict(policy)
+        read, problems = read_policy("set_node_defaults", given, self._ref, here(), known=DEFAULTS)
+        self._problems += problems
+        self._defaults |= {option: getattr(read, option) for option in given if option in DEFAULTS}
+        return self
+
+    def _with_defaults(self, item: Declared) -> Declared:
+        """Return a declaration; that of a node with the defaults for what it was not given."""
+        if not isinstance(item, NodeSpec):
+            return item
+        is_graph = hasattr(item.fn, "__graphrt_plan__") or isinstance(item.fn, ChosenGraph)
+        missing = {
+            option: value
+            for option, value in self._defaults.items()
+            if option not in item.given
+            and not (option in ("on_error", "on_fatigue") and value == item.name)
+            and not (option == "idle_timeout_s" and is_graph)  # the nodes in it may have one
+        }
+        return replace(item, policy=replace(item.policy, **missing)) if missing else item
 
     def add_edge(self, src: Source | Sequence[NodeRef], dst: Target) -> GraphBuilder[S, U, I_co]:
         """Add a static edge: when *src* has finished, run *dst*. A list of sources makes a join that waits for all."""
@@ -406,8 +447,9 @@ class GraphBuilder(Generic[S, U, I_co]):
         if routes is None and labels is not None:
             routes = routes_to(labels[0])
         # A single text counts as a list of one node. None counts as no routes, which `compile()` reports.
-        known: Mapping[Any, Any] | list[Any]
-        known = routes if isinstance(routes, Mapping) else [routes] if isinstance(routes, str) else list(routes or ())
+        known: Mapping[Any, Any] | list[Any] = [routes] if isinstance(routes, str) else routes or []
+        if not isinstance(known, Mapping):
+            known = list(known)
         if not isinstance(known, Mapping) and known and all(map(_is_pair, known)):
             pairs: list[tuple[Any, Any]] = known
             known = dict(pairs)
@@ -479,7 +521,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             name=self._name,
             state=self._state,
             update=self._update,
-            declared=tuple(self._declared),
+            declared=tuple(self._with_defaults(item) for item in self._declared),
             where=self._where,
             file=self._file,
             input=self._input,

@@ -5,8 +5,8 @@ A policy is how a node is run, apart from its function. A *target* is a node or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 import typing_extensions as te
 
@@ -30,13 +30,15 @@ _NOTHING = Policy()
 """The policy of a node without arguments, which most nodes share."""
 
 
-class NodePolicy(te.TypedDict, Generic[S], total=False):
-    """How a node is run, apart from its function."""
+class NodeDefaults(te.TypedDict, total=False):
+    """Policy arguments that a builder can set for all of its nodes."""
 
     retry: RetryPolicy | int | None
     """Which failed attempts are repeated, and when; a number is the number of attempts."""
     timeout_s: float | None
     """Seconds for one attempt; None takes the limit of the run."""
+    idle_timeout_s: float | None
+    """Seconds that an attempt may go on without a sign of life, such as `ctx.heartbeat()`; None is no limit."""
     inline: bool
     """Run a sync node on the event loop under `arun` and the other async verbs, not on a worker thread. For nodes that
     never wait."""
@@ -48,6 +50,20 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     """Target that runs instead of the node once `max_visits` is reached."""
     max_visits: int | None
     """Number of supersteps in which the node may be active; None is no limit."""
+    tools: Iterable[str]
+    """Names of the tools that the agent of the run may use for this node; by default all of its tools, and in a nested
+    graph all that need no approval. An empty list offers none."""
+    budget: Budget | None
+    """How much the model calls of each task of the node may use."""
+
+
+DEFAULTS: Final = frozenset(NodeDefaults.__annotations__)
+"""Names of the arguments of `set_node_defaults`."""
+
+
+class NodePolicy(NodeDefaults, Generic[S], total=False):
+    """How a node is run, apart from its function."""
+
     cache: bool | int
     """Keep results by the node's inputs; a number is how many results to keep."""
     key: Callable[[S], Hashable] | None
@@ -62,11 +78,6 @@ class NodePolicy(te.TypedDict, Generic[S], total=False):
     """Pause after the node ran and its update was folded."""
     version: str | None
     """Part of the graph's fingerprint: change it when the node's meaning changes."""
-    tools: Iterable[str]
-    """Names of the tools that the agent of the run may use for this node; by default all of its tools, and in a nested
-    graph all that need no approval. An empty list offers none."""
-    budget: Budget | None
-    """How much the model calls of each task of the node may use."""
 
 
 class GraphPolicy(NodePolicy[S], total=False):
@@ -82,9 +93,14 @@ class GraphPolicy(NodePolicy[S], total=False):
 
 
 def read_policy(
-    name: Any, given: Mapping[str, Any], resolve: Callable[[Any], Any], where: str
+    name: Any,
+    given: Mapping[str, Any],
+    resolve: Callable[[Any], Any],
+    where: str,
+    *,
+    known: Collection[str] = _OPTIONS,
 ) -> tuple[Policy, list[Problem]]:
-    """Return the policy of a node, and the problems of its arguments.
+    """Return the policy of a node, or the defaults of all nodes, and the problems of its arguments.
 
     A wrong argument is left out of the policy, so that `compile()` can go on and report all problems at once. Arguments
     that are not looked at here are checked by `compile()`, which knows the whole graph.
@@ -94,12 +110,13 @@ def read_policy(
         given: The policy arguments, as the user wrote them.
         resolve: Returns the name of the node that a handle, a string or its function names.
         where: `file:line` of the call.
+        known: Names of the arguments that there are.
     """
     if not given:
         return _NOTHING, []
     node = name if isinstance(name, str) else None  # a name of another type is reported by `compile()`
-    options = {option: value for option, value in given.items() if option in _OPTIONS}
-    problems = [_unknown(name, option, where) for option in given if option not in _OPTIONS]
+    options = {option: value for option, value in given.items() if option in known}
+    problems = [_unknown(name, option, where, known) for option in given if option not in known]
     retry = options.get("retry")
     if is_number(retry, whole=True):
         options["retry"] = RetryPolicy(retry)
@@ -187,13 +204,13 @@ def _several(given: Any) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _unknown(name: Any, option: str, where: str) -> Problem:
+def _unknown(name: Any, option: str, where: str, known: Collection[str]) -> Problem:
     """Return the problem of a policy argument that does not exist, with the most similar name."""
     return UNKNOWN_POLICY(
         name=name,
         option=option,
-        known_options=sorted(_OPTIONS),
+        known_options=sorted(known),
         node=name if isinstance(name, str) else None,
         where=where,
-        guess=closest(option, _OPTIONS),
+        guess=closest(option, known),
     )

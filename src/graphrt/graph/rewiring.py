@@ -36,7 +36,7 @@ from graphrt.graph.policies import read_policy
 from graphrt.limits import Limits
 
 _POLICIES: Final = (
-    "retry", "timeout_s", "max_visits", "cache", "writes", "interrupt_before", "interrupt_after", "tools", "budget",
+    "retry", "timeout_s", "idle_timeout_s", "max_visits", "cache", "writes", "interrupt_before", "interrupt_after", "tools", "budget",
     "version", "input", "output", "queue",
 )  # fmt: skip
 """Policies that a node of a topology shows; `on_error`, `on_fatigue` and `goto` are edges."""

@@ -63,6 +63,8 @@ class PolicySpec(Entry):
     retry: int | RetrySpec | None = None
     timeout_s: Number | None = None
     """Seconds for one attempt."""
+    idle_timeout_s: Number | None = None
+    """Seconds that an attempt may go on without a sign of life."""
     on_error: Name | None = None
     """Node, or END, that takes over if the node fails for good."""
     on_fatigue: Name | None = None

@@ -65,7 +65,7 @@ NODE_TIMEOUT = ErrorCode(
     "node-timeout",
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
-    fix="Raise its timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
+    fix="Raise its timeout_s or idle_timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
 )
 
 UNKNOWN_TARGET = ErrorCode(
