@@ -106,8 +106,8 @@ def subclass(base: type[BaseNode], *arguments: Any) -> BaseNode:
         def execute(self, state: GraphState) -> BaseNode | None:
             state.set("own", True)
             super().execute(state)
-            held: BaseNode = self.held
-            return held
+            after: BaseNode = self.held
+            return after
 
     own: Any = Own(*arguments)
     own.held = AddValueNode("held", True)

@@ -25,7 +25,7 @@ from graphrt.compat.lar._nodes import (
     whole,
 )
 from graphrt.compat.lar._prompts import Prompt
-from graphrt.compat.lar._state import BUDGET, StateView, is_items
+from graphrt.compat.lar._state import BUDGET, is_items
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.compat import NODES_REJECTED
@@ -293,7 +293,7 @@ class AdaptiveNode(BaseNode):
         """The node that asks for the design, under Lár's name."""
         return self.designer
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Ask for a design, and run it in a run of its own, with the models of the run that *state* belongs to, if any.
 
         Raises:

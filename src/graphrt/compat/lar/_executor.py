@@ -126,7 +126,7 @@ class GraphExecutor:
         audit: Makes the journal of each run an authenticated audit log; the run's id is the id of its thread. Values of
             the state must be storable then.
         store: Where runs are kept, a store or its URL, such as `"sqlite:///runs.db"`: a run that pauses goes on in
-            another process. Values of the state must be storable then. An audit log is a store too.
+            another process. Values of the state must be storable then. An audit log in a database is a store too.
         document: Whether the log of each run is also written as one JSON document; None writes it if *hmac_secret* can
             sign it.
         deadline_s: Seconds that a run may be driven.
@@ -329,7 +329,12 @@ class GraphExecutor:
             run = self._reopened(run_id, start_node, max_steps)
         if run is None:
             raise NOTHING_TO_RESUME()
-        steps = run.runtime.steps(thread=run.run_id, answers=answer)
+        try:
+            steps = run.runtime.steps(thread=run.run_id, answers=answer)
+        except BaseException:
+            if run is not self._paused:  # it was opened for this answer
+                run.runtime.close()
+            raise
         if self._paused is run:  # else another run has paused meanwhile
             self._paused = None
         return run, steps

@@ -43,8 +43,11 @@ class BaseNode:
     links: ClassVar[tuple[str, ...]] = ()
     """Attributes that hold a node which may follow; of a class with an `execute` of its own all are looked at."""
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Do the node's work on *state*, and return the node that follows; None if none does.
+
+        Args:
+            state: A `GraphState`; Any, so that a class of a program may declare what it calls for.
 
         Raises:
             Exception: The work failed; whatever it raises.
@@ -81,7 +84,7 @@ class AddValueNode(BaseNode):
         self.value = value
         self.next_node: BaseNode | None = link("next_node", next_node, self)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Set the key.
 
         Raises:
@@ -165,7 +168,7 @@ class LLMNode(BaseNode):
         """The prompt, as it is now."""
         return Prompt(self.prompt_template)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Ask the model and write its answer.
 
         In a run, the call counts there, and against its budgets.
@@ -231,7 +234,7 @@ class RouterNode(BaseNode):
         self.path_map: dict[str, BaseNode | None] = dict(path_map)
         self.default_node: BaseNode | None = link("default_node", default_node, self)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Decide, and return the node of the path.
 
         Raises:
@@ -294,7 +297,7 @@ class ToolNode(BaseNode):
         not_here("credential_vault", credential_vault, self)
         not_here("transparency_engine", transparency_engine, self)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Call the function, and write its result.
 
         Raises:
@@ -321,7 +324,7 @@ class ClearErrorNode(BaseNode):
     def __init__(self, next_node: BaseNode | None = None) -> None:
         self.next_node: BaseNode | None = link("next_node", next_node, self)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Set `last_error` to None, if it has a value."""
         if state.get(LAST_ERROR) is not None:
             state.set(LAST_ERROR, None)
@@ -359,7 +362,7 @@ class BatchNode(BaseNode):
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.error_node: BaseNode | None = link("error_node", error_node, self)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Run the branches in a run of its own, with the models of the run that *state* belongs to, if to any.
 
         Raises:
@@ -414,7 +417,7 @@ class HumanJuryNode(BaseNode):
         self.action_description: str = action_description or prompt
         self.risk_score_key = risk_score_key
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Ask, and write the choice. Outside of a run the question is asked with `input`.
 
         Raises:
@@ -445,7 +448,7 @@ class FunctionalNode(BaseNode):
         self.__name__: str = str(getattr(func, "__name__", type(func).__name__))
         self.__doc__ = getattr(func, "__doc__", None)
 
-    def execute(self, state: StateView) -> BaseNode | None:
+    def execute(self, state: Any) -> BaseNode | None:
         """Call the function, and write its result.
 
         Raises:

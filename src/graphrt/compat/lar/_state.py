@@ -228,10 +228,10 @@ def same(one: Any, other: Any) -> bool:
 
 def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]) -> bool:
     """Compare as `same` does; pairs that are *compared* already, by their ids, end the way round objects in a circle."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
+    if one is other or type(one) is not type(other):
+        return one is other
+    if type(one) in _ATOMS:
+        return bool(one == other)
     pair = (id(one), id(other))
     if pair in compared:
         return True
