@@ -77,6 +77,9 @@ ADVERSARIAL: list[tuple[str, Any, tuple[str, str]]] = [
     ("a tool as a function", chain(node("x", "function", function="remove")), ("unknown-part", "nodes[0].function")),
     ("a tool in a policy", chain(write(policy={"tools": ["remove"]})), (FORBIDDEN, "nodes[0].policy.tools[0]")),
     ("a tool in the policy of a batch", chain(batch(write(), each={"tools": ["remove"]})), (FORBIDDEN, "nodes[0].each.tools[0]")),
+    ("a queue that is not allowed", chain(look(policy={"queue": "gpu"})), (FORBIDDEN, "nodes[0].policy.queue")),
+    ("a queue of a nested graph", chain(node("in", "graph", graph=chain(look(policy={"queue": "gpu"})))), (FORBIDDEN, "nodes[0].graph.nodes[0].policy.queue")),
+    ("a node that blocks the event loop", chain(look(policy={"inline": True})), (FORBIDDEN, "nodes[0].policy.inline")),
     ("a function as a cache key", chain(look(policy={"cache": 2, "key": "fetch"})), ("unknown-part", "nodes[0].policy.key")),
     ("a function as a prompt", chain(write(prompt={"function": "remove"})), ("unknown-part", "nodes[0].prompt.function")),
     ("a function as a value", chain(node("s", "set_value", values={"answer": {"function": "remove"}})), ("unknown-part", "nodes[0].values.answer.function")),
@@ -175,6 +178,7 @@ def test_what_is_allowed_is_accepted() -> None:
     assert reasons(chain(write(model=None)), validator(run_harness=True)) == []
     assert reasons(chain(write(model="dear")), validator(models=["dear"])) == []
     assert reasons(chain(write(policy={"tools": ["fetch"]}))) == []
+    assert reasons(chain(look(policy={"queue": "gpu"})), validator(queues=["gpu"])) == []
     assert reasons(chain(write(prompt="The validator {topic}")), validator(forbidden_words=[])) == []
 
 

@@ -70,6 +70,8 @@ def _allowed(request: DesignRequest) -> list[str]:
         names = list(registry.section(section))
         if names:
             told.append(f"- {section}: {_names(names)}")
+    if rules.queues:
+        told.append(f"- queues that a policy may name: {_names(rules.queues)}")
     return told
 
 

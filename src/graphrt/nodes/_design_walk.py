@@ -30,6 +30,8 @@ class Rules(Protocol):
     @property
     def tools(self) -> Collection[str]: ...
     @property
+    def queues(self) -> Collection[str]: ...
+    @property
     def reads(self) -> Collection[str]: ...
     @property
     def writes(self) -> Collection[str]: ...
@@ -160,6 +162,11 @@ class DesignWalk:
         for at, tool in enumerate(tools if is_list(tools) else ()):
             if tool not in rules.tools:
                 self._refuse(f"The tool {tool!r} is not allowed", f"{joined(path, 'tools')}[{at}]")
+        queue = policy.get("queue")
+        if queue is not None and queue not in rules.queues:
+            self._refuse(f"The queue {queue!r} is not allowed", joined(path, "queue"))
+        if policy.get("inline") not in (None, False):
+            self._refuse("A design may not run a node on the event loop", joined(path, "inline"))
         if "human" not in rules.kinds:
             for name in ("interrupt_before", "interrupt_after"):
                 if policy.get(name) not in (None, False):

@@ -24,8 +24,8 @@ from graphrt.specs import Registry, SpecLimits
 from graphrt.specs.plain_data import plain_data
 
 _NAMES: Final = (
-    "kinds", "functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types", "reads", "writes",
-    "forbidden_words",
+    "kinds", "functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types", "queues", "reads",
+    "writes", "forbidden_words",
 )  # fmt: skip
 _SECTIONS: Final = ("functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types")
 _NUMBERS: Final = {
@@ -58,6 +58,9 @@ class TopologyValidator:
     agents: Collection[str] = ()
     graphs: Collection[str] = ()
     types: Collection[str] = ()
+    queues: Collection[str] = ()
+    """Queues that a node may name in its policy. The task of a node on any other queue would wait for a worker that
+    nobody runs."""
     reads: Collection[str] = ()
     """Fields of the state that a design gets. Others are not even there while it runs."""
     writes: Collection[str] = ()
