@@ -24,8 +24,9 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "timeout_s": None,
     "deadline_s": None,
     "grace_s": 5.0,
+    "max_input_bytes": 16 * 1024**2,
 }
-_OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s"})
+_OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s", "max_input_bytes"})
 """Limits that None switches off."""
 _SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
@@ -53,6 +54,8 @@ class Limits:
         timeout_s: Seconds for one attempt of any node without a timeout of its own. Default None: unlimited.
         deadline_s: Seconds of driving time for the whole run. Default None: unlimited.
         grace_s: Seconds that a failed or cancelled run waits for sync tasks that have started. Default 5.
+        max_input_bytes: Bytes of one input, answer, signal or edit of a thread, as they are stored. Default 16 MiB; None
+            leaves the bound of any stored value, 256 MiB.
     """
 
     __slots__ = (
@@ -61,6 +64,7 @@ class Limits:
         "grace_s",
         "max_concurrency",
         "max_depth",
+        "max_input_bytes",
         "max_steps",
         "max_tasks",
         "max_visits",
@@ -78,6 +82,7 @@ class Limits:
     timeout_s: float | None
     deadline_s: float | None
     grace_s: float
+    max_input_bytes: int | None
 
     def __init__(
         self,
@@ -90,6 +95,7 @@ class Limits:
         timeout_s: float | None = _UNSET,
         deadline_s: float | None = _UNSET,
         grace_s: float = _UNSET,
+        max_input_bytes: int | None = _UNSET,
     ) -> None:
         given = {
             "max_steps": max_steps,
@@ -100,6 +106,7 @@ class Limits:
             "timeout_s": timeout_s,
             "deadline_s": deadline_s,
             "grace_s": grace_s,
+            "max_input_bytes": max_input_bytes,
         }
         self._take({name: value for name, value in given.items() if value is not _UNSET})
 

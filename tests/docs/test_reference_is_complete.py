@@ -98,7 +98,7 @@ def test_reference_lists_exactly_the_policy_arguments() -> None:
 
 def test_reference_lists_exactly_the_limits_and_their_defaults() -> None:
     table = {row[1]: row[2] for row in re.finditer(r"^\| `(\w+)` \| `?([\d,]+|None)", section("Limits"), re.MULTILINE)}
-    known = {name: f"{value:,g}" if value is not None else "None" for name, value in Limits().to_dict().items()}
+    known = {name: f"{value:,.12g}" if value is not None else "None" for name, value in Limits().to_dict().items()}
 
     assert table == known
 

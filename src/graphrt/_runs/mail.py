@@ -20,6 +20,7 @@ from graphrt._engine.redacting import redacted_value
 from graphrt._journal.leases import release_now
 from graphrt._journal.letters import signal_id, written
 from graphrt._runs.answers import answers_by_id
+from graphrt._runs.input_size import check_size
 from graphrt._runs.labels import labels_of_head, with_more
 from graphrt._runs.loading import present, the_store
 from graphrt._runs.open_run import checked_update, entered, not_storable
@@ -185,6 +186,8 @@ def _post(config: RunConfig, store: Store, thread: str, id: str, what: What, tol
     """Post a letter of the kind *what* that says *told*; return False if the thread had a letter with this id before.
 
     Raises:
-        NotStorable: A value in *told* cannot be stored.
+        NotStorable: A value in *told* cannot be stored, or the letter is larger than `max_input_bytes`.
     """
-    return postable(store).post(thread, id, written(config.plan.codec, what, told))
+    body = written(config.plan.codec, what, told)
+    check_size(config.limits, len(body))
+    return postable(store).post(thread, id, body)

@@ -29,6 +29,7 @@ from graphrt._runs import listeners, loading
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.if_exists import IfExists, Present, Unfinished, action, digests, given_fields, present
+from graphrt._runs.input_size import check_size, size_of
 from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
@@ -264,6 +265,7 @@ def _started(
         kept = tracked(engine, given)  # an untracked field is never stored (R16)
         try:
             kept = storable(engine, kept)
+            check_size(opened.config.limits, size_of(kept))
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
         engine.begin_with(digests(kept, names))

@@ -30,6 +30,7 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.if_exists import IfExists, Unfinished, check_if_exists, digests, given_fields
+from graphrt._runs.input_size import check_size
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.task_reports import letters_about_tasks, take_reports
 from graphrt._runs.timers import Given
@@ -196,6 +197,20 @@ def retried(config: RunConfig, thread_id: str, *, listen: bool = False, watch: W
     return continued(config, thread_id, "retry", None, listen=listen, watch=watch)
 
 
+def _check_storable(config: RunConfig, engine: Engine, answer: Given) -> None:
+    """Check that an answer can be stored, and that one of a person is not too large.
+
+    Raises:
+        InputError: It cannot, or it is.
+    """
+    try:
+        size = len(engine.plan.codec.dump(answer.answer))
+        if not answer.by:
+            check_size(config.limits, size)
+    except NotStorable as error:
+        raise open_run.not_storable(engine, error, "An answer holds a value") from error
+
+
 def continued(
     config: RunConfig,
     thread_id: str,
@@ -254,10 +269,7 @@ def continued(
         # Nodes are not called with values that were erased. *work*: nor do open and due tasks need one.
         open_run.check_erased(fold, engine.values, work=True)
         for answer in answers.values():
-            try:
-                engine.plan.codec.dump(answer.answer)  # only to see whether it can be stored
-            except NotStorable as error:
-                raise open_run.not_storable(engine, error, "An answer holds a value") from error
+            _check_storable(config, engine, answer)
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
         engine.limit(config.limits)  # each drive has the limits of its own runtime
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)

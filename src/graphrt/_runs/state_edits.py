@@ -34,6 +34,7 @@ from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.forking import journal_of
+from graphrt._runs.input_size import check_size, size_of
 from graphrt._runs.loading import present, the_store
 from graphrt._runs.mail import ask_to_cancel
 from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
@@ -159,6 +160,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     kept = tracked(engine, checked)  # without untracked fields, which are never stored
     try:
         kept = storable(engine, kept)
+        check_size(config.limits, size_of(kept))
     except NotStorable as error:
         raise not_storable(engine, error, "update() was given a value") from error
     # Folded once before the event is noted, so that a reducer that raises does so before anything is changed.

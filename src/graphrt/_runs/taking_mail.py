@@ -31,6 +31,7 @@ from graphrt._runs.mail import labels_of
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.threads import NOT_DUE
+from graphrt.limits import Limits
 from graphrt.stores.ids import shared_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim, Status, Store
@@ -93,9 +94,11 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
         if all(one.place != letter.place for one in postable(store).mail(thread)):
             raise NOT_DUE(thread=thread, status=claim.head.status)
 
+    # Its sender has checked the size of the input, by the limits of its own process.
+    checked = config._replace(limits=Limits(max_input_bytes=None).over(config.limits))
     try:
         opened = open_run.begin(
-            config,
+            checked,
             letter.told["input"],
             thread,
             listen=False,

@@ -167,6 +167,7 @@ class LimitsSpec(Entry):
     timeout_s: Number | None = None
     deadline_s: Number | None = None
     grace_s: Number = 5.0
+    max_input_bytes: int | None = 16 * 1024**2
 
 
 class FieldSpec(Entry):
