@@ -88,6 +88,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "signals": st.lists(st.tuples(text, text, values), max_size=3).map(tuple),
     "children": st.lists(text, max_size=3).map(tuple),
     "parent": st.none() | text,
+    "began": digests,
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -101,6 +102,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "user": text,
         "redaction": text,
         "parent": st.none() | text,
+        "digests": digests,
     },
     events.RunResumed: {"verb": text, "thread": st.none() | text, "user": text, "redaction": text},
     events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers, "by": text},

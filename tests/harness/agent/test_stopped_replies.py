@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import START, Context, GraphBuilder, Runtime
+from graphrt.audit import export, verify
 from graphrt.events import ReplyStopped, SuperstepAbandoned
 from graphrt.harness import Agent, AgentReply, AssistantMessage, Message, ModelProfile, TextDelta, UserMessage
 from graphrt.reducers import append, messages
@@ -97,6 +98,9 @@ def test_next_input_of_a_stopped_chat_comes_after_what_was_said(plain: bool, sto
         runtime.replay("t")
         assert [write.kind for write in runtime.why("t", "chat").writes][1:2] == ["stopped"]
         assert runtime.reexecute("t").same
+        if store != "memory:":  # the chain of the journal covers what was folded
+            export(url, "t", tmp_path / "t.jsonl")
+            assert verify(tmp_path / "t.jsonl").verdict == "unanchored"
 
 
 def test_a_retry_asks_again_and_the_state_has_only_the_whole_reply() -> None:
