@@ -109,6 +109,36 @@ def test_a_failed_run_can_be_retried(call) -> None:
     assert call("retry", "flow.py:letters", "t", "--store", "a.db").code == 1
 
 
+BATCH = """
+from typing import Annotated, Any, TypedDict
+from graphrt import START, END, Context, GraphBuilder, Limits, Send
+from graphrt.harness import Agent, ScriptedModel
+from graphrt.reducers import append
+
+class State(TypedDict, total=False):
+    notes: Annotated[list[str], append]
+
+async def ask(state: State, ctx: Context) -> dict[str, Any]:
+    return {"notes": [(await ctx.harness.run("Say.")).text]}
+
+g = GraphBuilder(State, name="batch")
+g.add_node("ask", ask)
+g.set_conditional_entry(lambda state: [Send("ask", n) for n in range(4)], ["ask"])
+g.add_edge("ask", END)
+batch = g.compile(limits=Limits(max_concurrency=1))
+agent = Agent(ScriptedModel(["one", "two", "three", "four"]))
+"""
+
+
+def test_run_that_a_budget_stops_and_show_say_how_many_tasks_are_done(call, folder: Path) -> None:
+    (folder / "batch.py").write_text(BATCH)
+    where = ["batch.py:batch", "--store", "a.db"]
+    stopped = call("run", *where, "--thread", "t", "--harness", "batch.py:agent", "--budget", "calls=3")
+
+    assert (stopped.code, stopped.result["tasks"]) == (5, {"done": 3, "total": 4})
+    assert "3 of 4 tasks done" in call("show", "batch.py:batch", "t", "--store", "a.db", "--text").out
+
+
 def test_limits_end_a_run_with_their_code(call) -> None:
     done = call("run", "flow.py:fan", "--limits", "max_steps=1", "--store", "a.db", "--thread", "t")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from graphrt import END, START, Limits, RetryPolicy
+from graphrt import END, START, Context, Limits, RetryPolicy, Send
 from graphrt.errors import (
     ConcurrentUpdateError,
     InputError,
@@ -259,3 +259,28 @@ def test_async_failures_are_retried(world):
 
     assert asyncio.run(go()).state["notes"] == ["split", "done", "fine", "last"]
     assert counts.calls == 1
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_failure_says_how_many_tasks_of_a_fan_out_are_done(world, nested):
+    """The error, the state, and the error of who waits in another process; also of a fan-out inside a nested graph."""
+    broken = [True]
+
+    def work(state, ctx: Context):
+        if broken and ctx.arg == 2:
+            raise ValueError("no")
+        return {"notes": [str(ctx.arg)]}
+
+    g = builder("batch")
+    g.add_node("work", work)
+    g.set_conditional_entry(lambda state: [Send("work", n) for n in range(5)], ["work"])
+    g.add_edge("work", END)
+    batch = g.compile(limits=Limits(max_concurrency=1))
+    runtime = world.runtime(line(("inner", batch)) if nested else batch)
+
+    refused("node-failed", lambda: runtime.run({"notes": []}, thread="t"), "2 of 5 tasks done", error=NodeError)
+    assert runtime.state("t").progress == (2, 5)
+    refused("run-failed", lambda: runtime.wait("t"), "2 of 5 tasks done")
+    broken.clear()
+    runtime.retry("t")
+    assert runtime.state("t").progress is None

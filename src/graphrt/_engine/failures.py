@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
-from graphrt._engine.task import FAILED, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import GraphrtError, Place, said, told
 from graphrt.errors._codes.nodes import NODE_FAILED, NODE_TIMEOUT
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 
 _OURS = __name__.partition(".")[0] + "."
 """The beginning of the names of graphrt's own modules."""
+
+
+def progress(engine: RunState) -> tuple[int, int] | None:
+    """Return how many tasks of the superstep that is open, or due next, have finished, and how many there are.
+
+    If its only task runs a nested graph, the counts are those of the superstep that is open there. None without a task.
+    """
+    tasks = [] if engine.held else engine.tasks
+    if not tasks:
+        return (0, len(engine.due)) if engine.due else None
+    child = tasks[0].extra.child if len(tasks) == 1 and tasks[0].extra is not None else None
+    inner = progress(child) if child is not None else None
+    return inner or (sum(task.status in (DONE, HANDLED) for task in tasks), len(tasks))
 
 
 def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: bool) -> None:

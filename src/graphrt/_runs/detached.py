@@ -18,6 +18,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
 
+from graphrt._engine.failures import progress
 from graphrt._journal.leases import release_now
 from graphrt._runs import open_run, reopen_run
 from graphrt._runs.active_run import ActiveRun
@@ -36,7 +37,7 @@ from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGU
 from graphrt.errors._codes.threads import NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
-from graphrt.stores.protocol import Labels, Store
+from graphrt.stores.protocol import Labels, Loaded, Store
 
 
 def start(
@@ -269,7 +270,7 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     if not is_settled(loaded.head):  # another process has begun to drive it since the first look
         return None
     if loaded.head.status == "failed":
-        raise _failed(config, thread, loaded.head.seq)
+        raise _failed(config, thread, loaded)
     fold = folded(config, loaded, kept)
     # A `RunResult` is made from a run. This one has no claim, never runs, and takes the id of the thread's last run.
     seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
@@ -277,13 +278,16 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     return RunResult(fold.engine, seen.services, loaded.head.status)
 
 
-def _failed(config: RunConfig, thread: str, seq: int) -> Exception:
-    """Return the error that says how the last run of the thread failed; *seq* is the number of its last entry."""
-    event = last_failure(config, thread)
+def _failed(config: RunConfig, thread: str, loaded: Loaded) -> Exception:
+    """Return the error that says how the last run of the thread failed, and how far its superstep had come."""
+    seq, event = loaded.head.seq, last_failure(config, thread)
+    found = progress(folded(config, loaded).engine)
+    done = f"; {found[0]} of {found[1]} tasks done" if found is not None and found[1] > 1 else ""
     if event is None:
-        return RUN_FAILED_ELSEWHERE(thread=thread, error="an error", message="its entry was pruned", node=None, seq=seq)
-    message = event.message.rstrip(".")
-    return RUN_FAILED_ELSEWHERE(thread=thread, error=event.error, message=message, node=event.node, seq=seq)
+        error, message, node = "an error", "its entry was pruned", None
+    else:
+        error, message, node = event.error, event.message.rstrip("."), event.node
+    return RUN_FAILED_ELSEWHERE(thread=thread, error=error, message=message, node=node, seq=seq, done=done)
 
 
 # -- giving threads back -------------------------------------------------------------------------------------------

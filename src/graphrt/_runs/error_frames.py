@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from graphrt._engine.failures import progress
 from graphrt._engine.redacting import redacted_error
 from graphrt.errors import AuditError, GraphrtError, ReplayDivergedError, StoreError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _OURS: Final = __name__.partition(".")[0] + "."
 """Prefix of the names of graphrt's own modules."""
+_DONE: Final = "tasks done"
 _WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
 """Errors that keep their whole traceback: its frames may show what is wrong with a store or with graphrt itself."""
 
@@ -38,6 +40,11 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
     # error is a failure of that node like any other.
     known.pop("boundary", None)
+    found = progress(engine)
+    # Of a fan-out, say how far it has come; an error of a run that a node made has said so of that run.
+    if found is not None and found[1] > 1 and _DONE not in error.known:
+        done = f"{found[0]} of {found[1]} {_DONE}"
+        error.known = f"{error.known}; {done}" if error.known else done
     # An error of a run that a node made has the id and the entry of that run already.
     known.setdefault("run_id", services.run_id)
     if seq:

@@ -17,6 +17,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from graphrt import events
 from graphrt._display import brief, html_table, state_rows, usage_text
 from graphrt._engine.abandoning import stopped_replies
+from graphrt._engine.failures import progress
 from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
@@ -207,7 +208,7 @@ class Snapshot(Generic[S]):
 
     # fmt: off
     __slots__ = (
-        "_make", "_values", "at", "error", "interrupts", "next", "run_id", "seq", "status", "step", "stopped", "tags", "tenant",
+        "_make", "_values", "at", "error", "interrupts", "next", "progress", "run_id", "seq", "status", "step", "stopped", "tags", "tenant",
         "thread", "title", "usage",
     )
     # fmt: on
@@ -247,6 +248,9 @@ class Snapshot(Generic[S]):
         """Id of the last run up to that entry."""
         self.usage: events.Usage = engine.usage or events.Usage()
         """Usage of the model calls of that run, in committed tasks only."""
+        self.progress: tuple[int, int] | None = progress(engine)
+        """How many tasks of the open superstep, or of the one that is due, have finished, and how many there are; None if
+        nothing is left to do."""
         self.stopped: tuple[str, ...] = tuple(stopped_replies([] if engine.held else engine.tasks))
         """What replies had said that were cut off with the open superstep, in task order. `retry` asks again; a new input
         makes partial messages of them."""
@@ -271,6 +275,8 @@ class Snapshot(Generic[S]):
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         rows = [("status", self.status), ("next", ", ".join(self.next)), ("error", self.error or "")]
+        if self.progress is not None and self.progress[1] > 1:
+            rows.append(("tasks done", f"{self.progress[0]} of {self.progress[1]}"))
         rows = [row for row in rows if row[1]] + _shown(self.usage, self.interrupts)
         return html_table(f"Thread {self.thread!r} after entry {self.seq}", [*rows, *state_rows(self.values)])
 

@@ -114,6 +114,7 @@ def snapshot(found: Any, *, values: bool = True) -> dict[str, Any]:
         "superstep": found.step,
         "run": found.run_id,
         "next": list(found.next),
+        "tasks": None if found.progress is None else dict(zip(("done", "total"), found.progress, strict=True)),
         "error": found.error,
         "usage": usage(found.usage),
         "interrupts": [question(one) for one in found.interrupts],

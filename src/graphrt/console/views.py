@@ -62,6 +62,8 @@ def snapshot(found: Snapshot[Any], width: int) -> list[Line]:
     ]
     if found.next:
         lines += paragraph(f"next: {', '.join(found.next)}", width)
+    if found.progress is not None and found.progress[1] > 1:
+        lines += paragraph(f"{found.progress[0]} of {found.progress[1]} tasks done", width)
     if found.error:
         lines += paragraph(found.error, width, style="bad")
     used = usage_text(found.usage)

@@ -246,7 +246,7 @@ RUN_FAILED_ELSEWHERE = ErrorCode(
     "run-failed",
     RunFailedError,
     "The run of thread {thread!r} failed with {error}: {message}.",
-    known="the thread has {seq} entries",
+    known="the thread has {seq} entries{done}",
     fix="Mend the cause; then retry({thread!r}), or start(thread={thread!r}) for a worker, runs what is left.",
 )
 PARKED = ErrorCode(
