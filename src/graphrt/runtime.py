@@ -1101,11 +1101,14 @@ class Runtime(Generic[S, I_co]):
         return await self._unhurried(lambda: self.copy_thread(thread, to))
 
     def delete_thread(self, thread: str) -> None:
-        """Delete the thread with everything that belongs to it.
+        """Delete the thread with everything that belongs to it in the store.
+
+        The file of its audit log ends with an entry that says so, or is removed: see `AuditLog(on_delete=)`.
 
         Raises:
-            InputError: There is no such thread.
+            InputError: There is no such thread, or its log needs a key that the runtime lacks (`log-key-needed`).
             ConflictError: A run has the thread.
+            StoreError: The store failed; or the thread is gone, and its log was not closed (`log-not-written`).
         """
         maintenance.delete(self._config, thread)
 

@@ -28,7 +28,7 @@ def made(*rings: KeyRing | None, log: str = "t", head_key: bytes | None = None) 
     )
     for seq, ring in enumerate(rings, 1):
         chain = Chain(log, chain.saved() if chain else None, keys=ring.of(log) if ring else None)
-        body = [b'[3,%d.0,"r",0,[],[[20,0]]]' % seq]
+        body = [b'[4,%d.0,"r",0,[],[[20,0]]]' % seq]
         seal = chain.seal(seq, 1, float(seq), body, (), 7)
         lines.append(record(seq, 1, body, seal))
         tree.add(chain.leaf)

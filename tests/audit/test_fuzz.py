@@ -95,7 +95,7 @@ NASTY = {
     "deep lists that end": b'{"names":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
     "deep objects": b'{"a":' * 100_000,
     "deep structure": canonical({**json.loads(RECORD), "lines": ["[" * 100_000]}),
-    "deep vouch": canonical({**json.loads(RECORD), "lines": ['[3,1.0,"r",0,[],[[20,0]],1]', "[" * 100_000]}),
+    "deep vouch": canonical({**json.loads(RECORD), "lines": ['[4,1.0,"r",0,[],[[20,0]],1]', "[" * 100_000]}),
     "a huge number": b'{"names":' + b"9" * 1_000_000 + b"}\n",
     "a huge time": canonical({**json.loads(RECORD), "lines": ["[2," + "9" * 4_000 + ',"r",0,[],[[20,0]]]']}),
     "an infinite time": canonical({**json.loads(RECORD), "lines": ['[2,1e999,"r",0,[],[[20,0]]]']}),

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.audit import documented
 from tests.audit.support import KEY, ask, records_in, talk
 
 from graphrt import Runtime
-from graphrt.audit import AuditLog, Head, _mirror, export
+from graphrt.audit import AuditLog, Head, _mirror, export, generate_key, report, verify
 from graphrt.errors import AuditError, GraphrtError, StoreError
 
 
@@ -168,6 +169,83 @@ def test_only_the_owner_may_read_what_has_values(tmp_path: Path) -> None:
     assert any(".torn-" in one.name for one in made)
     assert {one.name: oct(rights(one)) for one in made if rights(one) != 0o600} == {}
     assert rights(tmp_path / "logs") == 0o700
+
+
+def deletions() -> dict[str, Callable[[Runtime[Any]], object]]:
+    return {
+        "delete_thread": lambda runtime: runtime.delete_thread("t"),
+        "sweep": lambda runtime: runtime.sweep(older_than_s=0, status="interrupted"),
+    }
+
+
+@pytest.mark.parametrize("how", deletions())
+def test_file_of_a_deleted_thread_is_ended_with_a_sealed_entry(tmp_path: Path, how: str) -> None:
+    anchor, path = tmp_path / "anchors", tmp_path / "logs" / "t.jsonl"
+    with runtime_of(tmp_path, anchor=anchor, user="anna") as runtime:
+        runtime.run({"notes": []}, thread="t")
+        deletions()[how](runtime)
+        data = path.read_bytes()
+        with pytest.raises(AuditError, match="that of a deleted thread") as caught:  # its anchored heads stand
+            runtime.run({"notes": []}, thread="t")
+        assert caught.value.code == "other-log"
+        assert path.read_bytes() == data
+        assert runtime.threads() == ()
+    found = verify(data, key=KEY, anchor=anchor)
+
+    assert (found.slug, found.anchored_seq, found.authenticated_seq) == ("sound", 6, 6)
+    assert documented.agree(found, data, [KEY], anchor.read_bytes())
+    assert "deletion" in report(data, "markdown", key=KEY)
+
+
+def test_file_of_a_deleted_thread_is_removed_if_that_is_asked_for(tmp_path: Path) -> None:
+    with runtime_of(tmp_path, on_delete="remove") as runtime:
+        runtime.run({"notes": []}, thread="t")
+        (tmp_path / "logs" / "t.jsonl.torn-3").write_bytes(b"x")
+        runtime.delete_thread("t")
+        assert list((tmp_path / "logs").iterdir()) == []
+
+        assert runtime.run({"notes": []}, thread="t").status == "interrupted"
+
+
+def test_thread_is_not_deleted_if_its_log_cannot_be_ended(tmp_path: Path) -> None:
+    """Its last entry needs the key of the entries before."""
+    url, logs = f"sqlite:///{tmp_path}/runs.db", tmp_path / "logs"
+    with runtime_of(tmp_path) as runtime:
+        runtime.run({"notes": []}, thread="t")
+    other = generate_key()
+    for audit in (AuditLog(logs), AuditLog(logs, key=other)):
+        with Runtime(ask(), store=url, audit=audit) as runtime:
+            with pytest.raises(GraphrtError) as caught:
+                runtime.delete_thread("t")
+            assert caught.value.code == "log-key-needed"
+            assert runtime.state("t").status == "interrupted"
+    with Runtime(ask(), store=url, audit=AuditLog(logs, key=other, older=[KEY])) as runtime:
+        runtime.delete_thread("t")
+
+    assert verify(logs / "t.jsonl", key=other, older=[KEY]).slug == "unanchored"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_values_are_erased_from_the_files_of_deleted_threads(tmp_path: Path, closed: bool) -> None:
+    with runtime_of(tmp_path) as runtime:
+        runtime.run({"notes": ["Anna was here"]}, thread="t")
+        if closed:
+            runtime.delete_thread("t")
+        else:  # as if the process had ended right after the store
+            assert runtime.store is not None
+            runtime.store.delete("t")
+        [path] = (tmp_path / "logs").iterdir()
+        assert runtime.erase("Anna", dry_run=True).threads == ("t",)
+        assert b"Anna" in path.read_bytes()
+        done = runtime.erase("Anna", reason="a request")
+
+        assert [one.what for one in done.left] == ["outside"]
+        assert done.threads == ("t",)
+        assert runtime.erase("Anna").threads == ()
+    found = verify(path, key=KEY)
+    assert b"Anna" not in path.read_bytes()
+    assert {one.slug for one in found.findings} == {"redacted", "unanchored"}
+    assert found.erased_lines == done.lines
 
 
 @pytest.mark.parametrize("thread", ["a" + ":" * 199, "a" * 200])

@@ -83,7 +83,7 @@ def other_key() -> Iterator[Case]:
     lines = made(*[KeyRing(KEY)] * 3, head_key=KEY)[:2]
     prev = offline.genesis("t")
     for seq in (1, 2, 3):
-        body = b'[3,%d.0,"forged",0,[],[[20,0]]]' % seq
+        body = b'[4,%d.0,"forged",0,[],[[20,0]]]' % seq
         salts = offline.hashlib.shake_256(b"graphrt/salts/v2\x00" + bytes(16)).digest(16)
         commit = offline._sha(b"graphrt/commit/v1\x00", salts, body)
         state = offline._sha()
@@ -98,10 +98,10 @@ def other_key() -> Iterator[Case]:
 
 def shed_key() -> Iterator[Case]:
     """After a record with a key, one without it."""
-    body = [b'[3,2.0,"r",0,[],[[20,0]]]']
+    body = [b'[4,2.0,"r",0,[],[[20,0]]]']
     lines = made(KeyRing(KEY), head_key=KEY)[:3]
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
-    chain.seal(1, 1, 1.0, [b'[3,1.0,"r",0,[],[[20,0]]]'], (), 7)
+    chain.seal(1, 1, 1.0, [b'[4,1.0,"r",0,[],[[20,0]]]'], (), 7)
     bare = Chain("t", {name: value for name, value in chain.saved().items() if name != "\x00kid"})
     seal = base64.b64encode(bare.seal(2, 1, 2.0, body, (), 7)).decode()
     yield joined([*lines, canonical({"count": 1, "lines": [body[0].decode()], "seal": seal, "seq": 2})]), {"key": KEY}
@@ -120,7 +120,7 @@ def wrong_state() -> Iterator[Case]:
 def miscounted() -> Iterator[Case]:
     """A sealed record that holds fewer entries than it counts."""
     chain = Chain("t")
-    body = [b'[3,1.0,"r",0,[],[[20,0]]]']
+    body = [b'[4,1.0,"r",0,[],[[20,0]]]']
     seal = base64.b64encode(chain.seal(2, 2, 1.0, body, (), 7)).decode()
     yield joined([*made()[:2], canonical({"count": 2, "lines": [body[0].decode()], "seal": seal, "seq": 2})]), {}
 
@@ -135,19 +135,19 @@ def erased() -> Iterator[Case]:
 
 def untold_prune() -> Iterator[Case]:
     lines = pruned()
-    told = next(at for at, line in enumerate(lines) if b'"[3,' in line and b",[[18,0," in line)
+    told = next(at for at, line in enumerate(lines) if b'"[4,' in line and b",[[18,0," in line)
     yield joined(lines[:told]), {"key": KEY}
 
 
 def withheld() -> Iterator[Case]:
-    at = next(at for at, line in enumerate(log()) if line.startswith(b'{"count"') and b'"[3,' in line)
+    at = next(at for at, line in enumerate(log()) if line.startswith(b'{"count"') and b'"[4,' in line)
     yield joined(with_gone(log(), at, [1])), {"key": KEY, "anchor": anchor()}
     yield joined([line for line in log() if not line.startswith(b'{"blob"')]), {"key": KEY, "anchor": anchor()}
 
 
 def newer() -> Iterator[Case]:
     chain = Chain("t")
-    body = [b'[4,1.0,"r",0,[],[["new"]]]']
+    body = [b'[5,1.0,"r",0,[],[["new"]]]']
     seal = base64.b64encode(chain.seal(1, 1, 1.0, body, (), 7)).decode()
     yield joined([*made()[:2], canonical({"count": 1, "lines": [body[0].decode()], "seal": seal, "seq": 1})]), {}
 
@@ -186,7 +186,7 @@ def only_anchor() -> Iterator[Case]:
 def open_run() -> Iterator[Case]:
     lines = made(KeyRing(KEY), head_key=KEY)
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
-    body = [b'[3,1.0,"r",0,[],[[2,0,"resume"]]]']
+    body = [b'[4,1.0,"r",0,[],[[2,0,"resume"]]]']
     seal = base64.b64encode(chain.seal(1, 1, 1.0, body, (), 7)).decode()
     tree = offline._root([chain.leaf]).hex()
     signed = offline.Head.from_dict({**json.loads(lines[-1])["head"], "root": tree}).signed()

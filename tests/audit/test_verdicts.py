@@ -88,7 +88,7 @@ def test_key_may_come_later_but_not_go() -> None:
     assert found(lines, key=KEY, anchor=lines[-1]).slug == "sound"
     assert found(shed, key=KEY).exit_code == 1
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
-    body = [b'[3,1.0,"r",0,[],[[20,0]]]']
+    body = [b'[4,1.0,"r",0,[],[[20,0]]]']
     first = chain.seal(1, 1, 1.0, body, (), 7)
     saved = chain.saved()
     bare = Chain("t", {name: value for name, value in saved.items() if name != "\x00kid"})
@@ -159,7 +159,7 @@ def test_anchor_tells_two_histories_of_a_log_apart() -> None:
     other = made(KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     longer = made(KeyRing(KEY), KeyRing(KEY), KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
-    body = [b'[3,1.0,"s",0,[],[[20,0]]]']
+    body = [b'[4,1.0,"s",0,[],[[20,0]]]']
     tree = Tree()
     seal = chain.seal(1, 1, 1.0, body, (), 7)
     tree.add(chain.leaf)
@@ -241,7 +241,7 @@ def test_newer_form_is_told_from_what_is_no_log(form: str, verdict: str) -> None
 
 def test_genuine_record_of_a_newer_form_is_told_from_a_changed_one() -> None:
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
-    body = [b'[4,1.0,"r",0,[],[["new"]]]']
+    body = [b'[5,1.0,"r",0,[],[["new"]]]']
     lines = [*made()[:2], record(1, 1, body, chain.seal(1, 1, 1.0, body, (), 7))]
     changed = [
         *lines[:2],

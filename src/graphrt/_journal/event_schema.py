@@ -356,6 +356,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         events.ReplyStopped,
         (*_CALL, ("text", VALUE), ("model", MAYBE_TEXT), ("attempt", FieldCodec(same_, int_, 1))),
     ),
+    (42, events.ThreadDeleted, (("user", TEXT),)),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

@@ -39,6 +39,8 @@ from graphrt.stores.protocol import Commit, Erasable, Loaded, Record, Store, era
 from graphrt.stores.verbs import scrub
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from graphrt.audit._erased_file import ErasedFile
 
 Predicate: TypeAlias = Callable[[str, int, "str | None", Any], bool]
@@ -73,6 +75,8 @@ def erase(
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
     for thread in choice.threads(store, wanted):
         work.one(thread, asked=wanted is not None)
+    if wanted is None:
+        work.log_files_of_deleted_threads()
     return work.report()
 
 
@@ -405,6 +409,38 @@ class _Erasing:
                 recorder.close()
         except _NO_LOG as error:
             self._not_rewritten(thread, error)
+
+    def log_files_of_deleted_threads(self) -> None:
+        """Erase what was chosen from log files whose thread is in the store no more."""
+        audit = self._config.audit
+        for thread, path in audit.orphans(self._store) if audit is not None else ():
+            try:
+                self._log_file_of_deleted(thread, path)
+            except (*_NO_LOG, StoreError, InputError) as error:
+                if isinstance(error, InputError) and error.code != "log-key-needed":
+                    raise  # it is about the caller's function
+                self._not_rewritten(thread, error)
+
+    def _log_file_of_deleted(self, thread: str, path: Path) -> None:
+        from graphrt.audit._closed_file import append_event
+        from graphrt.audit._erased_file import ErasedFile
+
+        # The graph is not known, so that values are read as plain JSON data.
+        file = ErasedFile(path, None, thread, partial(self._choice.chooser, thread, ""))
+        gone = file.only_there()
+        if not gone and not file.stale():
+            return
+        lines = sum(map(len, gone.values()))
+        if not self._dry_run:
+            event = ValuesErased(by=self._by, reason=self._reason, records=len(gone), lines=lines, erased=gone)
+            append_event(path, event, self._config.keys, self._config.clock())
+            file.rewrite()
+            self._left += [
+                Left(thread, "log-file", f"{one!r} keeps a line that a crash cut off.") for one in file.torn()
+            ]
+        self._threads.append(thread)
+        self._records += len(gone)
+        self._lines += lines
 
     def _not_rewritten(self, thread: str, error: Exception) -> None:
         """Report that the file may still have the values. The store has none of them by now, so nothing is raised."""

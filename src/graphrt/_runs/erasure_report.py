@@ -40,7 +40,7 @@ class ErasureReport:
     dry_run: bool
     """Whether nothing was changed."""
     threads: tuple[str, ...]
-    """Threads that lost values, in order of creation."""
+    """Threads that lost values, in order of creation; then deleted threads whose log files lost values."""
     records: int
     """Number of records that lost values. Values that were staged (stored beside the journal for a superstep that is
     not committed yet) may be erased too, but are not counted."""

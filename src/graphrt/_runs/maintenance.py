@@ -46,8 +46,12 @@ def delete(config: RunConfig, thread: str) -> None:
     store = the_store(config)
     check_id(thread)
     release_now(store, thread)  # a run that met a full disk could not release its claim
+    if config.audit is not None:
+        config.audit.check_deletable(store, thread)
     store.delete(thread)
     config.kept.forget(thread)
+    if config.audit is not None:
+        config.audit.deleted(store, thread, config.clock())
 
 
 class Which(te.TypedDict, total=False):
@@ -149,7 +153,14 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
             sleep(_PAUSE_S)
         some = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
-        gone += len(delete_many(store, some, updated_before=before))  # not those that were claimed or written meanwhile
+        if config.audit is not None:
+            for thread in some:
+                config.audit.check_deletable(store, thread)
+        deleted = delete_many(store, some, updated_before=before)  # not those that were claimed or written meanwhile
+        gone += len(deleted)
+        if config.audit is not None:
+            for thread in deleted:
+                config.audit.deleted(store, thread, config.clock())
     return gone
 
 

@@ -278,6 +278,7 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.ThreadMigrated: (_INFO, _plain("thread migrated to a changed graph")),
     events.ThreadUpdated: (_INFO, _updated),
     events.HistoryPruned: (_INFO, _plain("history pruned")),
+    events.ThreadDeleted: (_INFO, _plain("thread deleted")),
     events.ValuesErased: (_INFO, _erased),
     events.AnswerDiscarded: (_INFO, _plain("an answer was not used")),
     events.TaskSucceeded: (_DEBUG, lambda event: (f"node {event.node!r} finished", _of_task(event))),

@@ -11,7 +11,6 @@ import os
 from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -20,6 +19,7 @@ from pydantic_core import from_json
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.erasing import Choose, Part, part_of, repeated
 from graphrt._journal.seal import ERASED, erased
+from graphrt.audit._closed_file import torn_beside
 from graphrt.audit._lines import blob_in, line_of, record_line
 from graphrt.audit._mirror import private_file, sync_folder
 from graphrt.stores.protocol import Record, Store
@@ -39,11 +39,12 @@ class ErasedFile:
 
     Args:
         path: The file, which exists.
+        store: The thread's store; None if the thread was deleted, and only the file is left.
         chooser: Makes what chooses the lines to erase of a function that returns large values by their names.
     """
 
     def __init__(
-        self, path: Path, store: Store, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
+        self, path: Path, store: Store | None, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
     ) -> None:
         self._path: Final = path
         self._store: Final = store
@@ -68,7 +69,7 @@ class ErasedFile:
             OSError: It cannot be read.
             ValueError, LookupError: It is not a log.
         """
-        first = self._store.head(self._thread).first
+        first = self._first()
         found: dict[int, tuple[int, ...]] = {}
         for old, new in self._lines():
             if old != new and old.startswith(_RECORD):
@@ -120,7 +121,11 @@ class ErasedFile:
 
     def torn(self) -> list[str]:
         """Return the files beside it that keep a line which a crash left unfinished: these may hold any value."""
-        return sorted(str(path) for path in self._path.parent.glob(f"{escape(self._path.name)}.torn-*"))
+        return [str(path) for path in torn_beside(self._path)]
+
+    def _first(self) -> int:
+        """Return the number of the first entry that the store has; the file alone has those before."""
+        return self._store.head(self._thread).first if self._store is not None else 1 << 64
 
     def _blob(self, name: str) -> bytes | None:
         """Return a large value; None if no line before the present one has it."""
@@ -132,9 +137,9 @@ class ErasedFile:
 
     def _lines(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield each line of the file, and what it becomes; nothing for a line that is left out."""
-        store, thread = self._store, self._thread
-        first = store.head(thread).first
-        known = {record.seq: record for record in store.records(thread) if record.seal.startswith(_ERASED)}
+        first = self._first()
+        records = self._store.records(self._thread) if self._store is not None else ()
+        known = {record.seq: record for record in records if record.seal.startswith(_ERASED)}
         names: list[str] = []
         gone: set[str | None] = set()
         at = 0
@@ -171,7 +176,7 @@ class ErasedFile:
         gone |= {place.field for place in part.places if place.line in part.chosen}
         kept = {name: value for name, value in begin.items() if name != "snapshot"}
         store = self._store
-        if store.head(self._thread).first == begin["seq"] + 1:
+        if store is not None and self._first() == begin["seq"] + 1:
             saved = store.load(self._thread, upto=begin["seq"]).snapshot
             if saved is not None:
                 kept["snapshot"] = (

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from graphrt._arguments import checked_path, is_list
 from graphrt._journal.log_keys import KeyRing
-from graphrt.audit._heads import Anchor
+from graphrt.audit._heads import Anchor, anchored
 from graphrt.audit._keys import key_ring
 from graphrt.audit._mirror import Mirror, file_of
 from graphrt.audit._recorder import Recorder
 from graphrt.audit._redaction import Redaction
-from graphrt.errors import a_type
+from graphrt.errors import InputError, a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.audit import BAD_REDACTION_RULES, NOT_CHAINED, WEAK_KEY
-from graphrt.stores.ids import shared_id
+from graphrt.errors._codes.audit import BAD_REDACTION_RULES, NOT_CHAINED, NOT_CLOSED, WEAK_KEY
+from graphrt.events import ThreadDeleted
+from graphrt.stores.ids import local_id_of, shared_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,8 @@ class AuditLog:
             anything else is done; "continue" warns, and records what is missing when the thread is driven again. A
             redaction that fails stops the run all the same.
         redact: Rules by which values are redacted when they enter a thread. None: only fields marked `redacted` are.
+        on_delete: What happens to the file of a thread that is deleted: "close" ends it with a sealed entry, and the id cannot
+            be used again with this folder; "remove" deletes it. Heads that were anchored stay.
         adopt: Go on with threads that were begun without a key, and authenticate them from then on. Otherwise they are
             refused, since whoever can write to the store can make such a thread.
 
@@ -58,7 +62,7 @@ class AuditLog:
         InputError: A key is weak, or another argument has a wrong type or value (`bad-path` for a path).
     """
 
-    __slots__ = ("_anchors", "_folder", "_on_failure", "adopt", "keys", "redact", "store", "user")
+    __slots__ = ("_anchors", "_folder", "_on_delete", "_on_failure", "adopt", "keys", "redact", "store", "user")
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class AuditLog:
         anchor: Anchor | Sequence[Anchor] | None = None,
         on_failure: Literal["stop", "continue"] = "stop",
         redact: Redaction | None = None,
+        on_delete: Literal["close", "remove"] = "close",
         adopt: bool = False,
     ) -> None:
         is_url = isinstance(place, str) and ("://" in place or place == "memory:")
@@ -84,6 +89,11 @@ class AuditLog:
             raise INVALID_ARGUMENT(
                 argument="on_failure=", value=on_failure, wanted="'stop' or 'continue'; 'stop' is the default"
             )
+        if on_delete not in ("close", "remove"):
+            raise INVALID_ARGUMENT(
+                argument="on_delete=", value=on_delete, wanted="'close' or 'remove'; 'close' is the default"
+            )
+        self._on_delete: Final = on_delete
         self.store: Any = place if is_store else None
         """The store, or its URL, of a runtime that has none itself; None if it was not given."""
         self._folder: Final = Path(checked_path(place)) if place is not None and not is_store else None
@@ -107,6 +117,60 @@ class AuditLog:
     def path(self, thread: str) -> Path | None:
         """Return the file of a thread's log; None without a folder."""
         return file_of(self._folder, thread) if self._folder is not None else None
+
+    def check_deletable(self, store: Store, thread: str) -> None:
+        """Check, before a thread is deleted, that the file of its log can be closed with the keys at hand.
+
+        Raises:
+            InputError: The log has a key that is not here (`log-key-needed`).
+            AuditError: The file is damaged.
+        """
+        path = self.path(shared_id(store, thread))
+        if self._on_delete == "remove" or path is None or not path.is_file():
+            return
+        from graphrt.audit._closed_file import last_record
+
+        last = last_record(path)
+        if last is not None:
+            last.writable(self.keys.of(last.log) if self.keys is not None else None)
+
+    def deleted(self, store: Store, thread: str, at: float) -> None:
+        """Close or remove the file of a thread that was deleted.
+
+        Raises:
+            StoreError: That failed (`log-not-written`), and `on_failure` is "stop".
+        """
+        path = self.path(shared_id(store, thread))
+        if path is None or not path.is_file():
+            return
+        from graphrt.audit._closed_file import append_event, remove
+
+        try:
+            if self._on_delete == "remove":
+                remove(path)
+                return
+            head = append_event(path, ThreadDeleted(user=self.user), self.keys, at)
+            if head is not None:
+                for anchor in self._anchors:
+                    anchored(head, anchor)
+        except Exception as error:
+            if self._on_failure == "stop":
+                raise NOT_CLOSED(thread=thread, path=str(path), error=error) from error
+            warnings.warn(f"The log file {str(path)!r} of a deleted thread was not closed: {error}", stacklevel=2)
+
+    def orphans(self, store: Store) -> Iterator[tuple[str, Path]]:
+        """Yield the log files in the folder whose thread is not in *store* any more, with the id of the thread."""
+        if self._folder is None or not self._folder.is_dir():
+            return
+        from graphrt.audit._closed_file import first_line_of
+
+        for path in sorted(self._folder.glob("*.jsonl")):
+            named = first_line_of(path)
+            local = local_id_of(store, named[1]) if named is not None else ""
+            if named is None or shared_id(store, local) != named[1]:
+                continue  # not a log, or that of another tenant
+            if not _is_there(store, local):
+                yield local, path
 
     def erased_file(
         self, store: Store, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
@@ -143,6 +207,14 @@ class AuditLog:
         )
         recorder.begin()
         return recorder
+
+
+def _is_there(store: Store, thread: str) -> bool:
+    try:
+        store.head(thread)
+    except InputError:
+        return False
+    return True
 
 
 def weakly_keyed(folder: Path, secret: bytes) -> AuditLog:

@@ -15,10 +15,12 @@ from time import monotonic, sleep
 from typing import Any, BinaryIO, Final, NamedTuple, final
 from urllib.parse import quote
 
+from graphrt._journal.event_schema import CODES
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._lines import first_line, line_of
 from graphrt.audit.offline import BAD_DATA
-from graphrt.errors._codes.audit import FOREIGN_MIRROR, MIRROR_DAMAGED, MIRROR_IN_USE
+from graphrt.errors._codes.audit import MIRROR_DAMAGED, MIRROR_IN_USE, OTHER_LOG
+from graphrt.events import ThreadDeleted
 
 try:
     import fcntl
@@ -69,7 +71,7 @@ class Mirror:
         AuditError: It is not the log of this thread, or a line of it is damaged. It is unchanged.
     """
 
-    __slots__ = ("_file", "blobs", "end", "names", "path")
+    __slots__ = ("_file", "_last", "blobs", "end", "names", "path")
 
     def __init__(self, path: Path, log: str, thread: str) -> None:
         self.path = path
@@ -83,6 +85,8 @@ class Mirror:
             """Names of the large values that the file has."""
             self.end = End(0, b"")
             begin = first_line(log, thread)
+            self._last: list[str] = []
+            """Lines of the last record that was read."""
             new = not os.fstat(self._file).st_size
             whole = self._read(begin, thread)
             torn = self._cut(whole)  # only now is it known that the file is ours
@@ -103,10 +107,10 @@ class Mirror:
         except OSError as error:
             if error.errno != ELOOP:
                 raise
-            raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known="it is a symbolic link") from error
+            raise OTHER_LOG(path=str(self.path), thread=thread, known="it is a symbolic link") from error
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
-            raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known="it is not a regular file")
+            raise OTHER_LOG(path=str(self.path), thread=thread, known="it is not a regular file")
         return file
 
     def _lock(self, thread: str) -> None:
@@ -123,6 +127,11 @@ class Mirror:
                     raise MIRROR_IN_USE(path=str(self.path), thread=thread, wait_s=WAIT_S) from error
             sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file ends with the entry that its thread was deleted."""
+        return bool(self._last) and json.loads(self._last[0])[5][-1][0] == CODES[ThreadDeleted]
 
     def append(self, lines: Iterable[bytes], end: End | None = None) -> None:
         """Append *lines*, and return when they are durable.
@@ -174,7 +183,7 @@ class Mirror:
         for number, line in enumerate(lines_in(self._file), 1):
             if number == 1 and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
                 known = f"it begins with {line[:120].decode(errors='replace')!r}"
-                raise FOREIGN_MIRROR(path=str(self.path), thread=thread, known=known)
+                raise OTHER_LOG(path=str(self.path), thread=thread, known=known)
             if not line.endswith(b"\n"):  # a crash left it unfinished
                 return whole
             if number > 1:
@@ -194,6 +203,7 @@ class Mirror:
             self.blobs.add(data["blob"])
         elif "seal" in data:
             self.end = End(index(data["seq"]), leaf_in(b64decode(data["seal"], validate=True)))
+            self._last = data["lines"]
         elif "begin" in data:
             self.end = End(index(data["begin"]["seq"]), bytes.fromhex(data["begin"]["digests"]["\x00"]))
 

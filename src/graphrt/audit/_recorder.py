@@ -14,7 +14,7 @@ from graphrt.audit._heads import Anchor, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.audit.offline import Head
-from graphrt.errors._codes.audit import FOREIGN_MIRROR, NOT_RECORDED
+from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
 from graphrt.stores.protocol import Commit, Store
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ class Recorder:
             AuditError: The mirror is not the beginning of what the store has.
         """
         store, thread = self._store, self._thread
+        if mirror.closed:
+            raise LOG_CLOSED(path=str(mirror.path), thread=thread)
         stored = store.load(thread, upto=0)
         last, first = stored.head.seq, stored.head.first
         if mirror.end.seq > last or (mirror.end.seq and mirror.end.seq < first - 1):
@@ -201,7 +203,7 @@ class Recorder:
         return lines
 
     def _foreign(self, mirror: Mirror, known: str) -> Exception:
-        return FOREIGN_MIRROR(path=str(mirror.path), thread=self._thread, known=known)
+        return OTHER_LOG(path=str(mirror.path), thread=self._thread, known=known)
 
     def _failed(self, error: OSError) -> None:
         """Give the mirror up, and stop the run or go on without it, as the user chose."""
@@ -211,5 +213,5 @@ class Recorder:
 
     def _report(self, error: Exception) -> None:
         if self._on_failure == "stop":
-            raise NOT_RECORDED(thread=self._thread, error=error) from error
+            raise LOG_NOT_WRITTEN(thread=self._thread, error=error) from error
         warnings.warn(f"The audit log of thread {self._thread!r} cannot be written: {error}", stacklevel=2)

@@ -152,6 +152,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.ThreadMigrated: "migration",
     events.SuperstepAbandoned: "abandoned",
     events.HistoryPruned: "prune",
+    events.ThreadDeleted: "deletion",
     events.RunInterrupted: "interrupted",
     events.RunCompleted: "completed",
     events.RunFailed: "failed",

@@ -998,7 +998,7 @@ class _Check:
         if one.erased:
             self._erased[seq] = one.erased
         for code, path, *fields in one.entries if not one.newer else ():
-            if not path and code in (1, 2, 19, 20, 21, 22):
+            if not path and code in (1, 2, 19, 20, 21, 22, 42):
                 self._open = code <= 2
             elif code == 18 and fields == [self._pruned]:
                 self._pruned = 0

@@ -52,6 +52,7 @@ from graphrt.events.thread import (
     SignalTaken,
     StateSaved,
     TasksRouted,
+    ThreadDeleted,
     ThreadForked,
     ThreadLabelled,
     ThreadMigrated,
@@ -100,6 +101,7 @@ __all__ = [
     "TaskRetried",
     "TaskSucceeded",
     "TasksRouted",
+    "ThreadDeleted",
     "ThreadForked",
     "ThreadLabelled",
     "ThreadMigrated",
@@ -146,6 +148,7 @@ Event: TypeAlias = (
     | SignalTaken
     | LetterDropped
     | HistoryPruned
+    | ThreadDeleted
     | ValuesErased
     | RunInterrupted
     | RunCompleted

@@ -19,6 +19,7 @@ __all__ = [
     "SignalTaken",
     "StateSaved",
     "TasksRouted",
+    "ThreadDeleted",
     "ThreadForked",
     "ThreadLabelled",
     "ThreadMigrated",
@@ -190,6 +191,14 @@ class HistoryPruned(Word):
 
     upto: int
     """`seq` of the last removed entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadDeleted(Word):
+    """The thread was deleted from its store. It is the last entry in the file of its audit log, and in no store."""
+
+    user: str = ""
+    """Who deleted it, as the audit log of the runtime says; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

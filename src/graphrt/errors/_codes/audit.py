@@ -38,12 +38,17 @@ NOT_PROVABLE = ErrorCode(
     "The log cannot give this proof: {problem}.",
     fix="Take the proof out of a log that has the record and a head after it: export() writes one.",
 )
-NOT_RECORDED = ErrorCode(
+LOG_NOT_WRITTEN = ErrorCode(
     "log-not-written",
     StoreError,
     "The audit log of thread {thread!r} cannot be written: {error:told}.",
     known="the step is in the store, and its record is added to the log when the thread is driven again",
     fix="Make room or give access, then go on with retry({thread!r}); AuditLog(on_failure='continue') goes on without.",
+)
+NOT_CLOSED = LOG_NOT_WRITTEN.variant(
+    "Thread {thread!r} was deleted, and the file {path!r} of its log was not closed: {error:told}.",
+    known="the file has everything but the last entry, which says that the thread was deleted",
+    fix="Move the file away, or remove it, if the id is to be used again.",
 )
 MIRROR_IN_USE = ErrorCode(
     "log-in-use",
@@ -60,11 +65,16 @@ MIRROR_DAMAGED = ErrorCode(
     fix="Verify the file with graphrt.audit.verify(), and move it away: the thread goes on with a new one.",
     where="thread {thread!r}",
 )
-FOREIGN_MIRROR = ErrorCode(
+OTHER_LOG = ErrorCode(
     "other-log",
     AuditError,
     "The log file {path!r} is not the log of thread {thread!r} in this store.",
     fix="Verify the file with graphrt.audit.verify(). If the store was put back to a backup, move the file away: it proves what was lost.",
+)
+LOG_CLOSED = OTHER_LOG.variant(
+    "The log file {path!r} is that of a deleted thread with the id {thread!r}.",
+    known="anchors have heads of the deleted thread under this id, which a new one would contradict",
+    fix="Give the new thread another id.",
 )
 NOT_RESTORED = ErrorCode(
     "not-restored",

@@ -21,6 +21,7 @@ from graphrt.events import (
     ReplyStopped,
     StateSaved,
     TaskSucceeded,
+    ThreadDeleted,
     UsageRecorded,
     ValuesErased,
     event_kind,
@@ -41,6 +42,7 @@ _BOOKKEEPING: Final = (
     HistoryPruned,
     RepliesDiscarded,
     ReplyStopped,
+    ThreadDeleted,
     UsageRecorded,
     ValuesErased,
 )

@@ -1,0 +1,157 @@
+"""The file of a deleted thread's log: ended with a sealed entry, and erased from without the thread.
+
+A deleted thread has no store that could seal an entry. The file has all that this takes: the seal of the last record has
+its leaf, its key and the hash of the state, which entries about the thread do not change, and the leaves make the tree.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from os import urandom
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from graphrt._journal.batch import Batch
+from graphrt._journal.batch_format import encode
+from graphrt._journal.body import Body
+from graphrt._journal.chain import TREE, commitments, leaf_of
+from graphrt._journal.merkle import Tree
+from graphrt._journal.name_table import Names
+from graphrt._journal.seal import SEED_BYTES, UNKEYED, Seal, leaf_in, packed, parsed, salts_of
+from graphrt._journal.verifying import PLAIN
+from graphrt.audit._heads import head_of
+from graphrt.audit._lines import line_of, record_line
+from graphrt.audit._mirror import End, Mirror, sync_folder
+from graphrt.errors._codes.audit import MIRROR_DAMAGED
+from graphrt.errors._codes.journal import LOG_KEY_NEEDED
+
+if TYPE_CHECKING:
+    from graphrt._journal.log_keys import KeyRing, LogKeys
+    from graphrt.audit.offline import Head
+    from graphrt.events import Event
+
+
+class LastRecord(NamedTuple):
+    """The end of a log file."""
+
+    log: str
+    """Id of the thread that the log began with."""
+    thread: str
+    seq: int
+    run: str
+    seal: Seal
+    tree: Tree
+    """The tree of all leaves so far."""
+
+    def writable(self, keys: LogKeys | None) -> None:
+        """Check that a record can be added with the keys at hand.
+
+        Raises:
+            InputError: The log has a key that is not here (`log-key-needed`).
+        """
+        kid = self.seal.kid
+        if kid != UNKEYED and (keys is None or keys.mac(kid, b"") is None):
+            raise LOG_KEY_NEEDED(thread=self.thread, kid=kid.hex())
+
+
+def last_record(path: Path) -> LastRecord | None:
+    """Return the end of a log file; None if it has no record.
+
+    Raises:
+        OSError: It cannot be read.
+        AuditError: It is damaged.
+    """
+    log = thread = ""
+    tree, last = Tree(), None
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                data: Any = json.loads(line)
+                if number == 1:
+                    log, thread = str(data["log"]), str(data["thread"])
+                elif "begin" in data:
+                    size, _, roots = str(data["begin"]["digests"][TREE]).partition(":")
+                    whole = bytes.fromhex(roots)
+                    tree = Tree(int(size), [whole[at : at + 32] for at in range(0, len(whole), 32)])
+                elif "seal" in data:
+                    tree.add(leaf_in(b64decode(data["seal"])))
+                    last = data
+        if last is None:
+            return None
+        seal = parsed(b64decode(last["seal"]), len(last["lines"]))
+        assert seal is not None  # noqa: S101 - reported below, as other damage
+        return LastRecord(log, thread, int(last["seq"]), str(json.loads(last["lines"][0])[2]), seal, tree)
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+        raise MIRROR_DAMAGED(path=str(path), thread=thread, number=number) from error
+
+
+def first_line_of(path: Path) -> tuple[str, str] | None:
+    """Return log and thread that a file names in its first line; None if it is not a log."""
+    try:
+        with path.open("rb") as file:
+            data: Any = json.loads(file.readline(1 << 16))
+        return str(data["log"]), str(data["thread"])
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        return None
+
+
+def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> Head | None:
+    """Append a record with *event* to the file of a thread that is gone, and a head; return the head.
+
+    Returns:
+        None if the file has no record, and so nothing to end.
+
+    Raises:
+        OSError: The file cannot be written.
+        AuditError: It is damaged.
+        StoreError: Another process has it.
+        InputError: The log has a key that is not in *ring*.
+    """
+    named = first_line_of(path)
+    if named is None:
+        raise MIRROR_DAMAGED(path=str(path), thread="", number=1)
+    mirror = Mirror(path, *named)  # locks it, and cuts off what a crash left
+    try:
+        last = last_record(path)
+        if last is None:
+            return None
+        keys = ring.of(last.log) if ring is not None else None
+        last.writable(keys)
+        body = Body(PLAIN, Names())
+        encode(body, Batch(at, last.run, last.seq, [("", event)]))
+        seq = last.seq + 1
+        seal = _sealed(last, keys, seq, at, body.lines)
+        last.tree.add(leaf_in(seal))
+        head = head_of(last.log, last.thread, seq, at, last.tree, keys)
+        lines = [record_line(seq, 1, body.lines, seal), line_of({"head": head.to_dict()})]
+        mirror.append(lines, End(seq, leaf_in(seal)))
+        return head
+    finally:
+        mirror.close()
+
+
+def _sealed(last: LastRecord, keys: LogKeys | None, seq: int, at: float, lines: list[bytes]) -> bytes:
+    """Return the seal of a record that writes no field, so that the state is that of the last one."""
+    kid, before, seed = keys.kid if keys is not None else UNKEYED, last.seal.kid, urandom(SEED_BYTES)
+    fresh = Seal(kid, last.seal.state, b"", (), salts_of(seed, len(lines)), ())
+    commits = commitments(fresh, lines)
+    assert commits is not None  # noqa: S101 - no line of it is erased
+    leaf = leaf_of(seq, 1, at, kid, last.seal.leaf, commits, last.seal.state)
+    signers = () if keys is None else (kid,) if before in (kid, UNKEYED) else (kid, before)
+    macs = [mac for one in signers if keys is not None and (mac := keys.mac(one, leaf)) is not None]
+    return packed(kid, last.seal.state, leaf, macs, seed)
+
+
+def remove(path: Path) -> None:
+    """Delete the file of a deleted thread, and what a crash left beside it."""
+    for one in (path, *torn_beside(path)):
+        one.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def torn_beside(path: Path) -> list[Path]:
+    """Return the files beside a log that keep a line which a crash left unfinished: these may hold any value."""
+    begin = f"{path.name}.torn-"
+    return sorted(one for one in path.parent.iterdir() if one.name.startswith(begin))
