@@ -14,6 +14,7 @@ import pytest
 
 from graphrt._observers import ENVIRONMENT
 from graphrt.testing.mutate import installing
+from graphrt.testing.mutate.fork_server import preloadable
 
 _CURRENT: Final = "PYTEST_CURRENT_TEST"
 """Environment variable by which pytest says which test runs; route coverage reads it."""
@@ -111,5 +112,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     if not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(_Teller(job), "graphrt-mutate-teller")
+        if isinstance(job, installing.FirstRun):
+            # At the very end, since plugins import more for their summaries: hypothesis itself, which takes a second.
+            session.config.add_cleanup(lambda: installing.write(job.folder, {"modules": preloadable()}))
     elif isinstance(job, installing.FirstRun):
         session.config.add_cleanup(job.flush)

@@ -149,6 +149,9 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
     job = {"targets": list(targets), "seed": seed, "root": str(Path.cwd()), "mutation": None}
     result = runs.run(folder, job, first=True, timeout_s=None)
     _refuse(result)
+    for line in result.told:
+        if "modules" in line:
+            runs.preload(line["modules"])
     run = FirstRun(result, targets, seed)
     data = load(folder / "arcs")
     run.graphs = data.graphs

@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
 from graphrt._observers import ENVIRONMENT
 from graphrt.testing.mutate import installing
+from graphrt.testing.mutate.fork_server import CAN_FORK, ForkServer
 from graphrt.testing.route_coverage.collecting import FOLDER
 
 PLUGIN: Final = "graphrt.testing.mutate._plugin"
@@ -76,8 +78,13 @@ class PytestRuns:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = list(arguments)
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[int] = set()
+        """Ids of the processes of pytest that are running."""
         self._stopped = False
+        self._modules: list[str] = []
+        """What servers import; empty if each run gets a new process."""
+        self._servers: list[ForkServer] = []
+        self._idle: list[ForkServer] = []
 
     def run(self, folder: Path, job: Mapping[str, Any], *, first: bool, timeout_s: float | None) -> PytestResult:
         """Run pytest with *job* in the working directory.
@@ -90,51 +97,117 @@ class PytestRuns:
         """
         (folder / "arcs").mkdir(parents=True)
         (folder / "job.json").write_text(json.dumps({**job, "folder": str(folder)}, default=str), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", *self._arguments, "-p", PLUGIN, "-p", "no:cacheprovider"]
+        arguments = [*self._arguments, "-p", PLUGIN, "-p", "no:cacheprovider"]
         # Runs at the same time must not share a folder of temporary files, which pytest cleans up.
-        command += [f"--basetemp={folder / 'tmp'}", *([] if first else ["-x"])]
-        env = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-        env |= {ENVIRONMENT: installing.START, installing.JOB: str(folder / "job.json")}
+        arguments += [f"--basetemp={folder / 'tmp'}", *([] if first else ["-x"])]
+        env = {**_environment(), ENVIRONMENT: installing.START, installing.JOB: str(folder / "job.json")}
         output = folder / "output.txt"
+        output.touch()
         begun = time.monotonic()
+        server = self._server()
+        if server is None:
+            code = self._new_process(arguments, env, output, timeout_s)
+        else:
+            code = self._fork(server, arguments, env, output, timeout_s)
+        text = output.read_text(encoding="utf-8", errors="replace")
+        return _read(folder, PytestResult(code, finished=False, output=text, seconds=time.monotonic() - begun))
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Fork the runs from now on from processes that have imported *modules*, where that is possible."""
+        self._modules = list(modules) if CAN_FORK else []
+
+    def _server(self) -> ForkServer | None:
+        """Return a server that is idle, or a new one; None if runs need new processes."""
+        with self._lock:
+            if not self._modules:
+                return None
+            if self._idle:
+                return self._idle.pop()
+            server = ForkServer(self._modules, _environment())  # under the lock: the others wait for its verdict
+            if server.usable:
+                self._servers.append(server)
+                return server
+            server.close()
+            self._modules = []
+        return None
+
+    def _fork(
+        self, server: ForkServer, arguments: list[str], env: Mapping[str, str], output: Path, timeout_s: float | None
+    ) -> int | None:
+        """Run pytest in a fork of *server*; return its exit code, or None if it took too long."""
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            pid = server.start(arguments, env, output)
+            self._running.add(pid)
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            kill_group(pid)
+
+        timer = threading.Timer(timeout_s, end) if timeout_s is not None else None
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            code = server.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            kill_group(pid)  # what it started, such as workers of xdist that are left
+            with self._lock:
+                self._running.discard(pid)
+        with self._lock:
+            self._idle.append(server)
+        return None if late.is_set() else code
+
+    def _new_process(
+        self, arguments: list[str], env: Mapping[str, str], output: Path, timeout_s: float | None
+    ) -> int | None:
+        """Run pytest in a new interpreter; return its exit code, or None if it took too long."""
         with output.open("wb") as file:
             with self._lock:
                 if self._stopped:
                     raise KeyboardInterrupt
                 process = subprocess.Popen(  # noqa: S603 - the user's own pytest
-                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=env,
-                    start_new_session=True,
+                    [sys.executable, "-m", "pytest", *arguments], stdin=subprocess.DEVNULL, stdout=file,
+                    stderr=subprocess.STDOUT, env=env, start_new_session=True,
                 )  # fmt: skip
-                self._running.add(process)
+                self._running.add(process.pid)
             try:
-                code: int | None = process.wait(timeout_s)
+                return process.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                code = None
+                return None
             finally:
-                kill(process)
+                kill_group(process.pid)
+                if process.poll() is None and not hasattr(os, "killpg"):
+                    process.kill()
+                process.wait()
                 with self._lock:
-                    self._running.discard(process)
-        text = output.read_text(encoding="utf-8", errors="replace")
-        return _read(folder, PytestResult(code, finished=False, output=text, seconds=time.monotonic() - begun))
+                    self._running.discard(process.pid)
 
     def stop(self) -> None:
-        """Kill all runs, and begin no other one."""
+        """Kill all runs and servers, and begin no other one."""
         with self._lock:
             self._stopped = True
-            for process in self._running:
-                kill(process)
+            for pid in self._running:
+                kill_group(pid)
+            servers, self._servers, self._idle = self._servers, [], []
+        for server in servers:
+            server.close()
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill *process* and what it started, such as workers of xdist that are left."""
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)  # the process leads its group
-        else:
-            process.kill()
-    except (ProcessLookupError, PermissionError):
-        pass
-    process.wait()
+def _environment() -> dict[str, str]:
+    """Return the environment of runs and servers, without what belongs to a run of pytest around this process."""
+    return {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
+
+
+def kill_group(pid: int) -> None:
+    """Kill the process *pid*, which leads its group, and what it started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def _read(folder: Path, result: PytestResult) -> PytestResult:
