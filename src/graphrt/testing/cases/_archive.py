@@ -1,21 +1,33 @@
-"""The text form of a case: a thread of its own, exported, compressed and encoded, with what the journal says of the run.
+"""The text form of a case: a thread of its own, exported, with what the journal says of the run.
 
-Lines of 100 characters, so that a diff shows which part of a file is the recording.
+A reviewer has to see what a file puts into a repository, so the parts of the export stand as text. Each begins with a
+line `== kind first second name`, with the numbers of its frame. Then follow the lines of its body. JSON is broken over
+lines and indented where it is long; other text begins with `| `, and a body that is not text with `64 `. The last line
+has a digest of the export.
+
+Reading restores each byte: a line that would not come back as it was is written as text or base64 instead.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
+import io
 import json
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import a_type
 from graphrt.errors._codes.recorded_runs import BAD_CASE
+from graphrt.stores import _archive as archive
 
-_VERSION: Final = "graphrt-case-1"
+_VERSION: Final = "graphrt-case-2"
+_KINDS: Final = ("head", "meta", "blob", "snapshot", "staged", "record")
+"""Names of the kinds of frames, by their numbers."""
+_WIDTH: Final = 110
+"""Most characters of a line that a longer JSON value is broken into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +49,11 @@ class Case:
 def encode(case: Case) -> str:
     """Return the text form of *case*."""
     about = {"thread": case.thread, "graph": case.graph, "run": case.run, "time": case.time}
-    packed = base64.b85encode(zlib.compress(json.dumps(about).encode() + b"\n" + case.data, 9)).decode()
-    return "\n".join([_VERSION, *(packed[at : at + 100] for at in range(0, len(packed), 100))])
+    lines = [_VERSION, json.dumps(about)]
+    for kind, first, second, name, body in archive.frames(io.BytesIO(case.data)):
+        lines.append(f"== {_KINDS[kind]} {first} {second} {_name(name)}".rstrip())
+        lines += _body(body)
+    return "\n".join([*lines, f"== end {sha256(case.data).hexdigest()}"])
 
 
 def decode(text: Any) -> Case:
@@ -49,12 +64,125 @@ def decode(text: Any) -> Case:
     """
     if not isinstance(text, str):
         raise BAD_CASE(why=f"it is {a_type(text)}")
-    version, _, packed = text.strip().partition("\n")
+    version, _, rest = text.strip().partition("\n")
     if version != _VERSION:
         raise BAD_CASE(why=f"its first line is {version[:40]!r}, not {_VERSION!r}")
+    about, *lines = rest.split("\n")
     try:
-        about, _, data = zlib.decompress(base64.b85decode("".join(packed.split()))).partition(b"\n")
-        case = Case(**json.loads(about), data=data)
-    except (ValueError, TypeError, zlib.error, binascii.Error) as error:
+        *parts, end = lines
+        data = _export(parts)
+        if end != f"== end {sha256(data).hexdigest()}":
+            raise ValueError("it was changed after it was written, or cut off")
+        return Case(**json.loads(about), data=data)
+    except (ValueError, TypeError, RecursionError) as error:
         raise BAD_CASE(why=f"it cannot be decoded: {error}") from None
-    return case
+
+
+def _export(lines: list[str]) -> bytes:
+    """Return the export whose parts stand on *lines*.
+
+    Raises:
+        ValueError: A line has no part around it, or is not what `encode` writes.
+    """
+    made = io.BytesIO()
+    writer = archive.Writer(made)
+    at = [number for number, line in enumerate(lines) if line.startswith("== ")]
+    if not at or at[0] != 0:
+        raise ValueError("its first part is missing")
+    for begin, end in zip(at, [*at[1:], len(lines)], strict=True):
+        _, kind, first, second, *name = lines[begin].split(" ", 4)
+        body = b"\n".join(_bytes_of(text) for text in _joined(lines[begin + 1 : end]))
+        called = _bytes_of_name(name[0]) if name else b""
+        writer.frame(archive.Frame(_KINDS.index(kind), int(first), int(second), called, body))
+    writer.end()
+    return made.getvalue()
+
+
+def _name(name: bytes) -> str:
+    """Return the name of a frame as text: itself, or base64 if it has characters that a line cannot show."""
+    text = _text(name)
+    plain = text is not None and text == text.strip() and not text.startswith("64 ")
+    return str(text) if plain else f"64 {base64.b64encode(name).decode()}"
+
+
+def _bytes_of_name(text: str) -> bytes:
+    return base64.b64decode(text[3:], validate=True) if text.startswith("64 ") else text.encode()
+
+
+def _body(body: bytes) -> Iterator[str]:
+    text = _text(body)
+    if text is None:
+        packed = base64.b64encode(body).decode()
+        yield f"64 {packed[:_WIDTH]}"
+        yield from (f" {packed[at : at + _WIDTH]}" for at in range(_WIDTH, len(packed), _WIDTH))
+        return
+    for line in text.split("\n"):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            yield f"| {line}"
+            continue
+        shown = list(_pretty(value, 0))
+        # A number such as 1e5, or a key that stands twice, would come back in another form.
+        yield from shown if _bytes_of("".join(map(str.strip, shown))) == line.encode() else [f"| {line}"]
+
+
+def _bytes_of(line: str) -> bytes:
+    """Return the bytes of one line of a body, whose parts were joined."""
+    if line.startswith("| "):
+        return line[2:].encode()
+    if line.startswith("64 "):
+        return base64.b64decode(line[3:], validate=True)
+    return _compact(json.loads(line)).encode()
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Return the lines of a body, each with the indented lines that follow it."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith(" ") and found:
+            found[-1] += line.strip()
+        else:
+            found.append(line)
+    return found
+
+
+def _text(data: bytes) -> str | None:
+    """Return *data* as text; None if a person could not read it, or a source file could not hold it."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if '"""' not in text and all(part.isprintable() for part in text.split("\n")) else None
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _pretty(value: Any, indent: int) -> Iterator[str]:
+    """Yield the lines of a JSON value: one if it is short, else its items, with short ones side by side."""
+    whole = _compact(value)
+    if len(whole) + indent <= _WIDTH or not value or not (is_list(value) or is_mapping(value)):
+        yield " " * indent + whole
+        return
+    left, right = "[]" if is_list(value) else "{}"
+    keyed = [("", item) for item in value] if is_list(value) else [(f"{_compact(key)}:", value[key]) for key in value]
+    inside = " " * (indent + 1)
+    beside = ""  # short items that stand on one line
+    yield " " * indent + left
+    for number, (key, item) in enumerate(keyed, 1):
+        first, *more = _pretty(item, indent + 1)
+        shown = [key + first.strip(), *more]
+        shown[-1] += "," if number < len(keyed) else ""
+        if beside and (more or len(inside) + len(beside) + len(shown[0]) > _WIDTH):
+            yield inside + beside
+            beside = ""
+        if more:
+            yield inside + shown[0]
+            yield from shown[1:]
+        else:
+            beside += shown[0]
+    if beside:
+        yield inside + beside
+    yield inside + right

@@ -57,7 +57,7 @@ def source(about: Source, step: Recorded) -> str:
         name=slug("_".join([*step.nodes[:3], "of", about.thread])),
         body=[f"    step = {call}", "", *_asserts(step, later)],
         before=before,
-        after=[*(f"{label} = {text}" for label, text in later.items()), f'CASE = """\n{about.text}\n"""'],
+        after=[*(f"{label} = {text}" for label, text in later.items()), f'CASE = r"""\n{about.text}\n"""'],
     )
 
 
@@ -112,6 +112,9 @@ def _docstring(about: Source, step: Recorded) -> str:
         "",
         "`graphrt.testing.case_of` wrote this test. Change its name and its assertions as you like; only the recording at",
         "the end must stay as it is.",
+        "",
+        "PERSONAL DATA: this file has values of a real thread, in plain text: its state, what models, tools and people",
+        "said, and what nodes wrote. Read it, also the recording, before you commit it.",
         "",
         "The state before the step:",
         *(f"    {name}: {one_line(value)}" for name, value in about.state.items()),

@@ -48,6 +48,9 @@ def case_of(
     The file has the state before the step, and the replies of models and tools, results of effects and answers that
     the journal recorded for it. If the run failed in the step, the test fails until the node is mended.
 
+    The file has these values in plain text, personal data and secrets of the thread among them, and is meant to be
+    committed: read it before.
+
     Args:
         runtime: A runtime with the thread's store and graph. Nothing is written to the store.
         thread: A thread that no run drives.
