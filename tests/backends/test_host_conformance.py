@@ -11,7 +11,7 @@ from tests.stores import postgres_support
 
 from graphrt.stores import open_store
 from graphrt.testing import FaultyHost
-from graphrt.testing.host_conformance import CLAUSES, TASK_CLAUSES, BrokenClauseError, HostClause
+from graphrt.testing.host_conformance import CLAUSES, TASK_CLAUSES, BrokenClauseError, HostClause, check
 from graphrt.workers import Host, Worker
 
 from . import planted
@@ -48,6 +48,23 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("clause", [*CLAUSES, *TASK_CLAUSES], ids=str)
 def test_workers_on_postgresql_keep_the_clause(clause: HostClause, url: str) -> None:
     clause(worker, lambda: open_store(url), look_s=LOOK_S)
+
+
+def test_a_report_shows_what_was_checked_and_what_the_host_does_not_offer(tmp_path: Path) -> None:
+    folders = iter(range(9))
+
+    def storage() -> Callable[[], Any]:
+        url = f"sqlite:///{tmp_path}/{next(folders)}.db"
+        return lambda: open_store(url)
+
+    report = check(in_process, storage, (CLAUSES[0], TASK_CLAUSES[0]), queues=False, look_s=LOOK_S)
+
+    assert report.ok
+    assert report.checked == (CLAUSES[0],)
+    assert [(each.clause, each.needs) for each in report.not_offered] == [
+        (TASK_CLAUSES[0], "a host that serves queues")
+    ]
+    assert "tasks" in str(report).splitlines()[-1]
 
 
 @pytest.mark.parametrize("wrong", planted.HOSTS, ids=lambda wrong: wrong.__name__)

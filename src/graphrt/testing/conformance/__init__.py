@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final
 
 from graphrt.stores.labels import finds
 from graphrt.stores.live import relays
@@ -41,9 +41,20 @@ from graphrt.testing.conformance import (
     threads,
     whole,
 )
+from graphrt.testing.conformance._report import Failure, NotOffered, NotOfferedError, Report
 from graphrt.testing.conformance._world import BrokenClauseError, World, rules_of
 
-__all__ = ["CLAUSES", "BrokenClauseError", "Clause", "Failure", "Report", "check", "clauses"]
+__all__ = [
+    "CLAUSES",
+    "BrokenClauseError",
+    "Clause",
+    "Failure",
+    "NotOffered",
+    "NotOfferedError",
+    "Report",
+    "check",
+    "clauses",
+]
 
 
 class Clause:
@@ -56,8 +67,8 @@ class Clause:
         name: Name of the function that checks it.
         run: The function. Its docstring is the rule.
         durable_only: Whether only durable stores have to keep the rule.
-        needs: Tells which stores have the methods that the rule is about; other stores pass. The function gets the
-            store besides the world then. None is a rule for all stores.
+        needs: What the methods are called that the rule is about, and what tells which stores have them. The function
+            gets the store besides the world then. None is a rule for all stores.
     """
 
     def __init__(
@@ -67,7 +78,7 @@ class Clause:
         run: Callable[..., None],
         *,
         durable_only: bool,
-        needs: Callable[[Store], bool] | None = None,
+        needs: tuple[str, Callable[[Store], bool]] | None = None,
     ) -> None:
         self.theme = theme
         self.name = name
@@ -83,44 +94,21 @@ class Clause:
 
         Raises:
             BrokenClauseError: The store breaks the rule. Errors of the store come out as they are.
+            NotOfferedError: The store does not have the methods that the rule is about. For pytest, the test is skipped.
         """
         world = World(make)
         try:
             if self._needs is None:
                 self._run(world)
-            elif self._needs(world.store):
+            elif self._needs[1](world.store):
                 self._run(world, world.store)
+            else:
+                raise NotOfferedError(self._needs[0])
         finally:
             world.close()
 
     def __repr__(self) -> str:
         return f"{self.theme}.{self.name}"
-
-
-class Failure(NamedTuple):
-    """A clause that failed, and the error that it or the store raised."""
-
-    clause: Clause
-    error: Exception
-
-
-class Report(NamedTuple):
-    """The result of `check`. As a text, it names each failed clause with its rule and its error."""
-
-    checked: tuple[Clause, ...]
-    """All clauses that were checked, in order."""
-    failures: tuple[Failure, ...]
-    """Those that failed, in order."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether every clause held."""
-        return not self.failures
-
-    def __str__(self) -> str:
-        lines = [f"{len(self.checked) - len(self.failures)} of {len(self.checked)} clauses hold"]
-        lines += [f"  {each.clause!r}: {each.clause.rule}\n    {each.error!r}" for each in self.failures]
-        return "\n".join(lines)
 
 
 # fmt: off
@@ -132,15 +120,16 @@ _ANY_STORE: Final = (
 _DURABLE: Final = (leases, reopening)
 
 
-_NEEDS: Final[dict[ModuleType, Callable[[Store], bool]]] = {
-    erasing: lambda store: isinstance(store, Erasable),
-    finding: finds,
-    live: relays,
-    mail: posts,
-    posting: posts,
-    schedules: keeps_schedules,
+_NEEDS: Final[dict[ModuleType, tuple[str, Callable[[Store], bool]]]] = {
+    erasing: ("the methods of Erasable", lambda store: isinstance(store, Erasable)),
+    finding: ("the methods of Findable", finds),
+    live: ("the methods of Relaying", relays),
+    mail: ("the methods of Postable", posts),
+    posting: ("the methods of Postable", posts),
+    schedules: ("the methods of Schedulable", keeps_schedules),
 }
-"""Themes of methods that a store may lack, to what tells whether it has them."""
+"""Themes of methods that a store may lack: what these are called, and what tells whether it has them."""
+_DURABILITY: Final = "a durable store"
 
 
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
@@ -174,11 +163,19 @@ def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause
     """
     with make_factory()() as store:
         durable = store.durable
-    checked = tuple(clauses(durable=durable) if only is None else only)
     failures: list[Failure] = []
-    for clause in checked:
+    checked: list[Clause] = []
+    absent: list[NotOffered] = []
+    for clause in CLAUSES if only is None else only:
+        if only is None and clause.durable_only and not durable:
+            absent.append(NotOffered(clause, _DURABILITY))
+            continue
         try:
             clause(make_factory())
+        except NotOfferedError as error:
+            absent.append(NotOffered(clause, str(error)))
+            continue
         except Exception as error:  # noqa: BLE001  # a store may fail in any way; the report names the error
             failures.append(Failure(clause, error))
-    return Report(checked, tuple(failures))
+        checked.append(clause)
+    return Report(tuple(checked), tuple(failures), tuple(absent))

@@ -8,20 +8,21 @@ With pytest:
 
 The first argument makes a host, not started yet, of the runtimes that it is called with; the second one opens the same
 storage each time. A clause has one host of the kind at a time: some engines allow one in a process. pytest is never
-imported.
+imported. Without pytest: `print(host_conformance.check(MyHost, make_factory))`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from graphrt.stores.protocol import Store
+from graphrt.testing.conformance._report import Failure, NotOffered, Report
 from graphrt.testing.conformance._world import BrokenClauseError, rules_of
 from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
 
-__all__ = ["CLAUSES", "TASK_CLAUSES", "BrokenClauseError", "HostClause"]
+__all__ = ["CLAUSES", "TASK_CLAUSES", "BrokenClauseError", "HostClause", "check"]
 
 
 class HostClause:
@@ -69,3 +70,40 @@ CLAUSES: Final[tuple[HostClause, ...]] = tuple(
 """All clauses that every host keeps, in order."""
 TASK_CLAUSES: Final[tuple[HostClause, ...]] = tuple(HostClause(*rule) for rule in rules_of(tasks))
 """The clauses of hosts that serve queues, in order. The host is made with `queues=` for them."""
+
+
+def check(
+    make: MakeHost,
+    make_factory: Callable[[], Callable[[], Store]],
+    only: Iterable[HostClause] | None = None,
+    *,
+    queues: bool = True,
+    look_s: float = 0.5,
+    patience_s: float = 20.0,
+) -> Report:
+    """Check a host against all clauses, or against the clauses *only*.
+
+    Args:
+        make: Makes a host of the runtimes that it is called with.
+        make_factory: Makes a new and empty storage at each call, and returns a function that opens it.
+        only: The clauses to check; None checks all.
+        queues: Whether the host serves queues. If not, the report says that it does not offer what `TASK_CLAUSES` check.
+        look_s: As for a `HostClause`.
+        patience_s: As for a `HostClause`.
+
+    Returns:
+        The report. Errors of the host are failures in it and are not raised.
+    """
+    checked: list[HostClause] = []
+    failures: list[Failure] = []
+    absent: list[NotOffered] = []
+    for clause in (*CLAUSES, *TASK_CLAUSES) if only is None else only:
+        if not queues and clause in TASK_CLAUSES:
+            absent.append(NotOffered(clause, "a host that serves queues"))
+            continue
+        checked.append(clause)
+        try:
+            clause(make, make_factory(), look_s=look_s, patience_s=patience_s)
+        except Exception as error:  # noqa: BLE001 - a host may fail in any way; the report names the error
+            failures.append(Failure(clause, error))
+    return Report(tuple(checked), tuple(failures), tuple(absent))

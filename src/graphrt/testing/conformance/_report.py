@@ -1,0 +1,90 @@
+"""What a conformance suite found: which rules were checked, which are broken, and what is not offered.
+
+The suites of stores and hosts share it. As a text it is a table with a line for each theme, for logs and people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+from unittest import SkipTest
+
+__all__ = ["Failure", "NotOffered", "NotOfferedError", "Report", "Rule"]
+
+
+class Rule(Protocol):
+    """One clause of a suite."""
+
+    theme: str
+    """Name of the module that defines it."""
+    name: str
+    rule: str
+    """The rule, in 1..2 sentences."""
+
+
+class NotOfferedError(SkipTest):
+    """A clause is about methods that the store does not have. pytest and unittest take it as a skipped test."""
+
+
+class Failure(NamedTuple):
+    """A clause that failed, and the error that it, the store or the host raised."""
+
+    clause: Rule
+    error: Exception
+
+
+class NotOffered(NamedTuple):
+    """A clause that was not checked, and what it needs that is not there."""
+
+    clause: Rule
+    needs: str
+
+
+class Report(NamedTuple):
+    """The result of `check`. As a text, a table of the themes, and each failed clause with its rule and its error."""
+
+    checked: tuple[Rule, ...]
+    """All clauses that were checked, in order."""
+    failures: tuple[Failure, ...]
+    """Those that failed, in order."""
+    not_offered: tuple[NotOffered, ...] = ()
+    """Those that could not be checked, in order."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every clause that was checked held."""
+        return not self.failures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready data: `ok`, and by theme what was `checked`, `failed` and `not_offered`."""
+        themes: dict[str, dict[str, Any]] = {}
+        for clause in (*self.checked, *(each.clause for each in self.not_offered)):
+            themes.setdefault(clause.theme, {"checked": [], "failed": {}, "not_offered": {}})
+        for clause in self.checked:
+            themes[clause.theme]["checked"].append(clause.name)
+        for failure in self.failures:
+            themes[failure.clause.theme]["failed"][failure.clause.name] = repr(failure.error)
+        for absent in self.not_offered:
+            themes[absent.clause.theme]["not_offered"][absent.clause.name] = absent.needs
+        return {"ok": self.ok, "themes": themes}
+
+    def __str__(self) -> str:
+        total = f"{len(self.checked) - len(self.failures)} of {len(self.checked)} clauses hold"
+        if self.not_offered:
+            total += f", {len(self.not_offered)} could not be checked"
+        lines = [total]
+        themes: dict[str, dict[str, Any]] = self.to_dict()["themes"]
+        width = max(map(len, themes), default=0)
+        for theme, found in themes.items():
+            told = f"{len(found['checked'])} checked" if found["checked"] else "not offered"
+            told += f", {len(found['failed'])} failed" if found["failed"] else ""
+            needs = _without_repeats(found["not_offered"].values())
+            if needs:
+                told += f" ({len(found['not_offered'])} need {' and '.join(needs)})"
+            lines.append(f"  {theme:{width}}  {told}")
+        lines += [f"  {each.clause!r}: {each.clause.rule}\n    {each.error!r}" for each in self.failures]
+        return "\n".join(lines)
+
+
+def _without_repeats(texts: Any) -> Sequence[str]:
+    return list(dict.fromkeys(texts))
