@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from graphrt import Budget
 from graphrt.compat.lar import (
     AdaptiveNode,
     AddValueNode,
@@ -159,6 +160,18 @@ def test_models_of_a_batch_that_a_subclass_runs_count_in_the_run() -> None:
 
     assert outcome.state["token_budget"] == 100 - 2 * 11
     assert tracker.total_tokens == 2 * 11
+
+
+def test_a_batch_that_a_subclass_runs_keeps_to_the_budgets_of_the_run() -> None:
+    asks = model(prompt_tokens=10)
+    again = subclass(BatchNode, [asking("c", "c"), asking("d", "d")])
+    start: Any = subclass(BatchNode, [asking("a", "a"), asking("b", "b")])
+    start.held = again
+
+    outcome = run(start, model=asks, budget=Budget(calls=3))
+
+    assert len(asks.calls) == 2 + 1
+    assert outcome.outcome == "error"
 
 
 def test_a_class_may_call_execute_of_a_node_that_it_holds() -> None:

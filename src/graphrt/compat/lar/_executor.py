@@ -6,10 +6,11 @@ It lowers the objects to a graph, drives it with a `Runtime`, and reads its step
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,9 @@ from graphrt.compat.lar._state import BUDGET, StateView, StepOfNode, apply_diff,
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.compat import NO_STORE_TO_RESUME, NOTHING_TO_RESUME
+from graphrt.events import Amounts
 from graphrt.graph import CompiledGraph
-from graphrt.harness import Budget, ChatModel
+from graphrt.harness import Budget, ChatModel, Ledger
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime, Step
 from graphrt.stores import Store
@@ -184,7 +186,7 @@ class GraphExecutor:
         self.max_node_fatigue = max_node_fatigue
         self.result: RunOutcome | None = None
         """How the newest run that ended, or paused, did so; None before."""
-        self._models = Models(given=dict(models or {}), offline=offline_mode, tracker=self.tracker)
+        self._models = Models(given=dict(models or {}), offline=offline_mode)
         self._ask = ask
         self._deadline_s = deadline_s
         self._audit = audit
@@ -281,7 +283,13 @@ class GraphExecutor:
         ask = self._ask
         if ask is None and sys.stdin is not None and sys.stdin.isatty():
             ask = input
-        lowering = lower(start, models=self._models, ask=ask, limits=limits, outside=_outside())
+        lowering = lower(
+            start,
+            models=self._models,
+            ask=ask,
+            limits=limits,
+            outside=Outside(state=GraphState, run_graph=self._run_inside),
+        )
         if lowering.circles:
             message = f"{lowering.circles[0]} The run goes on until max_node_fatigue, max_steps or a budget ends it."
             warnings.warn(message, EndlessLoopWarning, stacklevel=4)  # where the program runs the nodes
@@ -349,6 +357,28 @@ class GraphExecutor:
         initial, records, pauses = recorder.of_journal(runtime.entries(run_id))
         log = self.logger.begin(run_id, self.user_id, initial, records)
         return _Run(run_id, runtime, recorder, log, state, len(records) + pauses)
+
+    def _run_inside(self, node: BaseNode, state: StateView) -> None:
+        """Run a node that is a graph for a step of a run of this executor, within what its budgets leave.
+
+        Raises:
+            GraphrtError: The run has failed.
+        """
+        ledger: Ledger | None = state.step.ctx.budget
+        options: dict[str, Any] = {**self._options, "budget": _rest_of(ledger)}
+        executor = GraphExecutor(
+            models=self._models.given,
+            offline_mode=self.offline_mode,
+            tracker=self.tracker,
+            max_node_fatigue=self.max_node_fatigue,
+            ask=self._ask,
+            deadline_s=self._deadline_s,
+            **options,
+        )
+        outcome = _run_alone(node, state, executor)
+        if ledger is not None:
+            ledger.charge(_used(outcome.records))
+        outcome.raise_for_error()
 
     def _ended(self, run: _Run, steps: Iterator[Step[Any]]) -> RunOutcome:
         for _ in self._records(run, steps):
@@ -433,7 +463,7 @@ class _OutsideOfRuns:
         self.note: dict[str, Any] = {}
 
     def ask_model(self, node: BaseNode, state: StateView) -> None:
-        _run_alone(node, state, GraphExecutor())
+        _run_alone(node, state, GraphExecutor()).raise_for_error()
 
     def ask_person(self, node: HumanJuryNode, context: Mapping[str, Any]) -> str:
         choice = asked(input, node, context)
@@ -442,35 +472,48 @@ class _OutsideOfRuns:
         return choice
 
     def run_graph(self, node: BaseNode, state: StateView) -> None:
-        _run_alone(node, state, GraphExecutor())
+        _run_alone(node, state, GraphExecutor()).raise_for_error()
 
     def call(self, fn: Callable[..., Any], *args: Any) -> Any:
         return asyncio.run(fn(*args))
 
 
-def _outside() -> Outside:
-    return Outside(state=GraphState, run_graph=_run_inside)
+def _rest_of(ledger: Ledger | None) -> Budget | None:
+    """Return what the budgets of a step leave; None if nothing bounds it."""
+    ledgers = [] if ledger is None else list(ledger.chain())
+    left: dict[str, list[Any]] = {
+        "tokens": [one.remaining_tokens for one in ledgers],
+        "usd": [one.remaining_usd for one in ledgers],
+        "calls": [one.remaining_calls for one in ledgers],
+        "seconds": [one.remaining_s for one in ledgers],
+    }
+    limits: dict[str, Any] = {}
+    for unit, amounts in left.items():
+        known = [amount for amount in amounts if amount is not None]
+        if known:
+            limits[unit] = min(known)
+    return Budget(**limits) if limits else None
 
 
-def _run_inside(node: BaseNode, state: StateView) -> None:
-    """Run a node that is a graph for a step of a run, whose models answer and whose tracker counts."""
-    place = state.step.place
-    executor = GraphExecutor(
-        models=place.models.given, offline_mode=place.models.offline, tracker=place.models.tracker, ask=place.ask
-    )
-    _run_alone(node, state, executor)
+def _used(records: Iterable[Mapping[str, Any]]) -> Amounts:
+    """Return what the calls of a run took, by its records: calls are counted by the records that name a model."""
+    used = Amounts()
+    for record in records:
+        metadata: Mapping[str, Any] = record["run_metadata"]
+        dollars: float = metadata.get("cost_usd", 0.0)
+        inner = _used(record.get("inner", ()))
+        calls = max(inner.calls, int("model" in metadata))
+        used = used.plus(Amounts(metadata.get("total_tokens", 0), math.ceil(dollars * 1_000_000), calls))
+    return used
 
 
-def _run_alone(node: BaseNode, state: StateView, executor: GraphExecutor) -> None:
-    """Run a ready-made node by itself, and write to *state* what it wrote.
+def _run_alone(node: BaseNode, state: StateView, executor: GraphExecutor) -> RunOutcome:
+    """Run a ready-made node by itself, write to *state* what it wrote, and return how the run ended.
 
     Args:
         node: The node, or one of a subclass whose own `execute` has called that of the ready-made class.
         state: The state.
         executor: Runs it.
-
-    Raises:
-        GraphrtError: The run has failed.
     """
     kind: Any = next(kind for kind in type(node).__mro__ if issubclass(kind, BaseNode) and not has_own_execute(kind))
     alone: Any = kind.__new__(kind)
@@ -479,13 +522,14 @@ def _run_alone(node: BaseNode, state: StateView, executor: GraphExecutor) -> Non
         if hasattr(alone, link):
             setattr(alone, link, None)
     before = state.get_all()
-    outcome = executor.run(alone, before).raise_for_error()
+    outcome = executor.run(alone, before)
     for key in before:
         if key not in outcome.state:
             state.delete(key)
     for key, value in outcome.state.items():
         if key not in before or not same(value, before[key]):
             state.set(key, value)
+    return outcome
 
 
 def _check(option: str, given: Any, kind: type[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,7 +16,6 @@ from graphrt._drivers.context import Context
 from graphrt.compat.lar._nodes import LLMNode
 from graphrt.errors import HarnessError
 from graphrt.errors._codes.compat import EMPTY_ANSWER, MODEL_GAVE_UP, OFFLINE_MODEL
-from graphrt.events import Entry
 from graphrt.harness import (
     Agent,
     AgentReply,
@@ -48,8 +47,6 @@ class Models:
 
     given: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
     offline: bool = False
-    tracker: Callable[[Entry], None] | None = None
-    """Counts the calls of runs that a node makes inside a run."""
     caches: WeakKeyDictionary[LLMNode, ResponseCache] = field(default_factory=WeakKeyDictionary[LLMNode, ResponseCache])
     """Caches of node objects with `caching`, for as long as the objects are there."""
 
