@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
 
 from graphrt import END, START, GraphBuilder
@@ -219,3 +221,17 @@ def test_child_of_a_fork_has_a_worker_thread_of_its_own():
         "False graphrt.node work",
         "False invoke_workflow traced",
     ]
+
+
+def test_force_flush_of_the_provider_alone_sends_everything():
+    """The exporter's own queue too, in whichever order the processors were added."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=60_000))
+    graph().run({}, sinks=[Tracing(tracer_provider=provider)])
+    assert provider.force_flush()
+    sent = [span.name for span in exporter.get_finished_spans()]
+    provider.shutdown()
+
+    assert sent.count("graphrt.node work") == 3
+    assert "invoke_workflow traced" in sent

@@ -53,7 +53,7 @@ def test_runs_nodes_and_retries_are_counted(world: World):
     with pytest.raises(NodeError):
         graph.run({}, sinks=[world.tracing], sleep=lambda _: None)
 
-    assert values(world.metric("gen_ai.workflow.duration")) == {("counted", "failed"): 1}
+    assert values(world.metric("gen_ai.invoke_agent.duration")) == {("counted", "invoke_workflow", "failed"): 1}
     assert values(world.metric("graphrt.node.duration")) == {
         ("counted", "shaky", "error"): 2,
         ("counted", "shaky", "success"): 1,
@@ -84,10 +84,13 @@ def test_tokens_cost_and_tools_are_counted(world: World):
 
     chain(ask).run({}, sinks=[world.tracing])
 
-    sums = {point.attributes["gen_ai.token.type"]: point.sum for point in world.metric("gen_ai.client.token.usage")}
-    assert sums == {"input": 30, "output": 5}
-    assert values(world.metric("graphrt.cost")) == {("chat", "function"): 0.75}
-    assert values(world.metric("gen_ai.client.operation.duration")) == {("chat", "function"): 2}
+    inference = "gen_ai.client.inference"
+    for kind, tokens in (("input", 30), ("output", 5)):
+        used = world.metric(f"{inference}.usage.{kind}_tokens")
+        assert values(used) == {("chat", "unknown", "function", "unknown"): tokens}
+        assert [point.sum for point in world.metric(f"{inference}.operation.{kind}_tokens")] == [tokens]
+    assert values(world.metric("graphrt.cost")) == {("chat", "unknown", "function"): 0.75}
+    assert values(world.metric(f"{inference}.duration")) == {("chat", "unknown", "function"): 2}
     assert values(world.metric("gen_ai.execute_tool.duration")) == {("tool_error", "lookup"): 1}
 
 

@@ -19,7 +19,7 @@ def names() -> dict[str, tuple[str, ...]]:
     return {
         name: (value,) if isinstance(value, str) else value
         for name, value in vars(_names).items()
-        if name.isupper() and name != "TYPE_CHECKING"
+        if name.isupper() and name != "TYPE_CHECKING" and not name.startswith("_")
     }
 
 

@@ -296,7 +296,7 @@ class Deps:
     password = "hunter-22"
 
     def __init__(self) -> None:
-        self.api_key = "sk-4711"
+        self.api_key = "sk-4711-0815"
 
 
 def test_arguments_that_are_never_written_are_not_in_the_journal(tmp_path: Any) -> None:
@@ -321,7 +321,7 @@ def test_arguments_that_are_never_written_are_not_in_the_journal(tmp_path: Any) 
     [recorded] = [event for event in events if isinstance(event, EffectRecorded)]
     assert recorded.arguments.count("left_out") == 3
     assert recorded.arguments.endswith(",5]")
-    for text in (b"tok-1234", b"sec-9876", b"sk-4711", b"ann@example.org"):
+    for text in (b"tok-1234", b"sec-9876", b"sk-4711-0815", b"ann@example.org"):
         assert text not in written
 
 

@@ -832,9 +832,11 @@ def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> C
     """
     calls, extra = context._calls(), task.more()
     plan = graph.__graphrt_plan__
-    names: Any = given if isinstance(given, Mapping) else getattr(given, "model_fields_set", plan.state.fields)
-    values = given if isinstance(given, Mapping) else {name: getattr(given, name) for name in names}
-    # The input as the graph gets it: without what its journal has not either (R16).
+    # A mapping, or an instance of the state, of which only the fields that were given count, if that is known.
+    is_mapping = issubclass(type(given), Mapping)
+    names: Any = given if is_mapping else getattr(given, "model_fields_set", plan.state.fields)
+    values: dict[str, Any] = {name: given[name] if is_mapping else getattr(given, name) for name in names}
+    # The input as the graph gets it: without what its journal does not have either (R16).
     tracked = {name: value for name, value in values.items() if name not in plan.state.untracked}
 
     def recorded(_prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -49,6 +49,8 @@ _SHOWN_CHARS: Final = 200
 """Characters that are shown of a larger one."""
 _SHORTEST: Final = 4
 """Length from which a text that is never written is looked for in arguments; a shorter one would be in many."""
+_SHORTEST_PART: Final = 8
+"""Length from which it is looked for as a part of a longer text."""
 _SMALL: Final = 2**63
 """Integers of a smaller magnitude are JSON as they are."""
 _LEFT_OUT: Final = '{"left_out":'
@@ -226,45 +228,53 @@ class RememberedCalls:
         engine = self._task.engine
         codec = engine.plan.codec
         for name in engine.plan.state.untracked:
-            yield from _texts(codec, engine.values.get(name))
+            yield from map(_part, _texts(codec, engine.values.get(name)))
         if codec.met_secrets:
             for value in engine.values.values():
-                yield from _secrets(codec, value)
-        deps = self._deps
-        if deps is not None:
-            yield from _texts(codec, deps)
-            held: Any = deps if isinstance(deps, Mapping) else getattr(deps, "__dict__", None)
-            slots: Any = getattr(type(deps), "__slots__", ())
-            names = (slots,) if isinstance(slots, str) else tuple(slots)
-            values = [*(held or {}).values(), *(getattr(deps, name, None) for name in names)]
-            for value in values:
-                yield from _texts(codec, value)
+                yield from map(_part, _secrets(codec, value))
+        # Of `deps`, whatever it is, the texts that it holds itself: not its lists and objects, which may be large. Short
+        # ones, such as the name of a region, are hardly secrets, and would be found in arguments that are none.
+        for value in _held(self._deps):
+            found = _secrets(codec, value) if isinstance(value, Secret) else [value] if isinstance(value, str) else []
+            yield from (_part(text) for text in found if len(text) >= _SHORTEST_PART)
 
 
-def _texts(codec: Codec, value: Any) -> Iterator[bytes]:
-    """Yield each longer text in *value* as it stands in encoded values; nothing for a value that no store takes."""
-    if value is None:
-        return
-    if isinstance(value, Secret):
-        yield from _secrets(codec, value)
-        return
+def _held(deps: Any) -> list[Any]:
+    """Return *deps* and the values of its keys or attributes."""
+    if deps is None or isinstance(deps, (str, Secret)):
+        return [deps]
+    attributes: Any = deps if issubclass(type(deps), dict) else getattr(deps, "__dict__", {})
+    slots: Any = getattr(deps, "__slots__", ())
+    names: Any = (slots,) if isinstance(slots, str) else slots
+    return [*attributes.values(), *(getattr(deps, name, None) for name in names)]
+
+
+def _part(text: str) -> bytes:
+    """Return how *text* stands in an encoded argument: a short one as a whole text, a longer one as a part of one."""
+    encoded = to_json(text)
+    return encoded if len(text) < _SHORTEST_PART else encoded[1:-1]
+
+
+def _texts(codec: Codec, value: Any) -> Iterator[str]:
+    """Yield each longer text in *value*; nothing for a value that no store takes."""
     try:
-        node: Any = from_json(codec.dump(value))
+        waiting: list[Any] = [from_json(codec.dump(value))]
     except NotStorable:
         return
-    waiting = [node]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, dict):
-            waiting += [part for key, part in item.items() if key != "$t"]
+        if isinstance(item, str):
+            if len(item) >= _SHORTEST:
+                yield item
         elif isinstance(item, list):
-            waiting += item
-        elif isinstance(item, str) and len(item) >= _SHORTEST:
-            yield to_json(item)[1:-1]
+            waiting.extend(item)  # pyright: ignore[reportUnknownArgumentType]  # JSON
+        elif isinstance(item, dict):
+            tagless: dict[str, Any] = {**item, "$t": None}  # the tag is not of the user
+            waiting.extend(tagless.values())
 
 
-def _secrets(codec: Codec, value: Any) -> Iterator[bytes]:
-    """Yield the revealed texts of the Secrets in *value*."""
+def _secrets(codec: Codec, value: Any) -> Iterator[str]:
+    """Yield the longer revealed texts of the Secrets in *value*."""
     try:
         secrets = codec.secrets_in(value)
     except NotStorable:

@@ -29,7 +29,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "crypto": ("cryptography",),
     "tools": ("griffelib",),
     "mcp": ("mcp",),
-    "otel": ("opentelemetry-api",),
+    "otel": ("opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "testing": ("hypothesis",),
 }
 """Extra to the distributions that it needs."""

@@ -81,6 +81,12 @@ class Delivery:
         finally:
             self._hurry.clear()
 
+    def flush_with(self, provider: Any) -> None:
+        """Have `force_flush` of a tracer *provider* deliver what waits here too, if the provider takes processors."""
+        add = getattr(provider, "add_span_processor", None)  # the SDK's has it; the API has no word for it
+        if add is not None:
+            add(_Flusher(provider, self))
+
     def warn(self, problem: str) -> None:
         """Say once that telemetry is lost; later problems have the same cause, or follow from it."""
         if not self._warned:
@@ -101,6 +107,46 @@ class Delivery:
                 call(*args)
             except Exception as error:  # noqa: BLE001 - whatever an exporter raises, the next span may succeed
                 self.warn(f"telemetry is lost: {type(error).__name__}: {error}")
+
+
+class _Flusher:
+    """A span processor that takes no spans: it makes those that wait in a `Delivery` when its provider is flushed.
+
+    It was added after the exporters' processors, which have been flushed by then. So it flushes the provider once more.
+    """
+
+    def __init__(self, provider: Any, delivery: Delivery) -> None:
+        self._provider = provider
+        self._delivery = weakref.ref(delivery)  # the provider outlives it
+        self._again = False
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        """Do nothing."""
+
+    def _on_ending(self, span: Any) -> None:
+        """Do nothing; the SDK calls it of every processor."""
+
+    def on_end(self, span: Any) -> None:
+        """Do nothing."""
+
+    def shutdown(self) -> None:
+        """Do nothing: the end of the process flushes, see `Delivery`."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Deliver what waits, and let the provider send it; return False if that takes longer than the timeout."""
+        delivery = self._delivery()
+        if delivery is None or self._again:
+            return True
+        began = time.monotonic()
+        if not delivery.flush(timeout_millis / 1000):
+            return False
+        left = timeout_millis - round((time.monotonic() - began) * 1000)
+        self._again = True
+        try:
+            sent: bool = self._provider.force_flush(max(left, 1))
+        finally:
+            self._again = False
+        return sent
 
 
 def _serve(found: weakref.ref[Delivery]) -> None:

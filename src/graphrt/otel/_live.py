@@ -259,7 +259,11 @@ class RunWatch:
         usage, answered = getattr(response, "usage", None), getattr(response, "model", None)
         model = calling.model or answered or ""
         self._sending.metrics.model_ended(model, usage, error, (ended - started) / 1e9)
-        attributes: dict[str, Value] = {_names.OPERATION_NAME: _names.CHAT, **usage_attributes(usage)}
+        attributes: dict[str, Value] = {
+            _names.OPERATION_NAME: _names.CHAT,
+            _names.PROVIDER_NAME: _names.provider_of(model),
+            **usage_attributes(usage),
+        }
         if calling.model:
             attributes[_names.REQUEST_MODEL] = calling.model
         if answered:

@@ -39,9 +39,14 @@ class Metrics:
             return meter.create_counter(name, unit=unit, description=description)
 
         self._meter: Final = meter
-        self._model: Final = histogram(_names.OPERATION_DURATION)
-        self._tokens: Final = histogram(_names.TOKEN_USAGE)
-        self._runs: Final = histogram(_names.WORKFLOW_DURATION)
+        self._model: Final = histogram(_names.INFERENCE_DURATION)
+        self._call_input: Final = histogram(_names.CALL_INPUT)
+        self._call_output: Final = histogram(_names.CALL_OUTPUT)
+        self._input: Final = counter(_names.USED_INPUT)
+        self._output: Final = counter(_names.USED_OUTPUT)
+        self._cached: Final = counter(_names.USED_CACHED)
+        self._reasoning: Final = counter(_names.USED_REASONING)
+        self._runs: Final = histogram(_names.INVOKE_DURATION)
         self._tools: Final = histogram(_names.TOOL_DURATION)
         self._nodes: Final = histogram(_names.NODE_DURATION)
         self._commits: Final = histogram(_names.COMMIT_DURATION)
@@ -53,7 +58,8 @@ class Metrics:
 
     def run_ended(self, graph: str, status: str, seconds: float) -> None:
         """Count a run."""
-        self._runs.record(seconds, {_names.WORKFLOW_NAME: graph, _names.RUN_STATUS: status})
+        workflow = {_names.OPERATION_NAME: _names.INVOKE_WORKFLOW, _names.AGENT_NAME: graph}
+        self._runs.record(seconds, {**workflow, _names.RUN_STATUS: status})
 
     def attempt_ended(self, graph: str, node: str, outcome: str, seconds: float) -> None:
         """Count an attempt of a task."""
@@ -65,12 +71,23 @@ class Metrics:
 
     def model_ended(self, model: str, usage: Usage | None, error: str | None, seconds: float) -> None:
         """Count a model call, with its tokens and cost."""
-        common = {_names.OPERATION_NAME: _names.CHAT, **({_names.REQUEST_MODEL: model} if model else {})}
+        common = {
+            _names.OPERATION_NAME: _names.CHAT,
+            _names.PROVIDER_NAME: _names.provider_of(model),
+            **({_names.REQUEST_MODEL: model} if model else {}),
+        }
         self._model.record(seconds, {**common, **({_names.ERROR_TYPE: error} if error else {})})
         if usage is None:
             return
-        self._tokens.record(usage.input_tokens, {**common, _names.TOKEN_TYPE: "input"})
-        self._tokens.record(usage.output_tokens, {**common, _names.TOKEN_TYPE: "output"})
+        self._call_input.record(usage.input_tokens, common)
+        self._call_output.record(usage.output_tokens, common)
+        counted = {**common, _names.TOKEN_MODALITY: "unknown"}
+        self._input.add(usage.input_tokens, counted)
+        self._output.add(usage.output_tokens, counted)
+        if usage.cached_tokens:
+            self._cached.add(usage.cached_tokens, counted)
+        if usage.reasoning_tokens:
+            self._reasoning.add(usage.reasoning_tokens, counted)
         if usage.cost_usd is not None:
             self._cost.add(usage.cost_usd, common)
 

@@ -1,4 +1,4 @@
-"""Names of spans, attributes and metrics: the GenAI semantic conventions, and graphrt's own beside them.
+"""Names of spans, attributes and metrics: the GenAI semantic conventions v0.1.0, and graphrt's own beside them.
 
 The conventions are under development, and their package marks every GenAI constant as moved. So the names are constants
 here, in one file; a change of the conventions is a change of this file and of its snapshot test. No other module spells
@@ -34,7 +34,9 @@ EDIT: Final = "graphrt.edit"
 # -- GenAI attributes ----------------------------------------------------------------------------------------------------
 
 OPERATION_NAME: Final = "gen_ai.operation.name"
-WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+AGENT_NAME: Final = "gen_ai.agent.name"
+PROVIDER_NAME: Final = "gen_ai.provider.name"
+"""Provider of the model, as the conventions spell it; `unknown` if the name of the model has none."""
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
@@ -43,7 +45,8 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
-TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - a name
+TOKEN_MODALITY: Final = "gen_ai.token.modality"  # noqa: S105 - a name
+"""Always `unknown`: usage is not split by text, images and audio."""
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
@@ -93,9 +96,22 @@ GRANTED: Final = "graphrt.budget.granted"
 
 # -- metrics: name, unit, description ------------------------------------------------------------------------------------
 
-OPERATION_DURATION: Final = ("gen_ai.client.operation.duration", "s", "Duration of model calls")
-TOKEN_USAGE: Final = ("gen_ai.client.token.usage", "{token}", "Tokens of model calls")
-WORKFLOW_DURATION: Final = ("gen_ai.workflow.duration", "s", "Duration of runs")
+INFERENCE_DURATION: Final = ("gen_ai.client.inference.duration", "s", "Duration of model calls")
+USED_INPUT: Final = ("gen_ai.client.inference.usage.input_tokens", "{token}", "Tokens that were sent to models")
+USED_OUTPUT: Final = ("gen_ai.client.inference.usage.output_tokens", "{token}", "Tokens that models wrote")
+USED_CACHED: Final = (
+    "gen_ai.client.inference.usage.cache_read.input_tokens",
+    "{token}",
+    "Tokens sent that providers had in their caches",
+)
+USED_REASONING: Final = (
+    "gen_ai.client.inference.usage.reasoning.output_tokens",
+    "{token}",
+    "Tokens written that were spent on thinking",
+)
+CALL_INPUT: Final = ("gen_ai.client.inference.operation.input_tokens", "{token}", "Tokens sent in one model call")
+CALL_OUTPUT: Final = ("gen_ai.client.inference.operation.output_tokens", "{token}", "Tokens written in one model call")
+INVOKE_DURATION: Final = ("gen_ai.invoke_agent.duration", "s", "Duration of runs")
 TOOL_DURATION: Final = ("gen_ai.execute_tool.duration", "s", "Duration of tool calls")
 NODE_DURATION: Final = ("graphrt.node.duration", "s", "Time that the attempts of a task took")
 COMMIT_DURATION: Final = ("graphrt.commit.duration", "s", "Duration of commits to the store")
@@ -111,3 +127,24 @@ TAKEOVERS: Final = ("graphrt.takeovers", "{takeover}", "Threads that were taken 
 OPEN_QUESTIONS: Final = ("graphrt.questions.open", "{question}", "Questions of paused threads that wait for an answer")
 THREADS: Final = ("graphrt.threads", "{thread}", "Threads of the store, by status")
 ORPHANED: Final = ("graphrt.threads.orphaned", "{thread}", "Threads left running by an owner that died")
+
+# -- providers -----------------------------------------------------------------------------------------------------------
+
+_PROVIDERS: Final = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""Prefixes of models that the conventions spell in another way."""
+
+
+def provider_of(model: str) -> str:
+    """Return the `gen_ai.provider.name` of a *model*, whose name may begin with its provider: `openai/gpt-5`."""
+    prefix, slash, _ = model.partition("/")
+    return _PROVIDERS.get(prefix, prefix) if slash and prefix else "unknown"

@@ -169,7 +169,7 @@ class Projection:
         self.measured.clear()
         attributes: dict[str, Value] = {
             _names.OPERATION_NAME: _names.INVOKE_WORKFLOW,
-            _names.WORKFLOW_NAME: self._graph,
+            _names.AGENT_NAME: self._graph,
             _names.RUN_ID: run.id,
             _names.RUN_VERB: run.verb,
             _names.RUN_STATUS: status,
@@ -371,7 +371,11 @@ class Projection:
         run = self._run.id
         for event in task.models:
             model = event.model or ""
-            attributes: dict[str, Value] = {_names.OPERATION_NAME: _names.CHAT, _names.TIMES: "bounded"}
+            attributes: dict[str, Value] = {
+                _names.OPERATION_NAME: _names.CHAT,
+                _names.PROVIDER_NAME: _names.provider_of(model),
+                _names.TIMES: "bounded",
+            }
             if model:
                 attributes[_names.RESPONSE_MODEL] = model
             yield SpanData(

@@ -97,7 +97,8 @@ class Tracing:
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until all that runs have told so far is handed to the tracer provider.
 
-        The end of the process does this by itself. The provider may have a queue of its own: see its `force_flush`.
+        The end of the process does this by itself, and so does `force_flush` of a tracer provider of the SDK, which
+        sends the spans as well. This is for the metrics, and for providers of other kinds.
 
         Returns:
             False if it takes longer than *timeout_s*.
@@ -110,6 +111,7 @@ class Tracing:
             provider = self._provider if self._provider is not None else trace.get_tracer_provider()
             if isinstance(provider, trace.ProxyTracerProvider):  # nothing is configured yet
                 return None
+            self._delivery.flush_with(provider)
             self._sending = Sending(
                 emitter=Emitter(provider),
                 metrics=self._metrics,
