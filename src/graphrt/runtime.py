@@ -761,17 +761,19 @@ class Runtime(Generic[S, I_co]):
         """Return the steps of the thread, out of its journal; see `steps_of`."""
         return await self._unhurried(lambda: tuple(self.steps_of(thread)))
 
-    def entries(self, thread: str, *, after: int = 0) -> Iterator[Entry]:
+    def entries(self, thread: str, *, after: int = 0, raw: bool = False) -> Iterator[Entry]:
         """Iterate over the journal of the thread, oldest entry first, reading page by page.
 
         Args:
             after: Only entries with a greater `seq`.
+            raw: Leave values as the JSON data that they are stored as. Then a thread of any graph can be read, without
+                the classes of its state.
         """
-        return entries.entries(self._config, thread, after=after)
+        return entries.entries(self._config, thread, after=after, raw=raw)
 
-    async def aentries(self, thread: str, *, after: int = 0) -> tuple[Entry, ...]:
+    async def aentries(self, thread: str, *, after: int = 0, raw: bool = False) -> tuple[Entry, ...]:
         """Return the whole journal of the thread; see `entries`."""
-        return await self._unhurried(lambda: tuple(self.entries(thread, after=after)))
+        return await self._unhurried(lambda: tuple(self.entries(thread, after=after, raw=raw)))
 
     def replay(self, thread: str) -> Snapshot[S]:
         """Fold the thread again from its first entry, and call every router again. No node runs; nothing is written.

@@ -215,12 +215,11 @@ def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", [["draw", "flow.py:fan", "--out"], ["audit", "export", "paused"]], ids=["draw", "audit"]
+    "words", [["draw", "flow.py:fan", "--out"], ["audit", "export", "runs.db", "paused"]], ids=["draw", "audit"]
 )
 def test_a_file_that_cannot_be_written_is_told(call, stored: str, words: list[str]) -> None:
-    store = [] if words[0] == "draw" else ["--store", stored]
     for place in (".", "/", "none/file"):
-        done = call(*words, place, *store)
+        done = call(*words, place)
 
         assert (done.code, done.document["error"]["code"]) == (2, "bad-document")
         assert "cannot be written: " in done.err
@@ -255,8 +254,8 @@ def test_usage_sums_all_threads_of_the_graph(call, stored: str) -> None:
 def test_backup_export_and_import(call, stored: str) -> None:
     assert call("backup", "copy.db", "--store", stored).code == 0
     assert call("backup", "copy.db", "--store", stored).code == 2
-    assert call("export", "done", "done.thread", "--store", "copy.db").code == 0
-    assert call("import", "done.thread", "--store", "new.db", "--thread", "moved").result["thread"] == "moved"
+    assert call("export", "copy.db", "done", "done.thread").code == 0
+    assert call("import", "new.db", "done.thread", "--thread", "moved").result["thread"] == "moved"
     assert [one["thread"] for one in call("threads", "--store", "new.db").result["threads"]] == ["moved"]
 
 
@@ -272,7 +271,7 @@ def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder:
     assert call("audit", "keygen", "key").result["bytes"] == 32
     assert (folder / "key").stat().st_mode & 0o777 == 0o600
     assert call("audit", "keygen", "key").code == 2
-    head = call("audit", "export", "done", "log.jsonl", "--store", stored).result["head"]
+    head = call("audit", "export", stored, "done", "log.jsonl").result["head"]
     report = call("audit", "verify", "log.jsonl")
     assert (report.code, report.result["verdict"]) == (0, "unanchored")
     assert call("audit", "verify", "log.jsonl", "--strict").code == 1
@@ -281,14 +280,14 @@ def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder:
     lines = call("audit", "show", "log.jsonl").result["lines"]
     assert [one["kind"] for one in lines][-2:] == ["record", "head"]
     assert lines[-2]["last"] == head["seq"]
-    call("audit", "export", "paused", "paused.jsonl", "--store", stored)
+    call("audit", "export", stored, "paused", "paused.jsonl")
     staged = [one for one in call("audit", "show", "paused.jsonl").result["lines"] if one["kind"] == "staged"]
     assert len(staged) == 1
     assert staged[0]["told"]
 
 
 def test_audit_verify_finds_a_changed_log(call, stored: str, folder: Path) -> None:
-    call("audit", "export", "done", "log.jsonl", "--store", stored)
+    call("audit", "export", stored, "done", "log.jsonl")
     path = folder / "log.jsonl"
     path.write_text(path.read_text(encoding="utf-8").replace("4 notes", "5 notes"), encoding="utf-8")
 
@@ -308,7 +307,7 @@ def test_a_keyed_thread_goes_on_with_its_key(call) -> None:
     resume = ["resume", "flow.py:letters", "t", "--store", "k.db", "--answer", '{"do": "send"}']
     assert call(*resume).document["error"]["code"] == "log-key-needed"
     assert call(*resume, "--key-file", "key").code == 0
-    assert call("audit", "export", "t", "t.jsonl", "--store", "k.db", "--key-file", "key").code == 0
+    assert call("audit", "export", "k.db", "t", "t.jsonl", "--key-file", "key").code == 0
     assert call("audit", "verify", "t.jsonl", "--key-file", "key").code == 0
 
 
@@ -344,3 +343,28 @@ def test_schema_prints_the_schema_of_every_command(call, command: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_has_a_script_for_every_shell(call, shell: str) -> None:
     assert "_GRAPHRT_COMPLETE" in call("completion", shell).out
+
+
+def test_a_thread_is_looked_at_without_its_code(call, stored: str, folder: Path) -> None:
+    whole = call("show", "flow.py:letters", "paused", "--store", stored).result
+    (folder / "flow.py").unlink()
+
+    shown = call("show", stored, "paused").result
+
+    logged = call("log", f"sqlite:///{stored}", "paused").result["entries"]
+
+    assert {name: shown[name] for name in ("status", "seq", "next", "run", "superstep", "error")} == {
+        name: whole[name] for name in ("status", "seq", "next", "run", "superstep", "error")
+    }
+    assert [one["id"] for one in shown["interrupts"]] == [one["id"] for one in whole["interrupts"]]
+    assert (shown["state"]["topic"], shown["state"]["notes"]) == ("cats", ["about cats"])
+    assert [one["seq"] for one in logged] == list(range(1, whole["seq"] + 1))
+    assert "reducers were not applied" in call("show", stored, "paused", "-otext").out.replace("\n", " ")
+
+
+def test_a_store_as_target_is_refused_where_the_graph_is_needed(call, stored: str) -> None:
+    for words in (["why", stored, "paused", "notes"], ["resume", stored, "paused", "--answer", "1"]):
+        assert "needs the graph of the thread" in call(*words).document["error"]["what"]
+    assert call("show", stored, "paused", "--at", "1").code == 2
+    assert call("show", stored, "paused", "--store", stored).code == 2
+    assert call("show", "none.db", "paused").document["error"]["code"] == "no-such-database"

@@ -126,7 +126,7 @@ def test_a_database_that_is_being_written_is_read_whole(call, stored: str) -> No
 
 
 def test_a_thread_that_is_not_there_is_told_with_similar_ids(call, stored: str) -> None:
-    for words in (["show", "flow.py:letters", "pause"], ["export", "paussed", "file"]):
+    for words in (["show", "flow.py:letters", "pause"], ["export", "flow.py:letters", "paussed", "file"]):
         done = call(*words, "--store", stored)
 
         assert (done.code, done.document["error"]["code"]) == (2, "unknown-thread")

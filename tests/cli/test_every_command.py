@@ -36,10 +36,10 @@ WORDS: dict[str, tuple[list[str], int]] = {
     "schedules list": (["schedules", "list", "flow.py:fan", *S], 0),
     "schedules remove": (["schedules", "remove", "flow.py:fan", "nightly", *S], 0),
     "inbox": (["inbox", "--kind", "question", *S], 0),
-    "signal": (["signal", "paused", "go", '{"far": true}', *S], 0),
+    "signal": (["signal", "flow.py:letters", "paused", "go", '{"far": true}', *S], 0),
     "usage": (["usage", "flow.py:letters", *S], 0),
     "audit keygen": (["audit", "keygen", "key"], 0),
-    "audit export": (["audit", "export", "paused", "a.log", *S], 0),
+    "audit export": (["audit", "export", "flow.py:letters", "paused", "a.log", *S], 0),
     "audit verify": (["audit", "verify", "a.log"], 0),
     "audit show": (["audit", "show", "a.log"], 0),
     "audit replay": (["audit", "replay", "flow.py:letters", "paused", *S], 0),
@@ -47,8 +47,8 @@ WORDS: dict[str, tuple[list[str], int]] = {
     "trace": (["trace", "flow.py:letters", "paused", "--provider", "tracer.py:provider", *S], 0),
     "doctor": (["doctor", *S], 0),
     "backup": (["backup", "copy.db", *S], 0),
-    "export": (["export", "paused", "paused.bundle", *S], 0),
-    "import": (["import", "paused.bundle", "--thread", "imported", *S], 0),
+    "export": (["export", "flow.py:letters", "paused", "paused.bundle", *S], 0),
+    "import": (["import", "flow.py:letters", "paused.bundle", "--thread", "imported", *S], 0),
     "sweep": (["sweep", "--older-than", "1s", "--dry-run", *S], 0),
     "schema": (["schema", "threads"], 0),
     "completion": (["completion", "bash"], 0),
@@ -139,7 +139,7 @@ DAMAGED = [name for name, (words, _) in WORDS.items() if "--store" in words and 
 
 @pytest.mark.parametrize("form", ["-ojson", "-otext"])
 def test_no_command_reads_on_in_a_database_that_is_cut_off(call: Callable[..., Called], place: Path, form: str) -> None:
-    call("audit", "export", "paused", "a.log", *S)
+    call("audit", "export", "flow.py:letters", "paused", "a.log", *S)
     data = Path("runs.db").read_bytes()
     cut = data[: len(data) // 2]
     for name in DAMAGED:

@@ -132,3 +132,14 @@ def test_a_word_that_people_use_for_a_command_names_it(call) -> None:
 
     assert done.code == 2
     assert "Did you mean 'erase'?" in done.err
+
+
+def test_the_target_comes_before_the_thread_and_both_before_everything_else() -> None:
+    for name in ALL:
+        if name in ("routes", "mutate"):  # they pass their words on
+            continue
+        places = [param.name for param in command(name).params if isinstance(param, click.Argument)]
+        first = [place for place in ("target", "targets", "thread") if place in places]
+
+        assert places[: len(first)] == first, name
+        assert "thread" not in places or "target" in places, name

@@ -53,8 +53,8 @@ def test_the_inbox_lists_questions_and_pages_them(call, stored: str) -> None:
 def test_a_signal_reaches_its_thread(call, folder: Path, words: list[str], value: object) -> None:
     (folder / "receiving.py").write_text(RECEIVING)
     call("run", "receiving.py:graph", "--thread", "t", "--store", "runs.db")
-    sent = call("signal", "t", "go", *words, "--id", "one", "--store", "runs.db")
-    again = call("signal", "t", "go", *words, "--id", "one", "--store", "runs.db")
+    sent = call("signal", "runs.db", "t", "go", *words, "--id", "one")
+    again = call("signal", "runs.db", "t", "go", *words, "--id", "one")
 
     assert (sent.code, sent.result) == (0, {"thread": "t", "name": "go", "kept": True})
     assert (again.code, again.result["kept"]) == (1, False)
@@ -79,10 +79,10 @@ def receiving():
 
 
 def test_a_signal_that_is_no_json_or_has_no_thread_is_refused(call, stored: str) -> None:
-    refused = call("signal", "paused", "go", "text", "--store", stored)
+    refused = call("signal", stored, "paused", "go", "text")
 
     assert (refused.code, refused.document["error"]["code"]) == (2, "bad-document")
-    unknown = call("signal", "pause", "go", "--store", stored)
+    unknown = call("signal", "flow.py:letters", "pause", "go", "--store", stored)
     assert (unknown.code, unknown.document["error"]["code"]) == (2, "unknown-thread")
     assert "paused" in unknown.document["error"]["known"]
 

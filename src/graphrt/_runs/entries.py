@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.verifying import PLAIN
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
@@ -26,13 +27,16 @@ _PAGE_BYTES: Final = 2**18
 """Bytes of records and large values after which a page of entries ends."""
 
 
-def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None = None) -> Iterator[Entry]:
+def entries(
+    config: RunConfig, thread: str, *, after: int = 0, most: int | None = None, raw: bool = False
+) -> Iterator[Entry]:
     """Iterate over the journal of the thread, oldest entry first, reading page by page. The entries are copies.
 
     `Runtime.entries` calls this, and so does code that needs the events of a thread but not its state.
 
     Args:
         after: Only entries with a greater number.
+        raw: Leave values as the JSON data that they are stored as, so that no class of the state is needed.
         most: About how many entries; None gives all. More are given if the last record has more, and fewer if they are
             large; the caller then asks again after the last one.
 
@@ -46,7 +50,7 @@ def entries(config: RunConfig, thread: str, *, after: int = 0, most: int | None 
     loaded = store.load(thread, upto=1)
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)  # the thread has not exchanged its id with another one
-    reader = Reader(store, thread, config.plan.codec, meta=meta, keys=config.keys)
+    reader = Reader(store, thread, PLAIN if raw else config.plan.codec, meta=meta, keys=config.keys)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1

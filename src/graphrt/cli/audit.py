@@ -21,7 +21,7 @@ from graphrt.audit.offline import _proof_check, lines_of, parse
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import SETTINGS, Command, LazyGroup
 from graphrt.cli.documents import key_in
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, opened_store
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, opened_runtime
 from graphrt.cli.output import Answer
 from graphrt.console import Column, counted, moment, table, views
 from graphrt.console.screen import Line, Segment
@@ -182,16 +182,21 @@ def _show_lines(found: list[dict[str, Any]], width: int) -> list[Line]:
 
 
 @click.command("export", cls=Command)
+@TARGET
 @THREAD
 @click.argument("file")
 @STORE
 @_KEY
-def export(thread: str, file: str, store: str | None, key_file: str | None) -> Answer:
-    """Write the log of a thread to a file, which `audit verify` checks without the store. A file there is replaced."""
+def export(target: str, thread: str, file: str, store: str | None, key_file: str | None) -> Answer:
+    """Write the log of a thread to a file, which `audit verify` checks without the store. A file there is replaced.
+
+    TARGET is the store, or a graph.
+    """
     key = key_in(key_file) if key_file else None
     if Path(file).is_dir():
         raise NOT_WRITTEN(path=file, problem="it is a folder")
-    with opened_store(store) as opened:
+    with opened_any(target, store) as runtime:
+        opened: Any = runtime.store  # which every command has
         try:
             head = export_log(opened, thread, file, key=key)
         except OSError as error:

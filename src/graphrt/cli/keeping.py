@@ -8,12 +8,12 @@ import click
 
 from graphrt.cli.command import Command
 from graphrt.cli.documents import seconds
-from graphrt.cli.opening import STORE, THREAD, opened_store, threads_of
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, opened_store, threads_of
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.plain_data import thread as thread_data
 from graphrt.console import counted, views
 from graphrt.errors._codes.command_line import NO_BACKUP_OF
-from graphrt.stores import Status, StoreVerbs
+from graphrt.stores import Status
 
 _DONE: Final = ("✓", "good")
 
@@ -34,33 +34,30 @@ def backup(output: Output, file: str, store: str | None) -> Answer:
 
 
 @click.command("export", cls=Command)
+@TARGET
 @THREAD
 @click.argument("file")
 @STORE
 @click.option("--decrypted", is_flag=True, help="The store encrypts, and the file may have the thread in plain text.")
-def export(thread: str, file: str, store: str | None, decrypted: bool) -> Answer:
-    """Write a thread to a file, which any other store can import."""
-    with opened_store(store) as opened:
-        _verbs(opened).export_thread(thread, file, decrypted=decrypted)
+def export(target: str, thread: str, file: str, store: str | None, decrypted: bool) -> Answer:
+    """Write a thread to a file, which any other store can import. TARGET is the store, or a graph."""
+    with opened_any(target, store) as runtime:
+        runtime.export_thread(thread, file, decrypted=decrypted)
     return Answer(
         data={"thread": thread, "path": file}, lines=lambda width: views.beside(_DONE, f"{thread} in {file}", width)
     )
 
 
 @click.command("import", cls=Command)
+@TARGET
 @click.argument("file")
 @STORE
 @click.option("--thread", metavar="ID", help="Id of the thread here; by default the one that it had.")
-def import_(file: str, store: str | None, thread: str | None) -> Answer:
-    """Create a thread from an exported file. It becomes visible when it is complete."""
-    with opened_store(store, creates=True) as opened:
-        made = _verbs(opened).import_thread(file, thread=thread)
+def import_(target: str, file: str, store: str | None, thread: str | None) -> Answer:
+    """Create a thread from an exported file. It becomes visible when it is complete. TARGET is the store, or a graph."""
+    with opened_any(target, store, creates=True) as runtime:
+        made = runtime.import_thread(file, thread=thread)
     return Answer(data={"thread": made, "path": file}, lines=lambda width: views.beside(_DONE, made, width))
-
-
-def _verbs(store: Any) -> StoreVerbs:
-    verbs: StoreVerbs = store  # the stores that come with graphrt have them, and others inherit them
-    return verbs
 
 
 @click.command("sweep", cls=Command)

@@ -19,6 +19,7 @@ from graphrt.commands import END, START
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.command_line import (
+    BAD_TARGET,
     NO_STORE_GIVEN,
     NO_SUCH_DATABASE,
     RUNTIME_AND_OPTIONS,
@@ -38,6 +39,8 @@ MOST_SIMILAR: Final = 3
 """Most ids that the error for an unknown thread names."""
 MOST_COMPARED: Final = 1_000
 """Oldest threads whose ids are compared for that: comparing takes a millisecond for each hundred."""
+_OF_DATABASES: Final = (".db", ".sqlite", ".sqlite3")
+"""How the path of a database ends that is not there yet, or no longer."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +49,7 @@ STORE: Final = click.option(
     help="The store: sqlite:///runs.db, postgresql://..., or the path of a SQLite file.",
 )  # fmt: skip
 TARGET: Final = click.argument("target")
+"""A graph; for commands that need none, `opened_any` takes a store in its place. It comes before everything else."""
 THREAD: Final = click.argument("thread")
 
 
@@ -135,6 +139,28 @@ def nothing() -> CompiledGraph[Any, Any, Any]:
     return g.compile()
 
 
+def is_store(target: str) -> bool:
+    """Return whether *target* is a store, a URL or the path of a database, and not a graph."""
+    return "://" in target or target.endswith(_OF_DATABASES) or (Path(target).is_file() and not target.endswith(".py"))
+
+
+@contextmanager
+def opened_any(target: str, store: str | None, *, creates: bool = False) -> Generator[Runtime[Any, Any]]:
+    """Open the store that *target* is, or the runtime of the graph that it names, for commands that need no graph.
+
+    Raises:
+        InputError: As `opened_runtime`.
+    """
+    if not is_store(target):
+        with opened_runtime(target, store, creates=creates) as runtime:
+            yield runtime
+        return
+    if store and _on_the_line("store"):
+        raise click.UsageError("TARGET is a store already: leave out --store.")
+    with opened_store(target, creates=creates) as opened, Runtime(nothing(), store=opened) as runtime:
+        yield runtime
+
+
 @contextmanager
 def opened_runtime(
     target: str,
@@ -164,6 +190,11 @@ def opened_runtime(
         DefinitionError: The graph is wrong.
         StoreError: The store cannot be opened.
     """
+    if is_store(target):
+        # Its text may have a password, so it is not shown.
+        raise BAD_TARGET(
+            given="TARGET", problem="it is a store, and this command needs the graph of the thread", target=""
+        )
     graph, runtime = graph_of(target)
     given = {
         "limits": limits,

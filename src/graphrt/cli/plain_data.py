@@ -54,6 +54,16 @@ def entry(given: Entry) -> dict[str, Any]:
     return {**own, "event": event_kind(event), **{name: _of_event(value) for name, value in body.items()}}
 
 
+def untagged(value: Any) -> Any:
+    """Return a stored value, as JSON data, without the tags of its classes: a model as its fields, a tuple as a list."""
+    if isinstance(value, Mapping):
+        node: Mapping[str, Any] = value
+        if "$t" in node:
+            return untagged(node.get("v", node["$t"]))
+        return {name: untagged(item) for name, item in node.items()}
+    return [untagged(item) for item in value] if isinstance(value, list) else value
+
+
 def _of_event(value: Any) -> Any:
     if isinstance(value, Usage):
         return usage(value)
@@ -66,15 +76,15 @@ def usage(given: Usage) -> dict[str, Any]:
     return {**{one.name: getattr(given, one.name) for one in fields(given)}, "total_tokens": given.total_tokens}
 
 
-def question(one: Any) -> dict[str, Any]:
-    """Return an open question."""
+def question(one: Any, *, typed: bool = True) -> dict[str, Any]:
+    """Return an open question. *typed*: the classes of its answer are known."""
     return {
         "id": one.id,
         "kind": one.kind,
         "node": one.node,
         "task_id": one.task_id,
         "payload": plain(one.payload),
-        "answer_schema": plain(one.answer_schema),
+        "answer_schema": plain(one.answer_schema) if typed else {},
         "expires_at": one.expires_at,
         "default": None if one.default is UNSET else plain(one.default),
         "has_default": one.default is not UNSET,

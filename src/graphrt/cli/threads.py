@@ -10,12 +10,22 @@ import click
 
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, threads_of, way_on
+from graphrt.cli.opening import STORE, TARGET, THREAD, is_store, opened_any, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
-from graphrt.console import counted, views
+from graphrt.console import counted, moment, views
 from graphrt.errors import GraphrtError, closest
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
-from graphrt.events import Event, event_kind
+from graphrt.events import (
+    Event,
+    RunStarted,
+    SuperstepCommitted,
+    TaskSucceeded,
+    ThreadMigrated,
+    ThreadUpdated,
+    Usage,
+    event_kind,
+)
+from graphrt.runtime import Runtime
 from graphrt.stores import Status
 
 EVENT_KINDS: Final = [event_kind(kind.__new__(kind)) for kind in get_args(Event)]
@@ -49,7 +59,15 @@ def threads(store: str | None, **filters: Any) -> Answer:
 @click.option("--history", "past", is_flag=True, help="List its past states too.")
 @click.option("--limit", type=click.IntRange(min=1), help="How many past states at most.")
 def show(target: str, thread: str, store: str | None, at: int | None, past: bool, limit: int | None) -> Answer:
-    """Show a thread: its state, what is next, its questions."""
+    """Show a thread: its state, what is next, its questions.
+
+    TARGET is the thread's graph; or the store, which has what was last written to each field, and no reducers.
+    """
+    if is_store(target):
+        if at is not None or past:
+            raise click.UsageError("--at and --history fold the state, which needs the graph as TARGET.")
+        with opened_any(target, store) as runtime:
+            return _without_graph(runtime, thread)
     with opened_runtime(target, store) as runtime:
         found = runtime.state(thread, at=at)
         history = runtime.history(thread, limit=limit) if past else ()
@@ -65,6 +83,60 @@ def show(target: str, thread: str, store: str | None, at: int | None, past: bool
     )
 
 
+def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
+    """Return what the entries of a thread say of it, without the classes and reducers of its graph."""
+    entries = tuple(runtime.entries(thread, raw=True))  # raises if there is no such thread
+    info = next(one for one in runtime.threads(prefix=thread) if one.thread == thread)
+    events = [one.event for one in entries if not one.path]
+    commits = [one for one in events if isinstance(one, SuperstepCommitted | ThreadUpdated)]
+    steps = [one.superstep for one in events if isinstance(one, SuperstepCommitted)]
+    due = list(commits[-1].next or ()) if commits and info.status != "completed" else []
+    usage = sum((one.usage for one in events if isinstance(one, TaskSucceeded) and one.usage is not None), Usage())
+    asked = [one.interrupt for one in runtime.inbox(graph=info.graph, limit=None) if one.thread == thread]
+    state: dict[str, Any] = {}
+    for event in events:
+        for update in _written(event):
+            state |= {name: plain_data.untagged(value) for name, value in update.items()}
+    data = {
+        **{name: getattr(info, name) for name in ("thread", "status", "seq")},
+        "at": info.updated_at,
+        "superstep": (steps[-1] if steps else 0) + bool(due),
+        "run": entries[-1].run,
+        "next": due,
+        "error": info.error,
+        "usage": plain_data.usage(usage),
+        "interrupts": [plain_data.question(one, typed=False) for one in asked],
+        "state": state,
+    }
+    told = "without the graph, each field has what was last written to it: reducers were not applied"
+    return Answer(
+        data=data,
+        lines=lambda width: [
+            *views.beside(views.status_segment(info.status), f"thread {thread} of {info.graph}", width),
+            *views.paragraph(f"entry {info.seq}, {moment(info.updated_at)}", width, style="faint"),
+            *(views.paragraph(f"next: {', '.join(due)}", width) if due else []),
+            *(views.paragraph(info.error, width, style="bad") if info.error else []),
+            *views.questions(asked, width),
+            [],
+            *views.state(state, width),
+            *views.paragraph(told, width, style="faint"),
+        ],
+    )
+
+
+def _written(event: Event) -> tuple[Any, ...]:
+    """Return the updates that an event of the graph itself has, oldest first, as mappings of fields."""
+    match event:
+        case RunStarted():
+            return (event.input,)
+        case TaskSucceeded():
+            return event.updates
+        case ThreadUpdated() | ThreadMigrated():
+            return (event.values,)
+        case _:
+            return ()
+
+
 @click.command("log", cls=Command)
 @TARGET
 @THREAD
@@ -73,7 +145,7 @@ def show(target: str, thread: str, store: str | None, at: int | None, past: bool
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
 @click.option("--event", "kinds", multiple=True, metavar="KIND", help="Only events of this kind, such as task-failed.")
 def log(target: str, thread: str, store: str | None, after: int, limit: int | None, kinds: tuple[str, ...]) -> Answer:
-    """Show the journal of a thread."""
+    """Show the journal of a thread. TARGET is the thread's graph; or the store, with values as they are stored."""
     for kind in kinds:
         if kind not in EVENT_KINDS:
             raise UNKNOWN_NAME_IN_ARGUMENT(
@@ -83,8 +155,8 @@ def log(target: str, thread: str, store: str | None, after: int, limit: int | No
                 known_names=EVENT_KINDS,
                 guess=closest(kind, EVENT_KINDS),
             )
-    with opened_runtime(target, store) as runtime:
-        every = runtime.entries(thread, after=after)
+    with opened_any(target, store) as runtime:
+        every = runtime.entries(thread, after=after, raw=is_store(target))
         chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)
         found = list(islice(chosen, limit))
     return Answer(

@@ -9,7 +9,7 @@ import click
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
 from graphrt.cli.documents import parsed
-from graphrt.cli.opening import STORE, THREAD, opened_runtime, threads_of
+from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, threads_of
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, moment, views
 from graphrt.console.screen import Line
@@ -49,22 +49,22 @@ def _lines(found: tuple[InboxItem, ...], width: int) -> list[Line]:
 
 
 @click.command("signal", cls=Command)
+@TARGET
 @THREAD
 @click.argument("name")
 @click.argument("value", required=False)
 @STORE
 @click.option("--id", "id_", metavar="ID", help="Id of the signal: a second one with this id is not kept.")
-@click.option("--target", metavar="TARGET", help="The thread's graph or runtime, which redacts the value.")
 @click.pass_obj
 def signal(
-    output: Output, thread: str, name: str, value: str | None, store: str | None, id_: str | None, target: str | None
+    output: Output, target: str, thread: str, name: str, value: str | None, store: str | None, id_: str | None
 ) -> Answer:
     """Send a signal to a thread, whichever process drives it. Exit code 1 if it was sent before.
 
-    VALUE is JSON, such as 5, true, '"text"' or '{"a": 1}'; without it, the node gets None.
+    TARGET is the store, or the thread's graph or runtime, which redacts the value. VALUE is JSON, such as 5, true, '"text"' or '{"a": 1}'; without it, the node gets None.
     """
     given = None if value is None else parsed(value, "VALUE", "Write JSON; a text is '\"text\"'.")
-    with threads_of(store) if target is None else opened_runtime(target, store) as runtime:
+    with opened_any(target, store) as runtime:
         kept = runtime.signal(thread, name, given, id=id_)
     if not kept:
         output.note((f"{thread} has got a signal with the id {id_} before.", "warn"))
