@@ -8,11 +8,13 @@ Only texts are made here, with the standard library; terminals, widths and colou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 from typing import Any, Final, cast
 
 from graphrt._arguments import is_mapping
+from graphrt.errors import GraphrtError
 
 MOST: Final = 200
 """Characters of a value that are shown, unless the caller says otherwise."""
@@ -55,6 +57,33 @@ def safe(text: str, *, lines: bool = False) -> str:
     return "".join(
         _escaped(ord(c)) if _is_hidden(ord(c)) and not (lines and c == "\n") else c for c in text
     )  # fmt: skip
+
+
+def safe_json(text: str) -> str:
+    """Return JSON *text* in which such characters are escaped as JSON does it; line breaks between values stay."""
+    if text.isascii() and "\x7f" not in text:  # JSON escapes the other control characters itself
+        return text
+    return "".join(
+        json.dumps(c)[1:-1] if _is_hidden(ord(c)) and c not in "\n\x7f" else "\\u007f" if c == "\x7f" else c
+        for c in text
+    )
+
+
+def shown_error(error: BaseException) -> str:
+    """Return the text of *error* as harmless lines. A line break inside a part of it is followed by a bar.
+
+    So a value that the text quotes cannot begin a line, or one such as `Fix:`, that the program seems to have written.
+    """
+    if not isinstance(error, GraphrtError):
+        return safe(str(error), lines=True).replace("\n", "\n    | ")
+    text = str(error)
+    parts = [error.what, error.where, error.known, error.fix]
+    for problem in getattr(error, "problems", None) or ():
+        parts += [problem.message, problem.where, problem.hint]
+    for part in parts:
+        if part and "\n" in part:
+            text = text.replace(part, part.replace("\n", "\n    | "))
+    return safe(text, lines=True)
 
 
 def brief(value: Any, most: int = MOST) -> str:

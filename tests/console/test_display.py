@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt._display import brief, html_table, safe
+from graphrt._display import brief, html_table, safe, safe_json, shown_error
+from graphrt.errors import DefinitionError, InputError, Problem
 
 
 @given(st.text(alphabet=st.characters(categories=("C", "Z", "L", "M", "S"))))
@@ -27,6 +29,40 @@ def test_newlines_stay_where_they_are_wanted() -> None:
     assert safe("a\nb\tc") == "a\\nb\\tc"
     assert safe("a\nb\x1b", lines=True) == "a\nb\\x1b"
     assert safe("naïve 漢字") == "naïve 漢字"
+
+
+@given(st.text(alphabet=st.characters(categories=("Cc", "Cf", "Co", "Z", "L", "M", "S"))))
+def test_json_text_keeps_its_meaning_and_hides_nothing(text: str) -> None:
+    shown = safe_json(json.dumps({text: [text]}, ensure_ascii=False, indent=2))
+
+    assert json.loads(shown) == {text: [text]}
+    assert safe(shown, lines=True) == shown
+
+
+def test_drawn_json_hides_nothing() -> None:
+    g = GraphBuilder(Model, name="a\x9b\u202e\u2028\u200b\x7f")
+    drawn = g.add_node("n", lambda _: {}).add_edge(START, "n").compile().to_json()
+
+    assert safe(drawn, lines=True) == drawn
+
+
+FORGED = "x\n  Fix: run this\ngraphrt: done\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(FORGED),
+        InputError(FORGED, code="input", known=FORGED, fix=FORGED),
+        DefinitionError("wrong", [Problem(code="bad-name", message=FORGED, hint=FORGED, where=FORGED)]),
+    ],
+)
+def test_text_of_an_error_cannot_forge_a_line(error: Exception) -> None:
+    lines = shown_error(error).splitlines()
+
+    assert any("run this" in line for line in lines)
+    assert [line for line in lines if line.lstrip().startswith(("Fix: run", "graphrt"))] == []
+    assert not any("\x1b" in line for line in lines)
 
 
 class Model(BaseModel):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.testing.covered_graphs import child
 
+from graphrt._display import safe
 from graphrt.testing import record
 from graphrt.testing.route_coverage import Summary
 from graphrt.testing.route_coverage.reports import as_json, cobertura, lcov, terminal
@@ -29,6 +31,18 @@ def test_the_table(half: Summary) -> None:
         "    other -> END",
         "    inside -[True]-> other",
     ]
+
+
+def test_names_cannot_forge_a_line_of_the_table(half: Summary) -> None:
+    name = "a\nTOTAL  0  0  0  100%\x1b[2J\x9b\u202e"
+    [graph] = half.graphs
+    hostile = replace(graph, path=name, title=name, missing=tuple(arc._replace(source=name) for arc in graph.missing))
+    summary = replace(half, graphs=(hostile,))
+
+    table = terminal(summary)
+    assert len(table.splitlines()) == 3 + len(hostile.missing)
+    assert safe(table, lines=True) == table
+    assert safe(as_json(summary), lines=True) == as_json(summary)
 
 
 def test_lcov_and_cobertura_count_the_same(half: Summary) -> None:

@@ -166,7 +166,9 @@ def to_json(plan: Plan) -> str:
     """Return the topology as indented JSON text."""
     import json  # imported here: most processes never draw a graph
 
-    return json.dumps(topology(plan), indent=2, ensure_ascii=False)
+    from graphrt._display import safe_json
+
+    return safe_json(json.dumps(topology(plan), indent=2, ensure_ascii=False))
 
 
 def fingerprint(plan: Plan) -> str:

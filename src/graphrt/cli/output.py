@@ -132,15 +132,15 @@ class Output:
 
     def fail(self, error: BaseException) -> None:
         """Write *error* for people; with --debug its traceback too."""
-        from graphrt._display import safe
+        from graphrt._display import safe, shown_error
 
         if self.debug:
             import traceback
 
             self.err.write(safe("".join(traceback.format_exception(error)), lines=True))
         name = "" if isinstance(error, GraphrtError) else f"{type(error).__name__}: "
-        said = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{error}"
-        self.err.write(f"graphrt {self.command}: {safe(said, lines=True)}\n")
+        said = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{shown_error(error)}"
+        self.err.write(f"graphrt {self.command}: {said}\n")
         self.err.flush()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphrt._display import shown_error
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.command_line import NOT_WRITTEN
 from graphrt.testing.exploring.search import Search
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(given, "interrupted before a mutant was tested")
         return _INTERRUPTED
     except GraphrtError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{shown_error(error)}\n")
         return 2
     finally:
         runs.stop()

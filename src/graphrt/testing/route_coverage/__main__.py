@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from graphrt._display import shown_error
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA
 from graphrt.testing.route_coverage import CoverageData, GraphData, load, reports, summarise
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
                 hint=" Or run pytest with --graphrt-cov on tests that import the graphs.",
             )
     except GraphrtError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{shown_error(error)}\n")
         return 2
     sys.stdout.write(reports.WRITERS[given.report](summary).rstrip("\n") + "\n")
     return 1 if summary.percent < given.fail_under else 0

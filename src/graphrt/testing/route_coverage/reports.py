@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from graphrt._display import safe, safe_json
 from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.route_coverage.summary import GraphSummary, Summary
 
@@ -22,13 +23,13 @@ def terminal(summary: Summary, *, missing: bool = True) -> str:
     Args:
         missing: Whether to list these arcs.
     """
-    width = max([len("graph"), len("TOTAL"), *(len(graph.title) for graph in summary.graphs)])
+    width = max([len("graph"), len("TOTAL"), *(len(safe(graph.title)) for graph in summary.graphs)])
     lines = [f"{'graph':{width}}  {'arcs':>5}  {'taken':>5}  {'missed':>6}  {'cover':>5}"]
     lines.append("-" * len(lines[0]))
     for graph in summary.graphs:
-        lines.append(_row(graph.title, width, graph.count, len(graph.taken), graph.percent))
+        lines.append(_row(safe(graph.title), width, graph.count, len(graph.taken), graph.percent))
         if missing:
-            lines += [f"    {arc}{_explored(graph, arc)}" for arc in graph.missing]
+            lines += [f"    {safe(str(arc))}{_explored(graph, arc)}" for arc in graph.missing]
     if len(summary.graphs) != 1:
         lines.append("-" * len(lines[0]))
         lines.append(_row("TOTAL", width, summary.count, summary.taken, summary.percent))
@@ -73,7 +74,7 @@ def as_json(summary: Summary) -> str:
             for graph in summary.graphs
         ],
     }
-    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+    return safe_json(json.dumps(data, ensure_ascii=False, indent=1)) + "\n"
 
 
 def _possible(graph: GraphSummary, arc: Arc) -> dict[str, bool]:
