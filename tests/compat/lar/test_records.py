@@ -139,6 +139,27 @@ def test_a_batch_has_the_records_of_its_branches() -> None:
     assert "inner" not in outcome.records[1]
 
 
+def test_the_history_has_the_records_that_were_yielded() -> None:
+    deep = BatchNode([asking("say {q}", "said"), FunctionalNode(lambda state: state.delete("q"))], AddValueNode("d", 4))
+    executor = GraphExecutor(models={"m": model(prompt_tokens=10)})
+    start = BatchNode([asking("say {q}", "a", AddValueNode("b", {"x": [1]})), deep], AddValueNode("end", True))
+
+    records = list(executor.run_step_by_step(start, {"q": "it", "token_budget": 101}))
+
+    assert executor.logger.get_history() == records
+    records[0]["inner"][1]["state_diff"]["added"]["b"]["x"].append(2)
+    records[0]["state_before"]["q"] = "changed"
+    assert executor.logger.get_history()[0]["inner"][1]["state_after"]["b"] == {"x": [1]}
+    assert executor.logger.get_history()[0]["state_before"]["q"] == "it"
+
+
+def test_branches_share_one_copy_of_a_state() -> None:
+    big = {"text": ["x" * 100] * 1000}
+    (record,) = run(BatchNode([AddValueNode(f"key{n}", n) for n in range(50)]), big).records
+
+    assert len({id(one["state_before"]["text"]) for one in record["inner"]}) == 1
+
+
 def test_a_batch_that_failed_has_the_records_of_what_ran() -> None:
     outcome = run(BatchNode([AddValueNode("a", 1, ToolNode(broken, [], None)), AddValueNode("b", 2)]))
 

@@ -26,7 +26,7 @@ from graphrt.audit._log import weakly_keyed
 from graphrt.audit.offline import weakness
 from graphrt.compat.lar._nodes import not_here
 from graphrt.compat.lar._records import SUCCESS
-from graphrt.compat.lar._state import apply_diff, copied, is_items
+from graphrt.compat.lar._state import BUDGET, apply_diff, copied, is_items
 from graphrt.events import Entry, Usage
 
 DEFAULT_FOLDER: Final = "lar_logs"
@@ -231,25 +231,17 @@ class RunLog:
             record: The record.
             known: The file has it already.
         """
-        kept = copied({key: value for key, value in record.items() if key not in STATES})
         if not known:
-            self.write({"kind": "step", **_stateless(kept)})  # durable first: the history has what the file has
-        self._steps.append(kept)
+            self.write({"kind": "step", **_stateless(record)})  # durable first: the history has what the file has
+        self._steps.append(copied(_packed(record)))
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records with their states."""
         found: list[dict[str, Any]] = []
         state: dict[str, Any] = self._initial
         for kept in self._steps:
-            before, state = state, apply_diff(state, kept["state_diff"])
-            record: dict[str, Any] = {}
-            for key, value in kept.items():
-                if key == "state_diff":
-                    record["state_before"] = copied(before)
-                record[key] = copied(value)
-                if key == "state_diff":
-                    record["state_after"] = copied(state)
-            found.append(record)
+            found.append(_unpacked(copied(kept), copied(state)))
+            state = apply_diff(state, kept["state_diff"])
         return found
 
     def write(self, line: Mapping[str, Any]) -> None:
@@ -268,6 +260,36 @@ def _stateless(record: Mapping[str, Any]) -> dict[str, Any]:
     if "inner" in found:
         found["inner"] = [_stateless(one) for one in found["inner"]]
     return found
+
+
+def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without its states. Of those of its inner records the budget is kept: a branch has a share."""
+    found = {key: value for key, value in record.items() if key not in STATES}
+    if "inner" in found:
+        found["inner"] = [{**_packed(one), BUDGET: one["state_before"].get(BUDGET)} for one in found["inner"]]
+    return found
+
+
+def _unpacked(kept: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with its states. Inner records share the values of *before*, as those that are yielded do."""
+    record: dict[str, Any] = {}
+    for key, value in kept.items():
+        if key == "state_diff":
+            after = apply_diff(before, value)
+            record |= {"state_before": dict(before), "state_diff": value, "state_after": after}
+        elif key != BUDGET:
+            record[key] = value
+    if "inner" in kept:
+        states: dict[Any, Mapping[str, Any]] = {}
+        inner: list[dict[str, Any]] = []
+        for one in kept["inner"]:
+            state = {**states.get(one.get("branch"), before)}
+            if one[BUDGET] is not None:
+                state[BUDGET] = one[BUDGET]
+            inner.append(_unpacked(one, state))
+            states[one.get("branch")] = inner[-1]["state_after"]
+        record["inner"] = inner
+    return record
 
 
 def _as_json(value: Any) -> bytes:

@@ -53,7 +53,7 @@ class Recorder:
             error=step.error,
             usage=step.usage,
         )
-        before, after = visible(step.before), visible(step.after)
+        before, after = copied(visible(step.before)), copied(visible(step.after))
         record = self._record(ended, [number], before, after, self.made)
         self.lowering.inside.forget(step.task_id)
         return {**record, "outcome": step.outcome} if step.outcome == INTERRUPTED else record
@@ -67,7 +67,8 @@ class Recorder:
             state: The state at the end.
         """
         due = error.node or next(iter(error.nodes or ()), None)
-        record = _bare(number, due or "", self._kind(due or ""), state, state, {}, outcome_of(error))
+        ended = copied(dict(state))
+        record = _bare(number, due or "", self._kind(due or ""), ended, copied(ended), {}, outcome_of(error))
         text = told(error)
         record["error"] = f"FATIGUE: {text}" if isinstance(error, NodeFatigueError) else text
         record["error_type"] = type(error).__name__
@@ -93,8 +94,8 @@ class Recorder:
                 pauses += 1
             ended = outcome_of_entry(entry)
             if ended is not None:
-                before, state = state, _after(state, ended)
-                records.append(self._record(ended, [len(records) + pauses], before, state, self.made))
+                before, state = copied(state), _after(state, ended)
+                records.append(self._record(ended, [len(records) + pauses], before, copied(state), self.made))
                 self.lowering.inside.forget(ended.task)
         return initial, records, pauses
 
@@ -118,8 +119,9 @@ class Recorder:
         Args:
             ended: The task.
             numbers: Its number, after those of the records that it is inside of.
-            before: The state before it, as the program sees it.
-            after: The state after it.
+            before: The state before it, as the program sees it. The record keeps it, and those of what ran inside
+                share its values: a batch of many branches has one copy of a state.
+            after: The state after it, which the record keeps too.
             made: As `Recorder.made`, for the graph that the task belongs to.
         """
         note: dict[str, Any] = {}
@@ -190,7 +192,7 @@ def _after(state: Mapping[str, Any], ended: Outcome) -> dict[str, Any]:
     values = {key: value for key, value in state.items() if key != BUDGET}
     for update in ended.updates:
         if "values" in update:
-            values = folded(values, update["values"])
+            values = folded(values, copied(update["values"]))
         if BUDGET in update:
             budget = spend(budget, update[BUDGET])
     return values if budget is None else {**values, BUDGET: budget}
@@ -209,9 +211,9 @@ def _bare(
         "step": number,
         "node": kind or name,
         "node_id": name,
-        "state_before": copied(dict(before)),
-        "state_diff": copied(compute_state_diff(before, after)),
-        "state_after": copied(dict(after)),
+        "state_before": dict(before),
+        "state_diff": compute_state_diff(before, after),
+        "state_after": dict(after),
         "outcome": outcome,
         "run_metadata": metadata,
     }
