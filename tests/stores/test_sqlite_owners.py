@@ -132,6 +132,19 @@ def test_dead_owner_holds_nothing():
 
 
 @linux
+def test_owner_that_is_not_known_to_be_dead_may_still_be_at_work():
+    """And so may one that it took the thread from, until a claim is released."""
+
+    def lost(one, left_s=-1):
+        return one.lost(now_s() + left_s, me=this_owner())
+
+    assert lost(holder(pid=2**22 + 1)) == lost(holder(pid=2**22 + 1), 30) == lost(holder(boot="another")) == "dead"
+    assert lost(holder()) == lost(holder(host="elsewhere")) == lost(holder(space="pid:[1]")) == "lease-expired"
+    assert lost(holder(pid=2**22 + 1)._replace(former="lease-expired")) == "lease-expired"
+    assert Holder.load(holder()._replace(former="dead").dump()).former == "dead"
+
+
+@linux
 def test_owner_in_another_container_holds_for_its_lease_only():
     """Its process cannot be seen from here, whatever its number."""
     for other in (holder(space="pid:[1]", pid=2**22 + 1), holder(host="elsewhere", pid=2**22 + 1)):

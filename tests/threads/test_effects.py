@@ -95,6 +95,40 @@ def test_effect_that_raised_runs_again_with_the_same_key_if_it_is_idempotent(wor
     assert len(set(outside.keys)) == 1
 
 
+@pytest.mark.parametrize("former", ["dead", "lease-expired"])
+def test_question_about_an_outcome_says_whether_the_former_owner_may_still_be_at_work(world, monkeypatch, former):
+    """Not if this run has started the effect itself."""
+    outside = World()
+    outside.fails = 1
+    graph = line(("pay", paying(outside, "once")))
+    with pytest.raises(NodeError, match="line dropped"):
+        world.runtime(graph).run({"notes": []}, thread="t")
+    runtime = world.runtime(graph)
+    claim = type(runtime.store).claim
+
+    def taken_over(self, thread, **how):
+        taken = claim(self, thread, **how)
+        taken.former = former
+        return taken
+
+    def stops():
+        raise KeyboardInterrupt
+
+    stopped = world.runtime(line(("pay", lambda state, ctx: {"x": ctx.effect("pay", stops, kind="once")})))
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run({"notes": []}, thread="stopped")
+    with monkeypatch.context() as patched:
+        patched.setattr(type(runtime.store), "claim", taken_over)
+        assert stopped.retry("stopped").interrupts[0].payload["former_owner"] == former
+        asked = runtime.retry("t")
+        assert asked.interrupts[0].payload["former_owner"] == former
+        outside.fails = 1
+        with pytest.raises(NodeError, match="line dropped"):
+            runtime.resume("t", answer="run")
+    assert "former_owner" not in runtime.retry("t").interrupts[0].payload
+    assert stopped.reexecute("stopped").same
+
+
 @pytest.mark.parametrize(
     ("decision", "done", "receipt"),
     [("run", 2, {"receipt": 2, "amount": 5}), ({"result": "by phone"}, 1, "by phone"), ("fail", 1, None)],

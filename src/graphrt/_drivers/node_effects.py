@@ -147,6 +147,7 @@ def perform(
         return result
     if kind == "once":  # its start is counted and stored before it runs
         _intend(task, call)
+        services.former_owner.begun.add((task.id, key))
         _keep(services, task, key)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
@@ -188,6 +189,7 @@ async def perform_async(
         return result
     if kind == "once":
         _intend(task, call)
+        services.former_owner.begun.add((task.id, key))
         await call_store(services, _keep, services, task, key)
     if known is None:
         raise _unknown(task, key)
@@ -237,6 +239,7 @@ def _known(
         "effect": name,
         "problem": "outcome unknown",
         "idempotency_key": context.idempotency_key,
+        **services.former_owner.doubts(task, key),
         **(about or {}),
     }
     # Each start has a question of its own: an answer about an earlier start says nothing about this one.
@@ -245,6 +248,8 @@ def _known(
     # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
     # `base` is the key of a question without the number of its wording.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
+    if services.recorded is not None:  # who owned the thread is not repeated
+        payload = services.recorded.asked(task, question) or payload
     answer = context._ask(question, payload, _UNKNOWN_ANSWERS, kind="effect")
     if isinstance(answer, Mapping) and "result" in answer:  # not stored by itself: the answer is, and gives it again
         return True, own(_take(task, call, answer["result"]))
@@ -268,17 +273,20 @@ def _decision(context: Asking, services: RunServices, task: Task, call: Call) ->
         if not log.asks(task, f"changed={differs}"):
             return None
         _take(task, Call(differs, log.arguments(task)[differs]), log.effect(task, differs))
-    result = {"result": extra.effects[differs]} if differs in extra.effects else {}
-    return decide(context, task, call, differs.rsplit("#", 1)[0], extra.effect_arguments.get(differs), **result)
+    known: dict[str, Any] = services.former_owner.doubts(task, differs)
+    if differs in extra.effects:
+        known = {"result": extra.effects[differs]}
+    return decide(context, task, call, differs.rsplit("#", 1)[0], extra.effect_arguments.get(differs), **known)
 
 
-def decide(context: Asking, task: Task, call: Call, name: str, recorded: Arguments, **result: Any) -> Any:
+def decide(context: Asking, task: Task, call: Call, name: str, recorded: Arguments, **known: Any) -> Any:
     """Return the answer of a person about *call*, in whose place a record has other arguments.
 
     Args:
         name: What is called, for the person.
         recorded: Arguments of the record.
-        result: Its result as `result`. Without one, its outcome is unknown; a child thread has none either.
+        known: Its result as `result`. Without one, its outcome is unknown, and `former_owner` may say whether another
+            process is still at work on it; a child thread has neither.
 
     Returns:
         "recorded" or "run"; of an effect also {"result": value}.
@@ -293,11 +301,11 @@ def decide(context: Asking, task: Task, call: Call, name: str, recorded: Argumen
         "problem": "arguments changed",
         "recorded": shown(recorded),
         "present": shown(call.arguments),
-        **result,
+        **known,
     }
     answers: Any = _CHILD_ANSWERS
     if "#" in str(call.differs):
-        answers = _CHANGED_ANSWERS if result else _UNKNOWN_ANSWERS
+        answers = _CHANGED_ANSWERS if "result" in known else _UNKNOWN_ANSWERS
     # Not keyed: an answer about these arguments says nothing about others.
     answer = context._ask(f"changed={call.differs}", payload, answers, keyed=False, kind="effect")
     if answer == "fail":

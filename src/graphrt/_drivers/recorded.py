@@ -38,6 +38,10 @@ class Recorded(Protocol):
         """Return the arguments of the effects that the log has of *task*, by key; None for those without any."""
         ...
 
+    def asked(self, task: Task, question: str) -> Any:
+        """Return the payload of the *question* about an unknown outcome, at this point of the log or later; else None."""
+        ...
+
     def abandoned(self) -> SuperstepAbandoned | None:
         """Return what the log abandons next; None if it abandons nothing more."""
         ...

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.events import Entry
     from graphrt.harness.agent._replacements import NamedDoubles
+    from graphrt.stores.protocol import Former
 
 monotonic = time.monotonic
 """The clock of all drivers for durations and deadlines, in seconds."""
@@ -108,6 +109,28 @@ class Stager(Protocol):
 
 
 @final
+class FormerOwner:
+    """What is known of the process that drove the thread before: for questions about effects of unknown outcome.
+
+    `lost` says how it lost the thread. `begun` has task id and key of the "once" effects that the present run has
+    started, which are not that process's.
+    """
+
+    __slots__ = ("begun", "lost")
+
+    def __init__(self) -> None:
+        self.lost: Former = "released"
+        self.begun: set[tuple[str, str]] = set()
+
+    def doubts(self, task: Task, key: str) -> dict[str, str]:
+        """Return, for the payload of a question, how the owner that started the effect lost the thread.
+
+        Empty if it released the thread, or if the present run has started the effect.
+        """
+        return {"former_owner": self.lost} if self.lost != "released" and (task.id, key) not in self.begun else {}
+
+
+@final
 class RunServices:
     """Services of one run, its nested graphs included.
 
@@ -142,6 +165,7 @@ class RunServices:
         "doubles",
         "eager",
         "emit",
+        "former_owner",
         "harness",
         "known_as",
         "loop_source",
@@ -175,6 +199,7 @@ class RunServices:
         self.thread: str | None = thread
         self.known_as: str | None = thread
         """Its id for the outside world (idempotency keys): with its tenant, if the store was opened for a tenant."""
+        self.former_owner: FormerOwner = FormerOwner()
         self.deps: Any = deps
         self.harness: Any = harness
         self.clock: Callable[[], float] = clock

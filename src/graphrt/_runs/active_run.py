@@ -103,6 +103,8 @@ class ActiveRun:
         control.watched = claim is not None  # `Runtime.cancel` finds a run by its thread, and may halt it at any time
         services = services_of(config, engine, control, seed)
         self.services: RunServices = services
+        if claim is not None:
+            services.former_owner.lost = claim.former
         self.watch: Watch = watch if watch is not None else _UNWATCHED
         engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
         # Events are built only if something reads them: a stream, a thread's journal, or a sink (`sinks=`).

@@ -44,6 +44,8 @@ class _LogOfTask:
         """What calls used that leave no reply, such as graphs that an agent has as tools."""
         self.failures: list[tuple[int, events.TaskRetried | events.TaskFailed]] = []
         """Places in the log, and how an attempt failed."""
+        self.payloads: dict[str, tuple[int, Any]] = {}
+        """Questions about effects, by key: place and payload of the last one."""
         self.unknown: dict[str, int] = {}
         """Effects that a person was asked about, as a crash had left their outcome unknown; places of the questions."""
         self.changed: dict[str, int] = {}
@@ -101,6 +103,7 @@ class Recordings:
                 # The second wording of a question has `:2` at its end, and so on: the first one is noted too.
                 log.changed[event.key] = log.changed[event.key.rpartition(":")[0]] = place
             case events.InterruptRaised() if event.kind == "effect":
+                log.payloads[event.key.removeprefix("key=")] = place, event.payload
                 # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect. An
                 # effect's key may have a colon itself, so both readings are noted; one of them is never asked for.
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
@@ -130,6 +133,11 @@ class Recordings:
     def arguments(self, task: Task) -> Mapping[str, Any]:
         """Return the arguments of the effects of *task* by key."""
         return {key: event.arguments for key, event in self._log_of(task).effects.items()}
+
+    def asked(self, task: Task, question: str) -> Any:
+        """Return the payload with which the log asks *question*, further on; None if it does not."""
+        place, payload = self._log_of(task).payloads.get(question, (-1, None))
+        return payload if place >= self.at else None
 
     def abandoned(self) -> events.SuperstepAbandoned | None:
         """Return what the log abandons next: a run that the outside cancelled is not cut off at the same point again."""

@@ -17,8 +17,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
+from graphrt.stores.protocol import Former
+
+_FORMER: Final = get_args(Former)
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -52,18 +55,20 @@ class Holder(NamedTuple):
     """Seconds for which the lease was given."""
     since: float
     """Time of the claim in seconds since the epoch, by the claimant's clock."""
+    former: Former = "released"
+    """How the owner before lost the thread."""
 
     def dump(self) -> str:
         """Return the holder as text, in which a store keeps it with the thread."""
-        return json.dumps([*self.owner, self.lease_s, self.since])
+        return json.dumps([*self.owner, self.lease_s, self.since, self.former])
 
     @classmethod
     def load(cls, text: str) -> Holder | None:
         """Return the holder that `dump` made *text* of, or None if *text* is not one."""
         try:
-            host, boot, space, pid, start, token, offset_s, lease_s, since = json.loads(text)
+            host, boot, space, pid, start, token, offset_s, lease_s, since, former = json.loads(text)
             owner = Owner(str(host), str(boot), str(space), int(pid), str(start), str(token), float(offset_s))
-            return cls(owner, float(lease_s), float(since))
+            return cls(owner, float(lease_s), float(since), former if former in _FORMER else "lease-expired")
         except (ValueError, TypeError, OverflowError, RecursionError):
             return None
 
@@ -85,6 +90,23 @@ class Holder(NamedTuple):
             return False
         # In another pid namespace, as in another container, the process cannot be looked up: the lease decides.
         return owner.space != me.space or owner.host != me.host or process_lives(owner.pid, owner.start)
+
+    def lost(self, until_s: float, *, me: Owner) -> Former:
+        """Return how the owner lost the claim, which does not hold any more; the arguments are those of `lives`.
+
+        If an owner before it may still be at work, so may that one.
+        """
+        owner, left_s = self.owner, until_s - now_s()
+        if self.former == "lease-expired":
+            return self.former
+        if owner.host != me.host:
+            return "lease-expired"
+        restarted = owner.boot != me.boot or left_s > self.lease_s + 1
+        return (
+            "dead"
+            if restarted or (owner.space == me.space and not process_lives(owner.pid, owner.start))
+            else "lease-expired"
+        )
 
     def describe(self, until_s: float, *, me: Owner) -> str:
         """Return for an error message who holds the claim, since when, and how long the lease still runs.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import typing_extensions as te
 
@@ -99,18 +99,25 @@ class Question(NamedTuple):
     """What is shown to the person who answers, and the type of the answer, in the form that the journal chose."""
 
 
+Former: TypeAlias = Literal["released", "dead", "lease-expired"]
+"""How a thread was lost by its owner: it was released; the owner is known to be dead; or only its lease ran out, so that
+the owner may still be at work. The last holds on for later claims, until one of them is released."""
+
+
 class Claim:
     """The right to write a thread, until it is released, its lease runs out, or its owner is known to be dead."""
 
-    __slots__ = ("epoch", "head", "lease_s", "thread")
+    __slots__ = ("epoch", "former", "head", "lease_s", "thread")
 
-    def __init__(self, head: Head, lease_s: float) -> None:
+    def __init__(self, head: Head, lease_s: float, former: Former = "released") -> None:
         self.thread: str = head.thread
         self.epoch: int = head.epoch
         self.head: Head = head
         """The thread's head at the time of the claim."""
         self.lease_s: float = lease_s
         """Seconds that the lease lasts after the claim, and after each commit or `renew`."""
+        self.former: Former = former
+        """How the owner before lost the thread."""
 
 
 class Commit(NamedTuple):

@@ -46,7 +46,7 @@ class _Claim(Claim):
     __slots__ = ("inner",)
 
     def __init__(self, inner: Claim, head: Head) -> None:
-        super().__init__(head, inner.lease_s)  # *head* has the tenant's id, `inner.head` the shared one
+        super().__init__(head, inner.lease_s, inner.former)  # *head* has the tenant's id, `inner.head` the shared one
         self.inner: Final = inner
 
 

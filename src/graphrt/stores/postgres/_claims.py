@@ -28,7 +28,7 @@ from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._connection import Link, alive
 from graphrt.stores.postgres._driver import Connection
-from graphrt.stores.protocol import Claim, Head
+from graphrt.stores.protocol import Claim, Former, Head
 
 if TYPE_CHECKING:
     from graphrt.stores.postgres._calls import Calls
@@ -44,8 +44,8 @@ class PostgresClaim(Claim):
 
     __slots__ = ("fence", "no", "owner", "unsure")
 
-    def __init__(self, head: Head, lease_s: float, no: int, owner: Owner) -> None:
-        super().__init__(head, lease_s)
+    def __init__(self, head: Head, lease_s: float, no: int, owner: Owner, former: Former) -> None:
+        super().__init__(head, lease_s, former)
         self.owner: Final = owner
         self.no: Final = no
         """The thread's number. Its id may later belong to another thread, its number never."""
@@ -241,11 +241,11 @@ class Taking:
         The store removes it from these when it is released.
 
         The row has the thread's number, then the columns of its head from `seq` to `updated_at`, then `first`, title,
-        tags and rank.
+        tags, rank and how the owner before lost the thread.
         """
-        no, *stands, first, title, tags, rank = row
+        no, *stands, first, title, tags, rank, former = row
         head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))  # True: it is owned
-        claim = PostgresClaim(head, self._values["lease_s"], no, self._owner)
+        claim = PostgresClaim(head, self._values["lease_s"], no, self._owner, former)
         self._owner.add(claim, (self._values["pid"], self._values["start"]))
         return claim
 

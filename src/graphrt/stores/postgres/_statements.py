@@ -56,13 +56,30 @@ IDENTITY: Final = (
 
 # `clock_timestamp()` and not `now()`: the latter stands still from the start of a transaction. A claim that is released
 # gets the lease end 'epoch' (1970), so that `lease_until` alone shows a released claim, too.
+_GONE: Final = (
+    "(backend_pid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_get_activity(backend_pid) a"
+    " WHERE coalesce((extract(epoch FROM a.backend_start) * 1000000)::bigint = thread.backend_start, true)))"
+)
+"""Condition: the owner that is stored last is known to be dead."""
+_AFTER_EXPIRY: Final = " (an owner before it lost the lease)"
+"""End of the name of a holder that took the thread from an owner which may still be at work."""
+_IN_DOUBT: Final = (
+    f"(lease_until > 'epoch' AND (right(holder, {len(_AFTER_EXPIRY)}) = '{_AFTER_EXPIRY}' OR NOT {_GONE}))"
+)
+"""Condition: the thread was not released, and an owner that lost it may still be at work."""
 _HOLD: Final = (
-    " token = %(token)s, fence = 0, holder = %(holder)s, backend_pid = %(pid)s, backend_start = %(start)s,"
+    f" holder = %(holder)s || CASE WHEN {_IN_DOUBT} THEN '{_AFTER_EXPIRY}' ELSE '' END,"
+    " token = %(token)s, fence = 0, backend_pid = %(pid)s, backend_start = %(start)s,"
     " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
 )
 _LABELS: Final = ", ".join(f"(SELECT {one} FROM {{s}}.label WHERE label.no = thread.no)" for one in ("title", "tags"))
 _CLAIM: Final = f"no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}, rank"
-_CLAIMED: Final = f" RETURNING {_CLAIM}"
+# RETURNING shows the row as it is now, and a SELECT inside it the row as it was.
+_FORMER: Final = (
+    f"CASE WHEN right(holder, {len(_AFTER_EXPIRY)}) = '{_AFTER_EXPIRY}' THEN 'lease-expired'"
+    " WHEN (SELECT o.lease_until > 'epoch' FROM {s}.thread o WHERE o.no = thread.no) THEN 'dead' ELSE 'released' END"
+)
+_CLAIMED: Final = f" RETURNING {_CLAIM}, {_FORMER}"
 CLAIM: Final = (
     f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD}"
     f" WHERE id = %(id)s AND seq > 0 AND lease_until <= clock_timestamp(){_CLAIMED}"
@@ -106,7 +123,8 @@ STRAYS: Final = " UNION ALL ".join(
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
 # The list of backends is cached from the first look in a transaction on, also while it then waits for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
-CLAIMED: Final = f"SELECT {_CLAIM} FROM {{s}}.thread WHERE no = %s"
+# The connection was lost after the claim: how the owner before lost the thread is not known any more.
+CLAIMED: Final = f"SELECT {_CLAIM}, 'lease-expired' FROM {{s}}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (
     "SELECT seq, first, holder FROM {s}.thread"
     " WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"

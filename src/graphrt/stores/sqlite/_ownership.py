@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
-from graphrt.stores.protocol import Claim
+from graphrt.stores.protocol import Claim, Former
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._writing import SqliteClaim
@@ -90,6 +90,13 @@ class Holding:
             if epoch != row.epoch:
                 return False  # the call that took this claim failed, so no caller ever got it
         return holder.lives(row.lease, me=self._file.owner)
+
+    def _former(self, row: Row | None) -> Former:
+        """Return how the last owner of the thread of *row*, which no living owner holds, lost it."""
+        if row is None or row.owner is None or row.lease is None:
+            return "released"
+        holder = Holder.load(row.owner)
+        return "lease-expired" if holder is None else holder.lost(row.lease, me=self._file.owner)
 
     def _holder(self, row: Row) -> str:
         """Return for an error message who holds the thread, as a clause."""

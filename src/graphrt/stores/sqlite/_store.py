@@ -129,7 +129,8 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             until_s = now_s() + lease_s
             # Callers pass `at` as 0 for a thread that exists, to save a look at the run's clock. The owner's record
             # always needs the time of the claim, which error messages show.
-            owner = Holder(self._file.owner, lease_s, at or time.time()).dump()
+            former = self._former(row)
+            owner = Holder(self._file.owner, lease_s, at or time.time(), former).dump()
             if row is not None and not row.seq:
                 reading.forget(db, row.no)  # its owner died before the first entry: the thread never existed
                 row = None
@@ -142,7 +143,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
                 # No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
                 no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
             summary = head(reading.existing(reading.row_by_no(db, no)), owned=True)
-            claim = SqliteClaim(summary, lease_s, no, self._file.owner.token, staged)
+            claim = SqliteClaim(summary, lease_s, no, self._file.owner.token, staged, former)
             self._file.giving[no] = claim.epoch  # another write of this transaction must see the thread as held
             return claim
 

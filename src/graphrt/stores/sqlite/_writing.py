@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.mail import REMEMBERED
-from graphrt.stores.protocol import Claim, Commit, Head, Record
+from graphrt.stores.protocol import Claim, Commit, Former, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._rows import PLACE
@@ -79,12 +79,13 @@ class SqliteClaim(Claim):
         no: The thread's number.
         token: Token of the owner.
         staged: The place of the next body to stage.
+        former: How the owner before lost the thread.
     """
 
     __slots__ = ("no", "staged", "token", "turn")
 
-    def __init__(self, head: Head, lease_s: float, no: int, token: str, staged: int) -> None:
-        super().__init__(head, lease_s)
+    def __init__(self, head: Head, lease_s: float, no: int, token: str, staged: int, former: Former) -> None:
+        super().__init__(head, lease_s, former)
         self.no = no
         """The thread's number."""
         self.token = token

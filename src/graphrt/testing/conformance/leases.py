@@ -73,6 +73,16 @@ def a_lease_that_ran_out_frees_the_thread(w: World) -> None:
     same(w.claim(store=other).epoch, old.epoch + 1, "epoch of the next claim")
 
 
+def a_claim_says_how_the_owner_before_lost_the_thread(w: World) -> None:
+    """A claim knows whether the owner before released the thread, or lost its lease and may still be at work."""
+    other = w.open()
+    _outlived(w)
+    claim = w.claim(store=other)
+    same(claim.former, "lease-expired", "former owner after the lease ran out")
+    other.release(claim)
+    same(w.claim(store=other).former, "released", "former owner after a release")
+
+
 def the_same_store_may_claim_again_after_the_lease(w: World) -> None:
     """Once a lease has run out, its own store can claim the thread again."""
     old = _outlived(w)
