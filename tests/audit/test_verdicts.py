@@ -286,6 +286,16 @@ def test_many_harmless_findings_hide_nothing() -> None:
     assert report.more_findings > 20
 
 
+def test_log_under_the_name_of_another_thread_contradicts_the_anchor() -> None:
+    """The anchor has heads of that thread, under the log that it began with."""
+    other = [canonical({"head": {**json.loads(line)["head"], "log": "o", "thread": "o"}}) for line in heads_of(LOG)]
+    bare = [line for line in LOG if not line.startswith(b'{"head"')]
+    renamed = [canonical({**json.loads(bare[0]), "thread": "o"}), *bare[1:]]
+    report = found(renamed, key=KEY, anchor=joined(other))
+
+    assert (report.slug, report.exit_code, report.first_bad) == ("another-log", 1, 1)
+
+
 def test_withheld_lines_leave_the_log_provable() -> None:
     places = [at for at, line in enumerate(LOG) if is_record(line) and len(json.loads(line)["lines"]) > 1]
     lines: Any = LOG

@@ -1186,6 +1186,15 @@ class _Check:
                     _Place(seq=seq),
                 )
         if not self.anchored_seq:
+            same = sorted({head.log for _, head in self._anchored if head.thread == self.thread} - {self.log})
+            if same:
+                self.find(
+                    "another-log",
+                    f"The anchor has heads of thread {self.thread} under the log {same[0]}, and this is the log {self.log}.",
+                    _BEGIN,
+                )
+                self.proved = self.proved_seq = 0
+                return
             others = sorted({head.thread for _, head in self._anchored} - {self.thread})
             other = f" The anchor has heads of {', '.join(others[:3])[:100]} only." if others else ""
             self.find("unanchored", f"No anchored head shows that the end is there.{other}", _BEGIN)
