@@ -1121,8 +1121,8 @@ class Runtime(Generic[S, I_co]):
     def prune(self, thread: str, *, before: int | None = None) -> int:
         """Remove old entries of the thread, up to the last commit or edit before the entry *before*.
 
-        A snapshot replaces them, so that the thread continues as it would have. An edit of an open superstep stays
-        until that superstep has been committed.
+        A snapshot replaces them, so that the thread continues as it would have. If the open superstep of an interrupted
+        thread was edited, its questions are journalled again. Edits of a failed thread stay until it has gone on.
 
         Args:
             before: `seq` of an entry; None removes every entry that the present state does not need.

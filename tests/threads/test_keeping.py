@@ -7,10 +7,12 @@ import io
 
 import pytest
 
-from graphrt import START, Overwrite
-from graphrt.errors import ConflictError, InputError
+from graphrt import START, Overwrite, Runtime
+from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.stores import MemoryStore
+from graphrt.testing.flaky_store import Fault, FlakyStore
 
-from .support import EVERYTHING, Fails, ask, builder, everything, finish, kinds, line, note, refused
+from .support import EVERYTHING, Fails, ask, builder, everything, fan, finish, kinds, line, note, refused
 
 
 def three(world):
@@ -140,6 +142,70 @@ def test_prune_folds_edits(world):
         assert runtime.replay(thread).values == before.values
         assert runtime.prune(thread) == 0
         assert runtime.run({}, thread=thread).state["notes"] == ["kept", "a"]
+
+
+OPEN = {
+    "question": lambda: line(("a", note("a")), ("q", ask("q")), ("b", note("b"))),
+    "first superstep": lambda: line(("q", ask("q")), ("b", note("b"))),
+    "several": lambda: fan(("q", ask("q")), ("r", ask("r")), ("s", note("s"))),
+    "nested": everything,
+    "after": lambda: line(("a", note("a")), ("b", note("b")), interrupt_after=True),
+}
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("graph", OPEN)
+def test_prune_folds_edits_of_an_open_superstep(world, graph, cancelled):
+    """The thread goes on as one that was edited in the same way, and was not pruned."""
+    runtime = world.runtime(OPEN[graph]())
+    for thread in ("pruned", "whole"):
+        runtime.run({"notes": ["first " * 5_000]}, thread=thread)
+        if cancelled:
+            runtime.cancel(thread)
+        runtime.update(thread, {"notes": Overwrite(["secret " * 5_000])})
+        runtime.update(thread, {"notes": Overwrite(["kept"])})
+    before = runtime.state("pruned")
+
+    assert runtime.prune("pruned") == before.seq
+    exported = io.BytesIO()
+    runtime.export_thread("pruned", exported)
+    assert b"secret" not in exported.getvalue()
+    assert b"first first" not in exported.getvalue()
+    after = runtime.state("pruned")
+    assert (after.values, after.status, after.next) == (before.values, before.status, before.next)
+    assert after.interrupts == before.interrupts
+    assert [one.stale for one in after.interrupts] == [one.stale for one in before.interrupts]
+    assert runtime.prune("pruned") == 0
+    assert runtime.verify(replay=True).ok
+    if after.status == "cancelled":
+        pruned, whole = runtime.retry("pruned"), runtime.retry("whole")
+        assert pruned.status == whole.status
+        assert [one.payload for one in pruned.interrupts] == [one.payload for one in whole.interrupts]
+    if runtime.state("pruned").status != "completed":
+        finish(runtime, "pruned")
+        finish(runtime, "whole")
+    assert runtime.state("pruned").values == runtime.state("whole").values
+    assert runtime.replay("pruned").values == runtime.state("pruned").values
+    assert runtime.state("pruned").usage == runtime.state("whole").usage
+
+
+@pytest.mark.parametrize("operation", ["commit", "prune"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_prune_of_an_edited_open_superstep_that_is_broken_off_is_completed_by_the_next(operation, moment):
+    with FlakyStore(MemoryStore()) as store, Runtime(OPEN["question"](), store=store) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        runtime.update("t", {"notes": Overwrite(["secret " * 5_000])})
+        runtime.update("t", {"notes": Overwrite(["kept"])})
+        store.add(Fault(operation, nth=store.calls[operation] + 1, moment=moment))
+        with pytest.raises(StoreError):
+            runtime.prune("t")
+        before = runtime.state("t")
+        runtime.prune("t")
+        after = runtime.state("t")
+
+        assert (after.values, after.status, after.interrupts) == (before.values, "interrupted", before.interrupts)
+        assert kinds(runtime.entries("t")) == ["history-pruned", "interrupt-raised"]
+        assert finish(runtime, "t")["notes"] == ["kept", "q=yes", "b"]
 
 
 def test_prune_before_an_entry_keeps_what_comes_after_it(world):

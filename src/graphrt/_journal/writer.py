@@ -152,6 +152,7 @@ class Journal:
         status: Status | None = None,
         show: bool = True,
         taken: Sequence[int] = (),
+        below: tuple[Saved, Mapping[str, bytes]] | None = None,
     ) -> list[Entry]:
         """Store *logged* as one commit, stage *staged*, and then show the entries to the sinks.
 
@@ -160,6 +161,7 @@ class Journal:
             status: The thread's status after the commit, if no event of a run sets it.
             show: Whether to show the entries; if not, the caller does with `show`, on a thread of its choice.
             taken: Places of letters (mail to the thread) to delete with the commit.
+            below: A snapshot of the last entry before *logged* to store in the same commit, and its large values.
 
         Returns:
             The entries; empty if there are no sinks and the run is not watched.
@@ -173,7 +175,9 @@ class Journal:
             batch = Batch(at, self._run_id, self.cause, logged)
             first = self.seq + 1
             if self._commits is not None:
-                self._store(batch, staged, taken, release=release, status=status)  # durable first, then true
+                self._store(
+                    batch, staged, taken, release=release, status=status, below=below
+                )  # durable first, then true
             self.seq += len(logged)
             self.cause = last_cause(logged, self.seq, self.cause)
             if not self._sinks and not self._watched:
@@ -201,13 +205,22 @@ class Journal:
             self._staged |= outcomes(bodies)
 
     def _store(
-        self, batch: Batch, staged: Beside, taken: Sequence[int], *, release: bool, status: Status | None
+        self,
+        batch: Batch,
+        staged: Beside,
+        taken: Sequence[int],
+        *,
+        release: bool,
+        status: Status | None,
+        below: tuple[Saved, Mapping[str, bytes]] | None,
     ) -> None:
         """Make the commit of *batch*, and store it."""
         engine, commits = self._engine, self._commits
         assert engine is not None and commits is not None  # noqa: PT018, S101 - `keep` was called
         seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
-        blobs: dict[str, bytes] = {}
+        snapshot, blobs = (None, dict[str, bytes]()) if below is None else (below[0], dict(below[1]))
+        if snapshot is not None:
+            self.saved = (snapshot.seq, digest(snapshot.body))
         seal = b""
         kinds = [event.__class__ for path, event in batch.logged if not path]
         unstage = not UNSTAGES.isdisjoint(kinds)
@@ -236,7 +249,7 @@ class Journal:
             records=(Record(seq, count, payload, seal),),
             unstage=unstage,
             stage=stage,
-            snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else None,
+            snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else snapshot,
             blobs=blobs,
             meta=self._new_meta(known),
             status=status,

@@ -189,15 +189,19 @@ def _begin_fork(
     if tags:  # a title names one thread, and a fork is another one (decision 0150)
         first.append(("", labelled(config, Labels(None, tags))))
     try:
-        journal.write([*first, *_questions(fold)], list(staged.items()), status=status, release=True)
+        journal.write([*first, *questions(fold, usage=False)], list(staged.items()), status=status, release=True)
     except NotStorable as error:  # results of reducers are not checked (R7), and the first entry of a fork has them
         raise not_storable(engine, None, error, "has a value") from error
 
 
-def _questions(fold: Fold) -> list[emit_events.Logged]:
+def questions(fold: Fold, *, usage: bool) -> list[emit_events.Logged]:
     """Return the journalled questions of the open superstep that are open or answered, each followed by its answer.
 
     Questions of tasks that an edit marked as finished are left out.
+
+    Args:
+        usage: Whether they keep what the task's model calls had used when it asked. Those of a fork were calls of its
+            source.
 
     The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of
     this fork at an entry before that commit would have answers without questions.
@@ -211,12 +215,11 @@ def _questions(fold: Fold) -> list[emit_events.Logged]:
     answers = {id_: event for id_, event in fold.answers.items() if not id_.startswith(over)}
     found: list[emit_events.Logged] = []
     for id_, event in fold.asked.items():
-        if id_ in open_:
-            # `usage` is what the task's model calls had used when it asked. They were calls of the source. `stale` says
-            # that the state was edited after the question.
-            found.append(("", replace(event, stale=open_[id_].stale, usage=None)))
+        event = event if usage else replace(event, usage=None)
+        if id_ in open_:  # `stale` says that the state was edited after the question
+            found.append(("", replace(event, stale=open_[id_].stale)))
         elif id_ in answers:
-            found += [("", replace(event, usage=None)), ("", answers.pop(id_))]
+            found += [("", event), ("", answers.pop(id_))]
     # Answers to questions that `asked` does not have are kept all the same.
     return found + [("", event) for event in answers.values()]
 

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
 from graphrt._codec import NotStorable
+from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
+from graphrt._engine.task import DONE, HANDLED
 from graphrt._journal.batch_format import blob_names, digest, encode_state
 from graphrt._journal.body import Body
 from graphrt._journal.leases import give_back, take
@@ -33,14 +35,14 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
-from graphrt._runs.forking import journal_of, standing_of
+from graphrt._runs.forking import journal_of, questions, standing_of
 from graphrt._runs.labels import labelled, labels_of_head
 from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Commit, Labels, Loaded, Saved, Store
+from graphrt.stores.protocol import Claim, Commit, Labels, Loaded, Saved, Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -70,7 +72,11 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
-        upto, announced = _last_commit(config, store, loaded, before)
+        upto, announced, edited = _last_commit(config, store, loaded, before)
+        if edited and before is None and loaded.head.status != "failed":  # the error of its run is in an entry
+            reopened = folded(config, loaded)
+            if reopened.migrated is None:
+                return _with_open_superstep(config, store, claim, loaded, reopened)
         if upto is None or upto < loaded.head.first:
             return 0
         # *present* is the thread as it is now, and *kept* as it was after the last entry to remove.
@@ -106,11 +112,49 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
         give_back(store, claim)
 
 
-def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool]:
+def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: Loaded, fold: Fold) -> int:
+    """Remove all entries of a thread whose open superstep was edited, and return how many were removed.
+
+    The entries since the last commit have the values that the edits replaced. A snapshot holds no open superstep. So
+    the snapshot has the edited state, and the record after it journals the questions of the open superstep again, as
+    the first record of a fork does. Both are in one commit: without the questions, the snapshot would lack them.
+
+    Args:
+        fold: The thread as it is now, which is not migrated.
+    """
+    upto = fold.seq
+    before = folded(config, loaded)  # to compare with: the journal goes on with the names and the chain of *fold*
+    snapshot, blobs = _snapshot(fold)
+    _check_written(config, loaded, fold, snapshot, blobs)
+    news: list[Logged] = []
+    labels = labels_of_head(loaded.head)
+    if labels != Labels():
+        news.append(("", labelled(config, labels)))
+    news += [("", events.HistoryPruned(upto=upto)), *questions(fold, usage=True)]
+    # What the entries say of unfinished tasks is staged too. The rows of those that have ended are complete.
+    open_tasks = [task for task in fold.engine.tasks if task.status not in (DONE, HANDLED)]
+    staged = [] if fold.engine.held else [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]
+    journal = journal_of(config, store, fold, ThreadCommits(store, claim))
+    journal.write(news, staged, below=(Saved(upto, snapshot), blobs))
+    again = folded(config, store.load(loaded.head.thread, upto=upto), upto=upto, adopt=False)
+    _compare(before, again)
+    now = folded(config, store.load(loaded.head.thread))
+    if _open_questions(now) != _open_questions(before):
+        raise _not_kept(before, "its questions differ")
+    return store.prune(claim, upto, keep_blobs=_needed(store, loaded.head.thread, upto))
+
+
+def _open_questions(fold: Fold) -> list[tuple[Any, ...]]:
+    """Return what a person sees of the open questions."""
+    return [(one.id, one.kind, one.stale, one.version, one.payload) for one in fold.engine.open_interrupts()]
+
+
+def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool, bool]:
     """Return the last entry that a snapshot can replace, and whether a `HistoryPruned` entry for it exists already.
 
     Such an entry is the last one of a record after which no superstep is open; None if there is none. The second value
-    is true after a prune that was interrupted before the removal.
+    is true after a prune that was interrupted before the removal. The third is whether an open superstep was edited
+    after that entry.
 
     Args:
         before: Only an entry before this one; None for no bound.
@@ -119,6 +163,7 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
     fold, _ = begun(config, loaded)
     found: int | None = None
     announced: set[int] = set()
+    edited = False
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
         path, event = list(fold.reader.batch(record).logged)[-1]
         if isinstance(event, events.HistoryPruned):
@@ -126,8 +171,10 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
         if record.seq >= least:
             continue  # not `break`: a `HistoryPruned` stands after the entries that it is about
         if not path and (isinstance(event, _CLOSED) or (isinstance(event, events.ThreadUpdated) and not event.open)):
-            found = record.seq
-    return found, found in announced
+            found, edited = record.seq, False
+        else:
+            edited = edited or isinstance(event, events.ThreadUpdated)
+    return found, found in announced, edited
 
 
 def _snapshot(fold: Fold) -> tuple[bytes, dict[str, bytes]]:
