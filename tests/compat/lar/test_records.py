@@ -76,7 +76,9 @@ def test_an_object_that_a_node_changes_is_a_change_of_that_step(make: Any, chang
     look_on = FunctionalNode(lambda state: look(state["o"]), "seen")
     records = list(executor.run_step_by_step(FunctionalNode(change, next_node=look_on), {"o": given}))
 
-    assert [look(records[0][at]["o"]) for at in ("state_before", "state_after")] == [1, 2]
+    for one in (records[0], executor.logger.get_history()[0]):
+        assert [look(one[at]["o"]) for at in ("state_before", "state_after")] == [1, 2]
+        assert one["state_diff"]["updated"]["o"] is not one["state_after"]["o"]
     assert list(records[0]["state_diff"]["updated"]) == ["o"]
     assert records[1]["state_after"]["seen"] == 2
     assert list(records[1]["state_diff"]["updated"]) == []

@@ -240,7 +240,8 @@ class RunLog:
         found: list[dict[str, Any]] = []
         state: dict[str, Any] = self._initial
         for kept in self._steps:
-            found.append(_unpacked(copied(kept), copied(state)))
+            record = _unpacked(copied(kept), copied(state))
+            found.append({**record, "state_after": copied(record["state_after"])})
             state = apply_diff(state, kept["state_diff"])
         return found
 

@@ -146,6 +146,8 @@ class Recorder:
         outcome = SUCCESS if error is None else ERROR
         record = _bare(numbers[-1], ended.node, self._kind(ended.node), before, after, metadata, outcome)
         record["reads"] = reads
+        if len(numbers) == 1:  # its parts are apart: a reader may change one of them
+            record["state_diff"] = copied(record["state_diff"])
         if error is not None:
             record |= {"error": error, "error_type": kind}
         if inner or isinstance(node, BatchNode):
