@@ -13,24 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
 from graphrt._ambient import NODE, PARENT_AGENT, Above, running_context
+from graphrt.errors import InputError
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, GRAPH_TAKES_NO_OPTIONS, NESTED_TOO_DEEP
-from graphrt.harness.agent._services import HERE, Place
+from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
+from graphrt.harness.agent._services import HERE, Place, Question
 from graphrt.harness.agent.events import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import RunOptions
 from graphrt.harness.tools._options import check_name
-from graphrt.harness.tools.protocol import ToolContext, ToolPolicy
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
+from graphrt.harness.tools.results import to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
 
 __all__ = ["GraphHarness", "GraphTool"]
 
+_ASKED_AS: Final = ("question", "approval", "budget", "effect")
+"""Kinds of questions that keep their kind when a task asks them for a graph; the policy of a node asks the others."""
 _ANY_DEPTH: Final = 1 << 30
 """Limit on the nesting of agents inside a graph that no agent runs: none."""
 
@@ -64,6 +70,9 @@ class GraphTool:
         name: Name of the tool; by default the graph's.
         policy: Policy of the tool; by default `ToolPolicy()`.
         options: Options of `graph.arun`, for instance `harness=` and `limits=`.
+
+    The graph may ask: if the agent runs in a node on a thread, the run pauses with the graph's questions, and goes on
+    with the answers. Without such a thread, a question is an error of the run (`interrupt-needs-thread`).
 
     Raises:
         InputError: No JSON schema can be made of the arguments (`tool-schema`), or the name is not valid for a tool
@@ -105,10 +114,93 @@ class GraphTool:
         """
         options = {"deps": context.deps, **self._options}  # the `deps` of the agent's run, unless others were given
         here = HERE.get()
+        if isinstance(here, Place) and here.host.thread is not None and "store" not in options:
+            resume = getattr(self._graph, "__graphrt_resume__", None)
+            if resume is not None:
+                return await self._with_questions(here, arguments, context, options, resume)
+        result = await self._run(here, lambda: self._graph.arun(dict(arguments), **options))
+        _check_ended(self._graph, result)
+        return self._told(result)
+
+    async def _with_questions(
+        self,
+        here: Place,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+        options: Mapping[str, Any],
+        resume: Callable[..., Coroutine[Any, Any, Any]],
+    ) -> Any:
+        """Run the graph on a thread of its own, in memory, and pass its questions on to the agent's task.
+
+        The task runs again when they are answered. So each part of the run, up to its next pause, is an effect of the
+        task, whose result has the graph's thread: a part is not repeated. A run without a pause records nothing.
+
+        Args:
+            here: Place of the agent.
+            arguments: Input of the graph.
+            context: The tool's context.
+            options: Options of the graph's run.
+            resume: Answers questions of the graph's thread and continues it.
+
+        Raises:
+            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+        """
+        from hashlib import sha256
+
+        from graphrt.stores import MemoryStore
+
+        # Derived from the call, so that the idempotency keys of the graph's effects are the same at every execution.
+        thread = f"tool-{sha256(context.idempotency_key.encode()).hexdigest()[:32]}"
+        given, answers, part = dict(arguments), dict[str, Any](), 0
+        paused: Any = None  # what the last part ended with; None before the first
+
+        async def make() -> dict[str, Any]:
+            """Run the graph up to its next pause or its end; a first part that is the whole run ends by `_Ended`."""
+            store = MemoryStore()
+            if paused is None:
+                result = await self._run(here, lambda: self._graph.arun(given, thread=thread, store=store, **options))
+            else:
+                store.import_thread(BytesIO(paused["thread"]))
+                result = await self._run(here, lambda: resume(thread, answers, store=store, **options))
+            if result.status == "interrupted" and all(one.answerable for one in result.interrupts):
+                saved = BytesIO()
+                store.export_thread(thread, saved)
+                asked = {one.id: {"payload": one.payload, "kind": one.kind} for one in result.interrupts}
+                return {"thread": saved.getvalue(), "questions": asked}
+            _check_ended(self._graph, result)
+            told = self._told(result)
+            if paused is None:
+                raise _Ended(told)
+            read = to_result(told, tool=self.spec.name, policy=self.policy)
+            return {"text": read.text, "error": read.error}
+
+        refused = ""  # why the graph took none of the last answers; asked again with that, under another key
+        times = 1
+        while True:
+            try:
+                paused = await here.host.effect(f"{here.path}part/{part}", make, "idempotent", {})
+            except _Ended as ended:
+                return ended.result
+            except InputError as error:
+                if error.code != ANSWER_DOES_NOT_FIT.code or paused is None:
+                    raise
+                refused, times = error.what, times + 1
+            else:
+                part, refused, times = part + 1, "", 1
+            if "questions" not in paused:
+                return ToolResult(text=paused["text"], error=paused["error"])
+            answers = _answers(here, f"{part}.{times}", paused["questions"], refused)
+
+    def _told(self, result: Any) -> Any:
+        """Return the result of the tool for the final state in *result*."""
+        return result.state if self._output is None else self._output(result.state)
+
+    async def _run(self, here: Any, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Await one *run* of the graph as a part of the agent's run *here*, and count what its model calls used."""
         took: list[Usage] = []  # usage of each run inside, which is added at its end, completed or not
         try:
             with _part_of(here, self._graph.name, took):
-                result = await self._graph.arun(dict(arguments), **options)
+                return await run()
         finally:
             # Also after a failure, because its model calls were paid: for the agent's own total, and for the totals of
             # the task, under a key that identifies this agent run and the graph, whose name stands for that of a model.
@@ -117,8 +209,34 @@ class GraphTool:
                 for usage in took:
                     here.took.append(usage)
                     await here.host.spent(f"{here.path}{self._graph.name}", usage, self._graph.name)
-        _check_ended(self._graph, result)
-        return result.state if self._output is None else self._output(result.state)
+
+
+class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from being recorded
+    """Ends the first part of a graph's run that asked nothing. Its tool call is recorded, which is enough."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+def _answers(here: Place, part: str, asked: Mapping[str, Mapping[str, Any]], refused: str) -> dict[str, Any]:
+    """Return the answers to what the graph *asked*, by id; the task pauses until all are there.
+
+    Args:
+        here: Place of the agent.
+        part: Tells the questions of one pause from those of others, and from those that are asked again.
+        asked: Payload and kind by id.
+        refused: Why the graph did not take the answers before; empty if there were none.
+    """
+    questions = [
+        Question(
+            key=f"{here.path}{part}/{id_.partition('/')[2]}",
+            payload={"question": one["payload"], "refused_answer": refused} if refused else one["payload"],
+            kind=one["kind"] if one["kind"] in _ASKED_AS else "question",
+        )
+        for id_, one in asked.items()
+    ]
+    return dict(zip(asked, here.host.ask(questions), strict=True))
 
 
 @final

@@ -29,7 +29,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, check_options
 from graphrt._runs.streams import AsyncStream, Stream
-from graphrt.commands import END, EndType, NodeRef, Send, StartType, node_name
+from graphrt.commands import END, UNSET, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import closest
 from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
 from graphrt.errors._langgraph_names import no_attribute
@@ -272,6 +272,10 @@ class CompiledGraph(Generic[S, U, I_co]):
     ) -> RunResult[S]:
         """Run the graph once on the running event loop; see `run`."""
         return await run_to_end.arun(self._configured(options), input, thread, if_exists=if_exists)
+
+    async def __graphrt_resume__(self, thread: str, answers: Any, **options: Unpack[RuntimeOptions]) -> RunResult[S]:
+        """Answer questions of a thread, by their ids, and continue it; for graphs that are tools. See `resume`."""
+        return await run_to_end.aresume(self._configured(options), thread, answers, UNSET)
 
     def steps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from graphrt._ambient import WATCHER
 from graphrt.errors import (
     BudgetExceededError,
+    GraphrtError,
     ModelRequestForbiddenError,
     ReplayDivergedError,
     ScriptError,
@@ -21,6 +22,7 @@ from graphrt.errors import (
     names,
 )
 from graphrt.errors._codes.agents import ARGUMENTS_NOT_AN_OBJECT, TOOL_FAILED, TOOL_NOT_OFFERED, TOOL_TIMEOUT
+from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, as_read, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
@@ -282,6 +284,8 @@ class Tooling:
         except Exception as error:
             if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # of a graph that is the tool
                 raise
+            if isinstance(error, GraphrtError) and error.code == INTERRUPT_NEEDS_THREAD.code:  # no model can help
+                raise
             done = self._failed(one, error)
         finally:
             HERE.reset(token)
@@ -298,8 +302,9 @@ class Tooling:
     def _failed(self, one: Ready, error: BaseException) -> Done:
         """Return *error* as an outcome for the model, or raise it, as the tool's policy says."""
         if one.tool.policy.on_error == "return":
-            text = error.what if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
-            return Done(text=text, error=True)
+            # Of errors of graphrt the sentence alone: places in the code and advice are for the developer.
+            text = error.what if isinstance(error, GraphrtError) else str(error)
+            return Done(text=text if isinstance(error, ToolError) else f"{type(error).__name__}: {text}", error=True)
         if isinstance(error, ToolError):
             raise error
         raise TOOL_FAILED(tool=one.call.name, error=error) from error
