@@ -113,11 +113,9 @@ def __getattr__(name: str) -> Any:
         home = next((module for module, names in _HOMES.items() if name in names), "graphrt.errors")
         found = globals()[name] = getattr(import_module(home), name)  # so that the next use is no call
         return found
-    from graphrt.errors._langgraph_names import EXPORTS
+    from graphrt.errors._langgraph_names import no_export
 
-    if name in EXPORTS:  # not an AttributeError, whose text `from graphrt import ...` replaces
-        raise ImportError(f"graphrt has no {name!r}. Use {EXPORTS[name]}.", name="graphrt")
-    raise AttributeError(f"module 'graphrt' has no attribute {name!r}")
+    raise no_export("graphrt", name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ import builtins
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, final, overload
 
 from graphrt.commands import DELETE, UNSET, Overwrite
 
@@ -87,6 +87,7 @@ def union(current: ItemsT | None, incoming: Iterable[Any]) -> ItemsT:
     """Return the distinct items of *current* and then *incoming*, in first-seen order.
 
     The result has the type of *current*, for instance list or set. Items that cannot be hashed are compared one by one.
+    Items that Python takes for equal, such as 1, True and 1.0, are one item: the first of them.
     """
     held: Any = current  # a list, or whatever else the field holds
     if held is None:
@@ -113,14 +114,14 @@ def merge(current: dict[K, V] | None, incoming: Mapping[K, V]) -> dict[K, V]:
 
 
 def min(current: T, incoming: Any) -> T:
-    """Return the smaller value; *current* if they are equal."""
+    """Return the smaller value; *current* if they are equal, or if one of them is NaN, which is not smaller."""
     held: Any = current  # has <, else the update is refused
     result: T = incoming if held is None else builtins.min(held, incoming)
     return result
 
 
 def max(current: T, incoming: Any) -> T:
-    """Return the larger value; *current* if they are equal."""
+    """Return the larger value; *current* if they are equal, or if one of them is NaN, which is not larger."""
     held: Any = current  # has <, else the update is refused
     result: T = incoming if held is None else builtins.max(held, incoming)
     return result
@@ -292,3 +293,11 @@ def by_name(name: object) -> Callable[[Any, Any], Any] | None:
     found = isinstance(name, str) and name in __all__ and name not in _NO_REDUCERS
     reducer: Callable[[Any, Any], Any] | None = globals()[name] if found else None  # type: ignore[index]  # a str
     return reducer
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which report unknown names themselves
+
+    def __getattr__(name: str) -> Any:
+        from graphrt.errors._langgraph_names import no_export
+
+        raise no_export(__name__, name)

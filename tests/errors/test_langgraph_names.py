@@ -102,3 +102,10 @@ def test_unknown_option_names_the_most_similar_one(call: Callable[..., Any]) -> 
         call(graph(), stor="memory:")
 
     assert (caught.value.code, caught.value.fix) == ("unknown-option", "Did you mean 'store'?")
+
+
+def test_reducer_of_langgraph_names_its_counterpart() -> None:
+    with pytest.raises(ImportError, match=r"graphrt.reducers has no 'add_messages'. Use graphrt.reducers.messages."):
+        from graphrt.reducers import add_messages  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'apend'"):
+        from graphrt.reducers import apend  # type: ignore[attr-defined]  # noqa: F401

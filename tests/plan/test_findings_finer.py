@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphrt import END, START, UNSET, GraphBuilder, RetryPolicy
+from graphrt import END, START, UNSET, GraphBuilder, Overwrite, RetryPolicy
 from graphrt.reducers import append, ephemeral, merge, union, untracked
 
 from .support import builder, node, texts
@@ -180,3 +180,13 @@ def overwrite_of_a_state_with_extras():
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=lambda value: getattr(value, "__name__", ""))
 def test_each_mistake_is_told_in_these_words(build: Any, expected: list[str]) -> None:
     assert texts(build()) == expected
+
+
+class Marked(TypedDict, total=False):
+    text: list[str] | Overwrite  # type: ignore[valid-type]  # the mistake
+
+
+def test_overwrite_in_an_annotation_is_named_as_no_type():
+    problem = GraphBuilder(Marked, Marked)._update.problems[0]
+
+    assert (problem.code, problem.hint.split(":")[0]) == ("bad-update-type", "Overwrite is a function and not a type")

@@ -92,3 +92,16 @@ async def inputs(runtime: Runtime[Chat, Turn]) -> None:
     await runtime.arun({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
     await runtime.astart({"chat": "hello"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
     await runtime.asteps({"chta": []})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+# --- The arguments of an effect
+
+
+def price(item: str) -> float:
+    return 1.0
+
+
+def effects(ctx: Context) -> None:
+    ctx.effect("price", price, 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    ctx.effect("price", price)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    ctx.effect("price", price, "tea", kind="twice")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

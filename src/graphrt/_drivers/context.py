@@ -28,7 +28,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple, final, overload
 
 import typing_extensions as te
 
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 
 D = te.TypeVar("D", default=Any)
 """Type of `deps`. Invariant, since a node may pass values to it as well as read them."""
+Ts = TypeVarTuple("Ts")
+"""The arguments of an effect's function: with `...`, pyright would take a lambda with parameters for an async function."""
 T = TypeVar("T")
 S = TypeVar("S")
 """State of a child thread."""
@@ -555,16 +557,16 @@ class Context(Generic[D]):
     def effect(
         self,
         name: str,
-        fn: Callable[..., Coroutine[Any, Any, T]],
-        *args: Any,
+        fn: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
         key: str | None = None,
         kind: EffectKind = ...,
     ) -> Awaitable[T]: ...
     @overload
     def effect(
-        self, name: str, fn: Callable[..., T], *args: Any, key: str | None = None, kind: EffectKind = ...
+        self, name: str, fn: Callable[[*Ts], T], *args: *Ts, key: str | None = None, kind: EffectKind = ...
     ) -> T: ...
-    def effect(
+    def effect(  # type: ignore[misc]  # mypy takes `*args: Any` for fewer than `*args: *Ts`
         self,
         name: str,
         fn: Callable[..., Any],

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
 
 import pydantic
 import typing_extensions as te
@@ -358,8 +358,15 @@ class StateSchema:
 
 
 def unresolved(cls: Any, error: Exception, finding: Finding) -> Problem:
-    """Return the problem for an annotation of *cls* that refers to an unknown name."""
-    return finding(cls=cls.__name__, problem=str(error).split("\n", maxsplit=1)[0])
+    """Return the problem for an annotation of *cls* that refers to an unknown name, or is not a type."""
+    marked = isinstance(error, TypeError) and "Overwrite" in str(getattr(cls, "__annotations__", ""))
+    return finding(cls=cls.__name__, problem=str(error).split("\n", maxsplit=1)[0], fix=NOT_A_TYPE if marked else None)
+
+
+NOT_A_TYPE: Final = (
+    "Overwrite is a function and not a type: annotate the field with its own type. A node may return Overwrite(value) "
+    "for any field."
+)
 
 
 def complete_model(cls: type[BaseModel], localns: Mapping[str, Any] | None) -> None:

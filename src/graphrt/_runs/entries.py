@@ -8,11 +8,10 @@ the number of the oldest one that is left. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._journal.thread_meta import read_meta
-from graphrt._journal.verifying import PLAIN
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
@@ -50,7 +49,12 @@ def entries(
     loaded = store.load(thread, upto=1)
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)  # the thread has not exchanged its id with another one
-    reader = Reader(store, thread, PLAIN if raw else config.plan.codec, meta=meta, keys=config.keys)
+    codec: Any = config.plan.codec
+    if raw:
+        from graphrt._journal.verifying import PLAIN  # imported late: it loads what verifies whole stores
+
+        codec = PLAIN
+    reader = Reader(store, thread, codec, meta=meta, keys=config.keys)
     chained: str | None = meta.get("chained")
     # Start one record early, if there is one: the chain check of the next record needs its predecessor.
     seq = max(after, head.first) - 1

@@ -56,12 +56,12 @@ def entry(given: Entry) -> dict[str, Any]:
 
 def untagged(value: Any) -> Any:
     """Return a stored value, as JSON data, without the tags of its classes: a model as its fields, a tuple as a list."""
+    node: Any = value  # whatever JSON has
     if isinstance(value, Mapping):
-        node: Mapping[str, Any] = value
         if "$t" in node:
             return untagged(node.get("v", node["$t"]))
         return {name: untagged(item) for name, item in node.items()}
-    return [untagged(item) for item in value] if isinstance(value, list) else value
+    return [untagged(item) for item in node] if isinstance(value, list) else node
 
 
 def _of_event(value: Any) -> Any:

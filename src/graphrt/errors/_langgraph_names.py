@@ -45,6 +45,16 @@ EXPORTS: Final[Mapping[str, str]] = {
 """What to use, by a name that the package does not export."""
 
 
+def no_export(module: str, name: str) -> Exception:
+    """Return the error for *name*, which *module* does not have: an ImportError with what to use, if it is LangGraph's.
+
+    Not an AttributeError then, whose text `from graphrt import ...` replaces. Any other name is an AttributeError.
+    """
+    if name in EXPORTS:
+        return ImportError(f"{module} has no {name!r}. Use {EXPORTS[name]}.", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
 def no_attribute(owner: object, name: str) -> AttributeError:
     """Return the error for the attribute *name*, which *owner* does not have."""
     text = f"{type(owner).__name__!r} object has no attribute {name!r}"

@@ -65,7 +65,8 @@ class McpServer:
         name: The server's name in error messages. Default: *default_name*.
         prefix: Put before the names of its tools.
         timeout_s: Seconds that a call may take; then it is cancelled on the server. None: no limit.
-        connect_timeout_s: Seconds until the server must have completed the MCP handshake. Over HTTP, each connection
+        connect_timeout_s: Seconds until the server must have completed the MCP handshake. A process that has not is
+            given 2 more seconds to end before the call fails. Over HTTP, each connection
             must also be made within this time, and each request sent. None: no limit.
         effect: Effect class of all its tools. None: "pure" for a tool with `readOnlyHint`, "idempotent" for one with
             `idempotentHint`, else "once". Set it yourself for a server whose hints you do not trust.

@@ -1,12 +1,13 @@
-"""Inputs of runs: a whole state, what `input=` declares, an update of a TypedDict, or any mapping of a model's fields."""
+"""Inputs of runs: a whole state, what `input=` declares, an update of a TypedDict, or any mapping; and effects."""
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, NotRequired, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from graphrt import CompiledGraph, GraphBuilder, Runtime
+from graphrt import CompiledGraph, Context, GraphBuilder, Runtime
 from graphrt.reducers import append
 from graphrt.testing import record
 from graphrt.workers import Worker
@@ -80,3 +81,31 @@ def any_graph(graph: CompiledGraph[Any, Any]) -> None: ...
 
 any_graph(asked)
 any_graph(turns)
+
+
+# --- Effects
+
+
+def price(item: str, currency: str = "EUR") -> float:
+    return 1.0
+
+
+async def order(item: str, count: int) -> int:
+    return count
+
+
+class Shop:
+    def sell(self, *items: str) -> list[str]:
+        return [*items]
+
+
+async def effects(ctx: Context, shop: Shop) -> None:
+    assert_type(ctx.effect("e", lambda: 1), int)
+    assert_type(ctx.effect("e", lambda v: v + 1, 2), int)
+    assert_type(ctx.effect("e", price, "tea"), float)
+    assert_type(ctx.effect("e", price, "tea", "USD", key="a", kind="once"), float)
+    assert_type(await ctx.effect("e", order, "tea", 2), int)
+    assert_type(ctx.effect("e", shop.sell, "tea", "milk"), list[str])
+    assert_type(ctx.effect("e", functools.partial(price, "tea"), "USD"), float)
+    assert_type(ctx.effect("e", len, "tea"), int)
+    assert_type(ctx.effect("e", dict[str, int]), dict[str, int])
