@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,13 @@ from pydantic import BaseModel
 
 from graphrt.compat.lar import (
     AddValueNode,
+    BaseNode,
     BatchNode,
     FunctionalNode,
     GraphExecutor,
     HumanJuryNode,
     LLMNode,
+    RouterNode,
     TokenTracker,
     ToolNode,
 )
@@ -241,31 +241,23 @@ def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() ->
     assert executor.tracker.get_summary()["calls"] == 1
 
 
-PROGRAM = """
-import sys
-from graphrt.compat.lar import AddValueNode, BatchNode, GraphExecutor, HumanJuryNode, RouterNode
-
-sent, kept = AddValueNode("sent", "{letter}"), AddValueNode("sent", False)
-route = RouterNode(lambda state: state["verdict"], {"approve": sent, "reject": kept})
-jury = HumanJuryNode("Send it?", ["approve", "reject"], "verdict", ["letter"], next_node=route)
-start = AddValueNode("letter", "Dear Ann", BatchNode([AddValueNode("a", 1), AddValueNode("b", 2)], jury))
-"""
+def letter() -> BaseNode:
+    """A program, as each process makes it anew."""
+    sent, kept = AddValueNode("sent", "{letter}"), AddValueNode("sent", False)
+    route = RouterNode(lambda state: str(state["verdict"]), {"approve": sent, "reject": kept})
+    batch = BatchNode([AddValueNode("a", 1), AddValueNode("b", 2)], jury(route))
+    return AddValueNode("letter", "Dear Ann", batch)
 
 
-def test_a_pause_survives_the_process(tmp_path: Path) -> None:
-    """Another process answers: the run goes on from the question, and its log and records go on too."""
-    script = (
-        PROGRAM + f"executor = GraphExecutor({str(tmp_path / 'log')!r}, store={f'sqlite:///{tmp_path}/runs.db'!r})\n"
-    )
-    script += "print(executor.run(start, {'token_budget': 50}).run_id)"
-    run_id = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
-    made: dict[str, Any] = {}
-    exec(PROGRAM, made)
+def test_a_pause_is_answered_by_an_executor_that_did_not_begin_the_run(tmp_path: Path) -> None:
+    """As in another process: all it has is the store. The run goes on, and so do its log and records."""
+    store = f"sqlite:///{tmp_path}/runs.db"
+    run_id = GraphExecutor(tmp_path / "log", store=store).run(letter(), {"token_budget": 50}).run_id
 
-    executor = GraphExecutor(tmp_path / "log", store=f"sqlite:///{tmp_path}/runs.db")
+    executor = GraphExecutor(tmp_path / "log", store=store)
     with pytest.raises(InputError):
-        executor.resume("perhaps", run_id=run_id, start_node=made["start"])
-    done = executor.resume("approve", run_id=run_id, start_node=made["start"])
+        executor.resume("perhaps", run_id=run_id, start_node=letter())
+    done = executor.resume("approve", run_id=run_id, start_node=letter())
 
     assert done.outcome == "success"
     assert done.state["sent"] == "Dear Ann"
