@@ -22,13 +22,16 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "max_concurrency": None,
     "max_depth": 16,
     "timeout_s": None,
+    "step_timeout_s": None,
     "deadline_s": None,
     "grace_s": 5.0,
     "max_input_bytes": 16 * 1024**2,
 }
-_OPTIONAL: Final = frozenset({"max_visits", "max_concurrency", "timeout_s", "deadline_s", "max_input_bytes"})
+_OPTIONAL: Final = frozenset(
+    {"max_visits", "max_concurrency", "timeout_s", "step_timeout_s", "deadline_s", "max_input_bytes"}
+)
 """Limits that None switches off."""
-_SECONDS: Final = frozenset({"timeout_s", "deadline_s", "grace_s"})
+_SECONDS: Final = frozenset({"timeout_s", "step_timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
 BACKOFF_MAX_S: Final = 30.0
 """Longest backoff in seconds of a policy without `wait_max_s`."""
@@ -52,6 +55,8 @@ class Limits:
             after a timeout no longer counts. Default None: unlimited.
         max_depth: Levels of nested graphs. Default 16.
         timeout_s: Seconds for one attempt of any node without a timeout of its own. Default None: unlimited.
+        step_timeout_s: Seconds of driving time for the tasks of one superstep, retries included. Those that have not ended
+            by then have timed out. Tasks that workers of queues run are not counted. Default None: unlimited.
         deadline_s: Seconds of driving time for the whole run. Default None: unlimited.
         grace_s: Seconds that a failed or cancelled run waits for sync tasks that have started. Default 5.
         max_input_bytes: Bytes of one input, answer, signal or edit of a thread, as they are stored. Default 16 MiB; None
@@ -68,6 +73,7 @@ class Limits:
         "max_steps",
         "max_tasks",
         "max_visits",
+        "step_timeout_s",
         "timeout_s",
     )
     fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
@@ -80,6 +86,7 @@ class Limits:
     max_concurrency: int | None
     max_depth: int
     timeout_s: float | None
+    step_timeout_s: float | None
     deadline_s: float | None
     grace_s: float
     max_input_bytes: int | None
@@ -93,6 +100,7 @@ class Limits:
         max_concurrency: int | None = _UNSET,
         max_depth: int = _UNSET,
         timeout_s: float | None = _UNSET,
+        step_timeout_s: float | None = _UNSET,
         deadline_s: float | None = _UNSET,
         grace_s: float = _UNSET,
         max_input_bytes: int | None = _UNSET,
@@ -104,6 +112,7 @@ class Limits:
             "max_concurrency": max_concurrency,
             "max_depth": max_depth,
             "timeout_s": timeout_s,
+            "step_timeout_s": step_timeout_s,
             "deadline_s": deadline_s,
             "grace_s": grace_s,
             "max_input_bytes": max_input_bytes,

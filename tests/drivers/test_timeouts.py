@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, DefinitionError, Limits, NodeError, RetryPolicy, Runtime
+from graphrt import END, START, DefinitionError, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime
 
 from .support import call, note, parallel, sequence
 
@@ -344,3 +344,26 @@ def test_a_nested_graph_has_no_idle_timeout_of_its_own() -> None:
 
     with pytest.raises(DefinitionError, match="idle_timeout_s= is for functions"):
         parallel(("inner", inner), inner={"idle_timeout_s": 1})
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_tasks_that_have_not_ended_when_the_time_of_their_superstep_is_over_fail(
+    face: str, kind: str, handled: bool, stop: threading.Event
+) -> None:
+    """Their retry policy allows no further attempt, finished tasks keep their outcomes, and the next superstep has its own."""
+    policy: dict[str, Any] = {"retry": 3, "timeout_s": 60} | ({"on_error": "after"} if handled else {})
+    after = GraphBuilder(parallel(("quick", note("quick"))).state_type)
+    after.add_node("slow", endless(kind, stop), **policy).add_node("quick", note("quick"))
+    after.add_node("after", lambda state, ctx: {"notes": [str(ctx.error)]})
+    after.add_edge(START, "slow").add_edge(START, "quick")
+    runtime = Runtime(
+        after.compile(allow=["unreachable-node"]), store="memory:", limits=Limits(step_timeout_s=0.1, grace_s=0.1)
+    )
+    if handled:
+        notes = call(face, runtime, "run", {}, thread="t").state["notes"]
+        assert notes == ["quick", "no result within 0.1 s of the superstep's begin"]
+        return
+    with pytest.raises(NodeError, match="of the superstep's begin") as caught:
+        call(face, runtime, "run", {}, thread="t")
+    assert caught.value.code == "node-timeout"
+    assert runtime.state("t").next == ("slow",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
 from typing import Annotated, Any
@@ -9,7 +10,18 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import END, START, DefinitionError, GraphBuilder, InputError, LimitError, MockHarness, NodeError, Runtime
+from graphrt import (
+    END,
+    START,
+    DefinitionError,
+    GraphBuilder,
+    InputError,
+    LimitError,
+    Limits,
+    MockHarness,
+    NodeError,
+    Runtime,
+)
 from graphrt.errors import ConcurrentUpdateError
 from graphrt.harness import Template
 from graphrt.nodes import batch, llm, record_error, reduce, tool
@@ -38,6 +50,46 @@ def test_updates_fold_in_the_order_of_the_items() -> None:
 def test_over_nothing_nothing_runs() -> None:
     assert over_pages().run({"pages": []}).state.notes == []
     assert over_pages(on_failure="collect", failures="failed").run({"pages": []}).state.failed == []
+
+
+@pytest.mark.parametrize("max_concurrency", [None, 1])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_has_not_ended_after_the_total_time_has_failed(kind: str, max_concurrency: int | None) -> None:
+    """Also what could not start yet; and it is not retried."""
+    hang = threading.Event()
+    ran: list[str] = []
+
+    def work(state: Any, ctx: Any) -> dict[str, Any]:
+        ran.append(ctx.arg)
+        if ctx.arg != "a":
+            hang.wait(30)
+        return {"notes": [ctx.arg]}
+
+    async def awork(state: Any, ctx: Any) -> dict[str, Any]:
+        ran.append(ctx.arg)
+        await asyncio.sleep(0 if ctx.arg == "a" else 30)
+        return {"notes": [ctx.arg]}
+
+    options: Any = {"total_timeout_s": 0.2, "max_concurrency": max_concurrency, "retry": 2}
+    collecting = over_pages(awork if kind == "async" else work, on_failure="collect", failures="failed", **options)
+    raising = over_pages(awork if kind == "async" else work, **options)
+    try:
+        state = collecting.run({"pages": ["a", "b", "c"]}, limits=Limits(grace_s=0)).state
+        started = [*ran]
+        with pytest.raises(NodeError, match="of the superstep's begin"):
+            raising.run({"pages": ["b"]}, limits=Limits(grace_s=0))
+    finally:
+        hang.set()
+
+    assert state.notes == ["a"]
+    assert [(one["index"], one["type"]) for one in state.failed] == [(1, "TimeoutError"), (2, "TimeoutError")]
+    assert started == (["a", "b"] if max_concurrency else ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("wrong", ["1", -1, True])
+def test_a_wrong_total_time_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="total_timeout_s= of batch"):
+        over_pages(total_timeout_s=wrong)
 
 
 def test_raise_names_the_item_and_a_retry_repeats_only_it() -> None:

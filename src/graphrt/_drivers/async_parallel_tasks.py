@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from graphrt._drivers.async_retry_waits import rested
-from graphrt._drivers.attempt_times import AttemptTime, is_timed
+from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.invoke import Escaped, ainvoke, invoke
 from graphrt._drivers.parallel_tasks import Ended
@@ -164,6 +164,9 @@ class AsyncParallelTasks:
         while waiting and not self._held and (limit is None or limit.take(self._woken)):  # as `_may_start`
             task = waiting.popleft()
             node, key = task.node, (task, task.execution)
+            if is_over(task):  # it waited for its place until the time of its superstep was over
+                self._too_late(key)
+                continue
             if node.is_async or node.child is not None:
                 running = self._flying[key] = self._loop.create_task(self._body(key))
                 running.add_done_callback(partial(self._ran, key))
@@ -175,13 +178,21 @@ class AsyncParallelTasks:
         while self._for_workers and not self._held and self._on_workers < pool.most and self._may_start():
             task = self._for_workers.popleft()
             key = (task, task.execution)
+            if is_over(task):
+                self._too_late(key)
+                continue
             job = _SyncJob(self, key)
             pool.submit(job)
             self._flying[key] = job
             self._on_workers += 1
-            if task.timeout_s is not None and task.engine.limits.deadline_s is not None:
+            if task.timeout_s is not None and ends(task):
                 # A deadline runs on while the job waits for a worker thread. A node's own timeout begins in `begun`.
                 self._timers[key] = self._loop.call_later(task.timeout_s, self._expire, key)
+
+    def _too_late(self, key: tuple[Task, int]) -> None:
+        """Report a task that was queued until the time of its superstep was over; its node is not called."""
+        self._end(key, TimedOut(key[0].timeout_s or 0.0))
+        self.ring()
 
     def _may_start(self) -> bool:
         """Take a place of `max_concurrency`, if there is such a limit; return False if none is free."""

@@ -20,6 +20,17 @@ def is_timed(task: Task) -> bool:
     return task.timeout_s is not None or task.node.policy.idle_timeout_s is not None
 
 
+def is_over(task: Task) -> bool:
+    """Return whether the time of the superstep of *task* is over, so that it must not start any more."""
+    return task.ends_s is not None and monotonic() >= task.ends_s
+
+
+def ends(task: Task) -> bool:
+    """Return whether the run of *task*, or its superstep, ends at some time, whether or not its node was called by then."""
+    limits = task.engine.limits
+    return limits.deadline_s is not None or limits.step_timeout_s is not None
+
+
 @final
 class AttemptTime:
     """The time that one attempt has left. It begins when the node is called.
@@ -36,7 +47,10 @@ class AttemptTime:
         self._timeout_s: Final = task.timeout_s
         self._idle_s: Final = task.node.policy.idle_timeout_s
         self._beat_s = clock()
-        self._ends_s: Final = inf if task.timeout_s is None else self._beat_s + task.timeout_s
+        left_s = inf if task.timeout_s is None else task.timeout_s
+        if task.ends_s is not None:  # it may have waited for a worker thread or a place
+            left_s = min(left_s, max(0.0, task.ends_s - monotonic()))
+        self._ends_s: Final = self._beat_s + left_s
         self.moved: Callable[[], None] | None = None
         """Called after each sign of life, on the thread that gave it; None if the driver looks at `until` by itself."""
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
-from graphrt._drivers.attempt_times import AttemptTime, is_timed
+from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.invoke import Escaped, ainvoke, invoke
 from graphrt._drivers.retry_waits import Rest
@@ -250,7 +250,7 @@ class ParallelTasks:
     def alone(self, task: Task) -> Any:
         """Run one sync task that has a timeout, on a worker thread, and wait for it until the timeout at most."""
         execution, until = task.execution, None
-        if task.engine.limits.deadline_s is not None:  # a deadline runs on while the task waits for a worker thread
+        if ends(task):  # that time runs on while the task waits for a worker thread
             until = monotonic() + (task.timeout_s or 0.0)
         self.start((task,))
         while True:
@@ -296,12 +296,15 @@ class ParallelTasks:
         """Return the next task for the caller or *helper*, or None; queued async tasks are started on the way."""
         limit = self.limit
         if limit is None and helper is None:  # async tasks are not queued then, see `_enqueue`
-            if self.stopping:
-                return None
-            try:
-                return self.queue.popleft()  # without the lock: atomic
-            except IndexError:
-                return None
+            while self.queue and not self.stopping:
+                try:
+                    task = self.queue.popleft()  # without the lock: atomic
+                except IndexError:
+                    return None
+                if not is_over(task):
+                    return task
+                self._too_late(task)
+            return None
         while True:
             with self.lock:  # checked and counted in one step, so that `stop` and the limit never miss a task
                 queue = self.timed if helper is not None and self.timed else self.queue
@@ -311,18 +314,28 @@ class ParallelTasks:
                 if limit is not None and not limit.take(self._room):  # `take` only keeps `_room`: it does not call it
                     return None
                 task = queue.popleft()
-                if not task.node.is_async:
+                over = is_over(task)
+                if not over and not task.node.is_async:
                     if helper is not None:
                         helper.task, helper.execution = task, task.execution
                         if queue is self.timed:
                             helper.time = task.more().time = AttemptTime(task)
                             self.bell.set()  # the caller waits until the first timeout, which may be this one
                     return task
-                self.starting += 1
+                self.starting += not over
+            if over:
+                self._too_late(task)
+                self.give_back()
+                continue
             self._submit(task)
             with self.lock:
                 self.starting -= 1
             self.bell.set()
+
+    def _too_late(self, task: Task) -> None:
+        """Report a task that was queued until the time of its superstep was over; its node is not called."""
+        self.ended.append((task, task.execution, TimedOut(task.timeout_s or 0.0)))
+        self.bell.set()
 
     def _run(self, task: Task) -> Ended:
         """Run a task in the caller, in a copy of its context variables: what the node sets does not leave it (R19)."""

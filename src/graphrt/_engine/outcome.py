@@ -101,8 +101,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Failed:
         _fail(task, reply.error, reply.retry_after_s, raise_as_is=reply.raise_as_is, advice=reply.advice)
     elif kind is TimedOut:
-        since = " of the last sign of life" if reply.idle else ""
-        _fail(task, TimeoutError(f"no result within {reply.seconds:g} s{since}"), None)
+        since = " of the last sign of life" if reply.idle else " of the superstep's begin" if reply.last else ""
+        _fail(task, TimeoutError(f"no result within {reply.seconds:g} s{since}"), None, again=not reply.last)
     elif kind is Asked:
         pause(engine, task, reply.questions, reply.child)
     elif kind is Stopped:  # cancelled or never started: due at the next drive
@@ -379,6 +379,7 @@ def _fail(
     *,
     raise_as_is: bool = False,
     final: bool = False,
+    again: bool = True,
     advice: str = "",
 ) -> None:
     """Handle a failed attempt: make *task* due for another one, or mark it as handled or failed.
@@ -387,6 +388,7 @@ def _fail(
         hint_s: Seconds that the error asks to wait before another attempt, as by Retry-After; None if it does not say.
         raise_as_is: Raise *error* itself to the caller, and not as the cause of a NodeError (decision 0055).
         final: Neither retry nor hand over to an `on_error` node.
+        again: Whether a retry policy may allow another attempt.
         advice: What to do about it, if more is known than the error says.
     """
     node = task.node
@@ -396,7 +398,7 @@ def _fail(
         extra.interrupts = [question for question in extra.interrupts if not question.open]
     mark(task.engine, task, error, raise_as_is=raise_as_is)
     policy = node.policy.retry
-    if policy is not None and not final and task.attempt < policy.attempts:
+    if policy is not None and again and not final and task.attempt < policy.attempts:
         try:
             again = retry.wants_retry(policy, error)
         except Exception as broken:  # noqa: BLE001 - the predicate is user code

@@ -243,7 +243,7 @@ class RunState:
         # For nodes without a limit of their own.
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
-        timed = limits.timeout_s is not None or limits.deadline_s is not None
+        timed = any(end is not None for end in (limits.timeout_s, limits.step_timeout_s, limits.deadline_s))
         # The fast path measures no time, resets no ephemeral fields, compares no stored forms and redacts nothing.
         odd = timed or self.ephemeral or self.check_state or self.redactor is not None
         erased = any(value is ERASED for value in self.values.values())  # reducers must not be called with it

@@ -192,6 +192,7 @@ class Task:
         "arg",
         "attempt",
         "duration_s",
+        "ends_s",
         "engine",
         "execution",
         "extra",
@@ -232,6 +233,8 @@ class Task:
         """Validated updates: 0 or 1; for a nested graph one for each of its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
         """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
+        self.ends_s: float | None = None
+        """End of its superstep's time, by the driver's monotonic clock, after which no attempt starts; None without."""
         self.timeout_s: float | None = None
         """Seconds that the attempt may take; None without a limit. The run loop sets it for each attempt."""
         self.extra: Extra | None = None
@@ -307,13 +310,15 @@ class TimedOut:
     Args:
         seconds: Its time, or with *idle* that after its last sign of life.
         idle: Whether it gave no sign of life for too long.
+        last: Whether the time of its superstep is over, so that no attempt may follow.
     """
 
-    __slots__ = ("idle", "seconds")
+    __slots__ = ("idle", "last", "seconds")
 
-    def __init__(self, seconds: float, *, idle: bool = False) -> None:
+    def __init__(self, seconds: float, *, idle: bool = False, last: bool = False) -> None:
         self.seconds = seconds
         self.idle = idle
+        self.last = last
 
 
 @final

@@ -22,7 +22,7 @@ from graphrt._engine.redacting import redacted_update
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
-from graphrt._flows.effects import Control, Flow
+from graphrt._flows.effects import NOW, Control, Flow
 from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, Watch, run
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.quoting import quoted, short
@@ -55,6 +55,8 @@ def nested(task: Task, control: Control) -> Flow:
     extra = task.more()  # the part of a task that only some tasks have
     engine: Engine | None = extra.child
     try:
+        if task.ends_s is not None and task.timeout_s is not None:  # it may have waited for its start
+            task.timeout_s = min(task.timeout_s, max(0.0, task.ends_s - (yield NOW)))
         limits = _limits(plan, task)
         if engine is None:
             engine = _begin(task, parent, plan, limits)

@@ -13,6 +13,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.queued import leave
 from graphrt._engine.task import Task
+from graphrt._flows.deadlines import Ends
 from graphrt._flows.effects import NOW, Control, Flow
 from graphrt._flows.run_one import one
 
@@ -55,4 +56,4 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     engine.begin()  # the superstep is open: this only chooses how changes of the state by a node are found (R15)
     # Its question stays open: for the thread the task waits until its end is reported.
     task.again()  # due, so that `one` runs it
-    yield from one(engine, task, control, deadline_s)
+    yield from one(engine, task, control, Ends(deadline_s))

@@ -27,7 +27,7 @@ from graphrt import events
 from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome, redacting
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.deadlines import is_cut, set_timeout, too_late
+from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
 from graphrt._flows.effects import (
     COLLECT,
     NOW,
@@ -156,7 +156,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     except BaseException as error:
         fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
         control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
-        yield from _stop(engine, control)
+        yield from _stop(engine, control, Ends(None))
         emit_events.cancelled(engine, type(error).__name__)
         yield from _flush_end(engine, watch, error)
         raise
@@ -185,7 +185,7 @@ def _flush_end(engine: Engine, watch: Watch, error: BaseException) -> Flow:
 def _stop_running(engine: Engine, control: Control) -> Flow:
     """Stop the tasks that still run when `run` ends with an error, since no task may outlive its run."""
     if any(task.status == RUNNING for task in engine.tasks):
-        yield from _stop(engine, control)
+        yield from _stop(engine, control, Ends(None))
 
 
 def _node_of(error: Exception) -> Any:
@@ -286,10 +286,13 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
         due = kept_here(engine, due, control)
     if control.live:  # a stream shows what tasks do while their superstep is open
         take_long_way(due)
+    ends = Ends(deadline_s)
+    if engine.limits.step_timeout_s is not None:
+        ends = Ends(deadline_s, (yield NOW) + engine.limits.step_timeout_s)
     if len(due) == 1:
-        yield from one(engine, due[0], control, deadline_s)
+        yield from one(engine, due[0], control, ends)
     elif due and control.halt is None:
-        yield from _many(engine, due, control, deadline_s)
+        yield from _many(engine, due, control, ends)
     act = next_act(engine)
     if act is Act.FAIL:
         failed = next(task for task in tasks if task.status == FAILED)
@@ -338,28 +341,32 @@ _PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
 """Classes of replies that need a further effect or check before they are reported."""
 
 
-def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: float | None) -> Flow:
+def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> Flow:
     """Run several tasks; stop the others as soon as one failed for good (R9).
 
     The outcomes are on the tasks afterwards. If the run halts, tasks without an outcome are due.
 
+    Args:
+        ends: When attempts are cut off, besides their own timeouts.
+
     Raises:
         DeadlineError: The run's deadline is over, and no task failed for good, which would be the error of the run.
     """
-    if deadline_s is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
+    if ends.first is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:  # before any starts, since it raises when the deadline is over
-            yield from set_timeout(engine, task, deadline_s)
+            yield from set_timeout(engine, task, ends)
+        due = [task for task in due if task.status == DUE]  # without those that may not start any more
     for task in due:
         if task.state is None:
             engine.snapshot_for(task)
         task.status = RUNNING
     yield Start(due)
-    collect = COLLECT if deadline_s is None else Collect(deadline_s)
+    collect = COLLECT if ends.run is None else Collect(ends.run)
     left = len(due)
     late = False  # whether the run's deadline is over
     while left:
         if control.halt is not None:
-            yield from _stop(engine, control)
+            yield from _stop(engine, control, ends)
             return
         failed = False
         for task, execution, reply in (yield collect):
@@ -368,25 +375,28 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
                     reply = yield Await(task, reply)
                 if reply.__class__ is Interrupt:
                     yield from date_of(reply)
-                if is_cut(engine, task, reply):  # the deadline ended this attempt: its node did not fail
+                cut = cut_by(engine, task, reply, ends)
+                if cut == "run":  # the deadline ended this attempt: its node did not fail
                     reply, late = STOPPED, True
+                elif cut == "step":
+                    reply = out_of_time(engine)
             # The function of `engine.report`, called directly for speed. False: a duplicate, or late.
             if not outcome.report(engine, task, execution, reply):
                 continue
             if control.live:
                 yield from reported(task, reply)
-            if task.status == DUE and reply is not STOPPED:  # one more attempt
-                yield from set_timeout(engine, task, deadline_s)
+            again = task.status == DUE and reply is not STOPPED  # one more attempt
+            if again and (yield from set_timeout(engine, task, ends)):
                 engine.snapshot_for(task)
                 task.status = RUNNING
                 yield Start((task,))
             else:
                 left -= 1
                 failed = failed or task.status == FAILED
-        if deadline_s is not None and left and not failed:
-            late = late or (yield NOW) >= deadline_s  # tasks that wait under `max_concurrency` have no timeout yet
+        if ends.run is not None and left and not failed:
+            late = late or (yield NOW) >= ends.run  # tasks that wait under `max_concurrency` have no timeout yet
         if failed or late:
-            yield from _stop(engine, control)
+            yield from _stop(engine, control, ends)
             break
         if left and engine.dirty:  # after the last outcome, the commit or the end of the run writes them
             yield from stage(engine)
@@ -394,10 +404,10 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, deadline_s: flo
         raise too_late(engine)
 
 
-def _stop(engine: Engine, control: Control) -> Flow:
+def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
     """Stop running tasks: they are due again. Those that ended all the same, the answer to STOP, keep their outcome."""
     for task, execution, reply in (yield STOP):
-        if is_cut(engine, task, reply):  # the deadline of the run ended this attempt: its node did not fail
+        if cut_by(engine, task, reply, ends):  # another end than its own timeout: its node did not fail
             reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)

@@ -10,42 +10,38 @@ from types import CoroutineType
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, STOPPED, Task
-from graphrt._flows.deadlines import is_cut, set_timeout, too_late
+from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
 from graphrt._flows.effects import NOW, TIME, Await, Control, Flow, Sleep, Stage
 from graphrt._flows.live import reported
 from graphrt._flows.mail import standing
 from graphrt.commands import Interrupt
 
 
-def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) -> Flow:
+def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
     """Run the only due *task* of the open superstep until it has an outcome, its retries included, or the run halts.
 
     Args:
         task: A due task, which the driver is given as an effect and answers with the *reply*: what its node returned,
             or a value such as `Failed`, or `STOPPED` if the attempt was cancelled.
         control: Switches of the run: `halt` is the request to end it now, `live` whether a stream shows attempts.
-        deadline_s: End of the run in seconds of the driver's monotonic clock; None without a deadline.
+        ends: When attempts are cut off, besides their own timeouts.
 
     Raises:
         DeadlineError: The deadline of the run is over; the task is due again.
     """
     while task.status == DUE and control.halt is None:
-        wait_s = task.extra.delay_s if task.extra is not None else 0.0
-        if wait_s > 0.0:
-            task.more().delay_s = 0.0  # waited here (backoff), and not once more by the driver
-            if deadline_s is not None:
-                wait_s = min(wait_s, max(0.0, deadline_s - (yield NOW)))
-            yield Sleep(wait_s)
-            if control.halt is not None:
-                return
-        yield from set_timeout(engine, task, deadline_s)
+        if not (yield from _may_start(engine, task, control, ends)):
+            return
         engine.snapshot_for(task)  # makes the view of the state that its node gets, unless the task has one
         reply = yield task
         if reply.__class__ is CoroutineType:  # of a plain function that returned one
             reply = yield Await(task, reply)
         if reply.__class__ is Interrupt:
             yield from date_of(reply)
-        if is_cut(engine, task, reply):  # the run's deadline ended the attempt: the node did not fail
+        cut = cut_by(engine, task, reply, ends)
+        if cut == "step":
+            reply = out_of_time(engine)
+        if cut == "run":  # the run's deadline ended the attempt: the node did not fail
             engine.report(task, task.execution, STOPPED)  # makes it due again
             if control.live:
                 yield from reported(task, STOPPED)
@@ -57,6 +53,23 @@ def one(engine: Engine, task: Task, control: Control, deadline_s: float | None) 
             return
         if task.status == DUE:  # the retry policy allows another attempt: stage the failed one before it
             yield from stage(engine)
+
+
+def _may_start(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
+    """Wait for the backoff of *task*, and set its timeout; return whether its next attempt may start."""
+    wait_s = task.extra.delay_s if task.extra is not None else 0.0
+    if wait_s > 0.0:
+        task.more().delay_s = 0.0  # waited here (backoff), and not once more by the driver
+        if ends.first is not None:
+            wait_s = min(wait_s, max(0.0, ends.first - (yield NOW)))
+        yield Sleep(wait_s)
+        if control.halt is not None:
+            return False
+    if (yield from set_timeout(engine, task, ends)):
+        return True
+    if control.live:
+        yield from reported(task, out_of_time(engine))
+    return False
 
 
 def date_of(question: Interrupt) -> Flow:

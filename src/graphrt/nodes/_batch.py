@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
-from graphrt._arguments import is_iterable, is_mapping
+from graphrt._arguments import is_iterable, is_mapping, number_problem
 from graphrt._drivers.context import Context
 from graphrt.commands import END, START, Command, Send
 from graphrt.errors import NodeError, TaskFailure, names
@@ -29,7 +29,7 @@ from graphrt.limits import Limits
 from graphrt.nodes._state_access import checked_names, read
 from graphrt.nodes._values import ErrorRecord, error_record
 from graphrt.specs import Form, FunctionRef, NodeSpec, Parts, PolicySpec, Writer, declare_form
-from graphrt.specs.manifest import Name
+from graphrt.specs.manifest import Name, Number
 
 S = TypeVar("S")
 OnFailure: TypeAlias = Literal["raise", "collect", "best_effort", "quorum"]
@@ -59,6 +59,7 @@ def batch(
     failures: str | None = None,
     max_concurrency: int | None = None,
     max_items: int = 10_000,
+    total_timeout_s: float | None = None,
     name: str = "batch",
     **policy: Unpack[GraphPolicy[S]],
 ) -> CompiledGraph[S, Mapping[str, Any]]:
@@ -81,6 +82,8 @@ def batch(
         failures: A list field with an appending reducer for `ItemFailure`s, in the order of the items.
         max_concurrency: Tasks at the same time; None takes the limit of the run.
         max_items: More items are refused with a LimitError (`batch-limit`), before anything runs.
+        total_timeout_s: Seconds for all of the work. Tasks that have not ended by then have failed with a TimeoutError, and
+            are not retried; `on_failure` says what follows. None is no limit. `timeout_s` is the time of each task.
         name: Name of the nested graph, for messages.
         **policy: Policy arguments of every node in it, such as `retry`, `timeout_s` and `tools`; and `input` and
             `output` of a compiled graph.
@@ -92,6 +95,10 @@ def batch(
     options: dict[str, Any] = dict(policy)
     nodes: dict[str, Any] = dict(work) if is_mapping(work) else {_WORK: work}
     _check(nodes, over, on_failure, quorum, failures, max_items, options)
+    if number_problem("total_timeout_s", total_timeout_s, optional=True, seconds=True) is not None:
+        raise INVALID_ARGUMENT(
+            argument="total_timeout_s= of batch()", value=total_timeout_s, wanted="a number of seconds, or None"
+        )
     as_mapping = item if any(hasattr(fn, "__graphrt_plan__") for fn in nodes.values()) else None
     if item is not None and as_mapping is None:
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
@@ -127,9 +134,22 @@ def batch(
         builder.add_node(_SETTLE, settle)
     builder.add_edge(START, _SPLIT)
     room = max(1, max_items * len(nodes))
-    made = builder.compile(limits=Limits(max_tasks=room, max_concurrency=max_concurrency))
-    told = {"over": over, "item": item, "on_failure": on_failure, "quorum": quorum, "failures": failures}
-    told |= {"max_concurrency": max_concurrency, "max_items": max_items, "name": name}
+    made = builder.compile(
+        limits=Limits(max_tasks=room, max_concurrency=max_concurrency, step_timeout_s=total_timeout_s)
+    )
+    told: dict[str, Any] = {
+        "over": over,
+        "item": item,
+        "on_failure": on_failure,
+        "quorum": quorum,
+        "failures": failures,
+    }
+    told |= {
+        "max_concurrency": max_concurrency,
+        "max_items": max_items,
+        "name": name,
+        "total_timeout_s": total_timeout_s,
+    }
     return declare_form(made, BatchForm, {"work": nodes, "policy": policy, **told})
 
 
@@ -149,6 +169,8 @@ class BatchForm(Form):
     """A list field with an appending reducer, for the failures."""
     max_concurrency: int | None = None
     max_items: int = 10_000
+    total_timeout_s: Number | None = None
+    """Seconds for all of the work."""
     batch_name: Name = "batch"
     each: PolicySpec | None = None
     """How every node of the batch is run."""

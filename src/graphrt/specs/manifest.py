@@ -165,6 +165,8 @@ class LimitsSpec(Entry):
     max_concurrency: int | None = None
     max_depth: int = 16
     timeout_s: Number | None = None
+    step_timeout_s: Number | None = None
+    """Seconds for the tasks of one superstep."""
     deadline_s: Number | None = None
     grace_s: Number = 5.0
     max_input_bytes: int | None = 16 * 1024**2
