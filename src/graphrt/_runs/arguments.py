@@ -132,15 +132,15 @@ def checked_lease(lease_s: Any) -> float:
     return float(lease_s)
 
 
-def checked_seed(seed: Any) -> int | None:
-    """Return *seed*, which the journal keeps, if it is None or a whole number that the journal can hold.
+def checked_seed(seed: Any) -> int:
+    """Return *seed*, which the journal keeps, if it is a whole number that the journal can hold.
 
     Raises:
         InputError: It is not (`input`).
     """
-    if seed is not None and not (is_number(seed, whole=True) and -(2**63) <= seed < 2**64):
+    if not (is_number(seed, whole=True) and -(2**63) <= seed < 2**64):
         raise INVALID_ARGUMENT(argument="seed=", value=seed, wanted="a whole number of 64 bits, or None")
-    return None if seed is None else int(seed)
+    return int(seed)
 
 
 def checked_workers(worker_threads: Any) -> int:

@@ -345,7 +345,7 @@ def configure(
         clock=arguments.checked_clock(clock) if clock is not None else system_clock,
         sleep=arguments.checked_sleep(sleep),
         ids=ids if ids is not None else arguments.new_id,
-        seed=arguments.checked_seed(seed),
+        seed=None if seed is None else arguments.checked_seed(seed),
         doubles=doubles,
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
