@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pytest_graphrt import _coverage, _golden
+from pytest_graphrt import _coverage, _golden, _unused
 from pytest_graphrt._fixtures import (
     graphrt_clock,
     graphrt_each_store,
@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     _coverage.configure(config)
     _golden.configure(config)
+    _unused.configure(config)
     if not config.getoption("--graphrt-real-requests") and _REQUESTS not in os.environ:
         # In the environment, so that it holds in the processes that tests start, and costs no import.
         os.environ[_REQUESTS] = "0"

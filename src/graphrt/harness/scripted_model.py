@@ -12,6 +12,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
 from graphrt.harness._doubles.playback import Recorder, ScriptPlayer
 from graphrt.harness._doubles.reply_pieces import pieces
+from graphrt.harness._doubles.unused import note
 from graphrt.harness.protocol import ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.script import Answer, Expectation, Reply
@@ -128,6 +129,8 @@ class FunctionModel(Recorder):
                 wanted="a function from ModelRequest to a reply, or use ScriptedModel([...])",
             )
         self._fn: Final = fn
+        calls = self._book.calls
+        self._noted = note(self._name, lambda: [] if calls else ["it was never called"])
 
     @property
     def profile(self) -> ModelProfile:

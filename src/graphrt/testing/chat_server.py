@@ -26,6 +26,7 @@ from graphrt.errors._codes.testing_doubles import (
 )
 from graphrt.harness._doubles.schema_check import wrong_call
 from graphrt.harness._doubles.script_items import Book
+from graphrt.harness._doubles.unused import note
 from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.script import Expectation
 from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire
@@ -102,6 +103,7 @@ class FakeChatServer:
         elif callable(script):
             rules, script = {**(rules or {}), any_other: script}, ()
         self._book: Final = Book("FakeChatServer", script_of(script), None if rules is None else rules_of(rules))
+        self._noted = note("FakeChatServer", self._book.left_over)
         self._strict = strict
         self._strict_schemas = strict_schemas
         self._check_calls = check_calls
@@ -162,6 +164,8 @@ class FakeChatServer:
         Raises:
             ScriptError: Answers are left over, or a request was unexpected.
         """
+        if self._noted is not None:
+            self._noted.checked = True
         with self._lock:
             left, failures, got = self._book.left_over(), list(self._book.failures), len(self._requests)
         if left or failures:

@@ -11,6 +11,7 @@ from graphrt.errors import ScriptError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.testing_doubles import RESULTS_LEFT_OVER, SCRIPT_USED_UP
 from graphrt.harness._doubles.tool_doubles import called_by_name
+from graphrt.harness._doubles.unused import note
 from graphrt.harness.script import clip
 
 
@@ -32,6 +33,7 @@ class ScriptedResults:
         """As a node: `ctx.arg` of each call, in order."""
         self.arguments: list[dict[str, Any]] = []
         """As a tool: the validated arguments of each call, in order."""
+        self._noted = note("scripted(...)", self._left)
 
     def __call__(self, state: Any, ctx: Context[Any]) -> Any:
         """Return the next result for a node, or raise it if it is an exception; a function is called with the state.
@@ -72,17 +74,22 @@ class ScriptedResults:
         """How many results were not used yet."""
         return max(0, len(self._results) - self._calls)
 
+    def _left(self) -> list[str]:
+        """Describe the results that were not used yet."""
+        return [clip(repr(result), 80) for result in self._results[self._calls :]]
+
     def assert_done(self) -> None:
         """Check that every result was used, and that there were no more calls than results.
 
         Raises:
             ScriptError: Results are left over, or were missing.
         """
+        if self._noted is not None:
+            self._noted.checked = True
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         if self.remaining:
-            items = [clip(repr(result), 80) for result in self._results[self._calls :]]
-            raise RESULTS_LEFT_OVER(calls=self._calls, left=self.remaining, items="; ".join(items))
+            raise RESULTS_LEFT_OVER(calls=self._calls, left=self.remaining, items="; ".join(self._left()))
 
 
 def scripted(*results: Any) -> ScriptedResults:

@@ -23,6 +23,7 @@ from graphrt.errors._codes.doubles import (
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import count_words
 from graphrt.harness._doubles.script_items import Book
+from graphrt.harness._doubles.unused import note
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
@@ -221,6 +222,7 @@ class ScriptPlayer(Recorder):
             rules, script = {**script, **(rules or {})}, ()
         script = self._items(script)
         self._book = Book(self._name, script, rules)
+        self._noted = note(self._name, self._book.left_over)
 
     def _items(self, script: Any) -> list[Any]:
         """Return the items of *script*, each checked here: later it would fail far from where it was written."""
@@ -255,6 +257,8 @@ class ScriptPlayer(Recorder):
         Raises:
             ScriptError: The first mismatch, if there was one; else an error that names the replies left over.
         """
+        if self._noted is not None:
+            self._noted.checked = True
         with self._lock:
             failures, left, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
         if failures:

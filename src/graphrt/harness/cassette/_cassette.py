@@ -19,6 +19,7 @@ from graphrt.errors._codes.agents import NO_MODEL
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import SCRIPT_WRONG_CALL
 from graphrt.harness._doubles.reply_pieces import pieces as cut
+from graphrt.harness._doubles.unused import excuse, note_cassette
 from graphrt.harness._harness_checks import check_harness, kind, lack, usable
 from graphrt.harness.cassette._cassette_file import CassetteFile
 from graphrt.harness.cassette._exchange import Exchange, close
@@ -90,12 +91,16 @@ class Cassette:
             else Recordings(CassetteFile(self.path), records=self.mode != "replay", anew=self.mode == "rewrite")
         )
 
+        if self._recordings is not None and self.mode == "replay":
+            note_cassette(str(self.path), self._recordings.unused_lines)
+
     def model(self, model: ChatModel) -> RecordedModel:
         """Wrap *model* with this cassette. In mode "replay" only its profile is used.
 
         Raises:
             InputError: *model* is not a ChatModel (`no-model`).
         """
+        self._excuse(model)
         return RecordedModel(self, _checked_model(model))
 
     def harness(self, harness: AgentHarness | None = None, *, name: str = "", output: Any = None) -> RecordedHarness:
@@ -116,6 +121,7 @@ class Cassette:
                 missing="a harness to ask",
                 fix="Give the live harness: cassette.harness(LiteLLMHarness(...)).",
             )
+        self._excuse(harness)
         return RecordedHarness(self, _checked_harness(harness), name=name, output=output)
 
     def mcp(self, server: McpServer) -> RecordedMcpServer:
@@ -129,6 +135,11 @@ class Cassette:
         from graphrt.harness.cassette._mcp import RecordedMcpServer
 
         return RecordedMcpServer(server, self._recordings, self._hook, is_live=self.mode != "replay")
+
+    def _excuse(self, double: Any) -> None:
+        """Let the summary of a test session pass over *double*, if recordings may answer in its place."""
+        if self.mode in ("replay", "record"):
+            excuse(double)
 
     @property
     def remaining(self) -> int:

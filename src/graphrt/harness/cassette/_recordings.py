@@ -134,6 +134,10 @@ class Recordings:
             left = {place for same, places in self._by_key.items() for place in places[self._asked[same] :]}
             return [place.recording for place in self._places if place in left and place.recording is not None]
 
+    def unused_lines(self) -> dict[int, str]:
+        """Return the recordings that were not used: their first lines in the file, and the ends of their prompts."""
+        return {one.line: clip(_asks(one.request), 80) for one in self.unused}
+
     def check(self, *, unused: bool) -> None:
         """Check that every call was recorded and, if *unused* is set, that every recording was used.
 

@@ -1,0 +1,180 @@
+"""The summary of what no test used: replies of doubles, recordings of cassettes, and rows of routing tables.
+
+A test that holds although its double was never asked says less than it seems to. graphrt notes its doubles while the
+session runs (`graphrt.harness._doubles.unused`); nothing of graphrt is imported here if no test did.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeGuard, final
+
+import pytest
+
+from pytest_graphrt._routes import ARGUMENT
+
+_ENVIRONMENT: Final = "GRAPHRT_UNUSED_DOUBLES"
+_MODULE: Final = "graphrt.harness._doubles.unused"
+_OUTPUT: Final = "graphrt_unused"
+"""Key of what a worker of xdist sends."""
+_SHOWN: Final = 12
+"""Most lines of the summary."""
+
+
+def configure(config: pytest.Config) -> None:
+    """Take part in the session."""
+    unused = _Unused(config)
+    config.pluginmanager.register(unused, "graphrt-unused")
+    if _ENVIRONMENT not in os.environ:
+        os.environ[_ENVIRONMENT] = "1"
+        config.add_cleanup(_end)
+
+
+def _end() -> None:
+    os.environ.pop(_ENVIRONMENT, None)
+
+
+@final
+class _Unused:
+    """Collects, in each process of the session, what its tests left unused, and writes the summary in the first one."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._modules: list[pytest.Module] = []
+        self._rows: dict[str, str] = {}
+        """Ids of the tests of rows that were selected, and were not checked yet, to where their tables are."""
+        self._failed: set[str] = set()
+        self._tables: set[str] = set()
+        """Tables that belong to no test."""
+        self._part = any("::" in str(argument) for argument in config.args)
+        """Whether only some tests were chosen, so that others may use what these do not."""
+        self._doubles: dict[str, list[Any]] = {}
+        """What a double is and where it was made, to the first test that made it, a text of what was left, and how many
+        tests left something of it: the tests of a table make one after the other on one line."""
+        self._cassettes: dict[str, dict[int, str]] = {}
+        """Paths of cassettes to the recordings that no test so far used."""
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        if isinstance(collector, pytest.Module):
+            self._modules.append(collector)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        used = {id(mark) for item in items for mark in item.iter_markers("routes")}
+        for module in self._modules:
+            for name, mark in _tables_of(vars(module).get("_obj")):
+                if id(mark) not in used:
+                    self._tables.add(f"{module.nodeid}: the routing table at {name} belongs to no test")
+        self._modules.clear()
+
+    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
+        self._part = self._part or bool(list(items))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            params: dict[str, Any] = vars(item)["callspec"].params if "callspec" in vars(item) else {}
+            if ARGUMENT in params:
+                self._rows[item.nodeid] = item.nodeid.rpartition("[")[0]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and not report.skipped:
+            self._rows.pop(report.nodeid, None)
+        if report.failed:
+            self._failed.add(report.nodeid)
+        if report.when == "teardown" and (module := sys.modules.get(_MODULE)) is not None:
+            module.forget_used()
+
+    def pytest_sessionfinish(self) -> None:
+        module = sys.modules.get(_MODULE)
+        if module is not None:
+            self._take(module)
+        if hasattr(self._config, "workeroutput"):
+            output: Any = vars(self._config)["workeroutput"]
+            cassettes = {path: list(found.items()) for path, found in self._cassettes.items()}
+            output[_OUTPUT] = [self._doubles, sorted(self._tables), cassettes, self._part]
+
+    def _take(self, module: Any) -> None:
+        for noted in module.NOTED:
+            left: list[str] = [] if noted.checked or noted.test in self._failed else noted.left()
+            if left:
+                self._add(f"{noted.name} at {_short(noted.where, self._config)}", noted.test, "; ".join(left[:3]), 1)
+        for path, unused in module.CASSETTES:
+            if Path(path).is_relative_to(self._config.rootpath):  # not a temporary one, which no other test can use
+                self._unused_in(path, unused())
+
+    def _add(self, double: str, test: str, left: str, times: int) -> None:
+        self._doubles.setdefault(double, [test, left, 0])[2] += times
+
+    def _unused_in(self, path: str, unused: dict[int, str]) -> None:
+        known = self._cassettes.get(path)
+        self._cassettes[path] = unused if known is None else {k: v for k, v in known.items() if k in unused}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        doubles, tables, cassettes, part = getattr(node, "workeroutput", {}).get(_OUTPUT, ({}, [], {}, False))
+        for double, found in doubles.items():
+            self._add(double, *found)
+        self._tables.update(tables)
+        self._part = self._part or part
+        for path, found in cassettes.items():
+            self._unused_in(path, dict(found))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        lines = [_line(double, *found) for double, found in self._doubles.items()]
+        lines += sorted(self._tables)
+        if not self._part:  # other tests may use the rest
+            lines += [
+                f"{_short(path, self._config)}, line {line}: the recording of {text!r}"
+                for path, found in sorted(self._cassettes.items())
+                for line, text in sorted(found.items())
+            ]
+        skipped = Counter(self._rows.values())
+        lines += [f"{table}: {number} rows of its routing table were not checked" for table, number in skipped.items()]
+        if not lines:
+            return
+        terminalreporter.write_sep("=", "unused by any test")
+        for line in lines[:_SHOWN]:
+            terminalreporter.write_line(line)
+        if len(lines) > _SHOWN:
+            terminalreporter.write_line(f"and {len(lines) - _SHOWN} more")
+
+
+def _line(double: str, test: str, left: str, times: int) -> str:
+    of = f", made in {test}" if test else ""
+    more = f" and {times - 1} more" if times > 1 else ""
+    return f"{double}{of}{more}: {left}"
+
+
+def _tables_of(module: ModuleType | None) -> Iterator[tuple[str, pytest.Mark]]:
+    """Yield the routing tables that stand on a module, its functions and classes: where, and the mark."""
+    if module is None:
+        return
+    inside: dict[str, Any] = dict(vars(module))
+    holders: list[tuple[str, Any]] = [("pytestmark", module), *inside.items()]
+    for name, value in inside.items():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            holders += [(f"{name}.{member}", one) for member, one in vars(value).items()]
+    for name, value in holders:
+        if value is not module and getattr(value, "__module__", None) != module.__name__:
+            continue
+        given: Any = getattr(value, "__dict__", {}).get("pytestmark", [])
+        marks = given if _is_list(given) else [given]
+        for mark in marks:
+            found: Any = getattr(mark, "mark", mark)
+            if isinstance(found, pytest.Mark) and found.name == "routes":
+                yield name, found
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _short(path: str, config: pytest.Config) -> str:
+    """Return *path* as seen from the root of the tests, where it is below."""
+    root = str(config.rootpath)
+    return str(Path(path[len(root) + 1 :])) if path.startswith(root + os.sep) else path

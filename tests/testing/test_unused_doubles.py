@@ -1,0 +1,128 @@
+"""The plugin's summary of what no test used: replies of doubles, recordings of cassettes, rows of routing tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .support import run_pytest
+
+SUITE = """
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from graphrt import MockHarness
+from graphrt.harness import FunctionModel, ScriptedModel
+from graphrt.harness.cassette import Cassette
+from graphrt.testing import scripted
+
+SHARED = ScriptedModel(["shared"])
+PATH = Path(__file__).with_name("asked.cassette")
+
+
+
+def ask(prompt):
+    cassette = Cassette(PATH)
+    asyncio.run(cassette.harness().run(prompt))
+
+
+def test_of_doubles():
+    MockHarness(["never asked"])
+    FunctionModel(lambda request: "never")
+    scripted("used", "left")
+
+
+def test_that_uses_or_checks_what_it_has():
+    asyncio.run(MockHarness(["asked"]).run("?"))
+    with pytest.raises(Exception):
+        MockHarness(["left over"]).assert_done()
+    ScriptedModel()
+
+
+def test_one_recording():
+    ask("one")
+
+
+def test_the_other_recording():
+    ask("two")
+"""
+TABLES = '''
+import pytest
+from typing import TypedDict
+from graphrt import END, START, GraphBuilder
+
+class State(TypedDict, total=False):
+    go: bool
+
+graph = (GraphBuilder(State).add_node("a", lambda state: None).set_entry("a")
+    .add_conditional_edges("a", lambda state: state["go"], {True: "a", False: END}).compile())
+TABLE = [({"go": True}, "a"), ({"go": False}, END)]
+
+@pytest.mark.routes(graph, "a", TABLE)
+def check_routes():
+    """No test: its name does not begin with test."""
+
+@pytest.mark.routes(graph, "a", TABLE)
+def test_routes():
+    pass
+
+@pytest.mark.skip
+@pytest.mark.routes(graph, "a", TABLE)
+def test_skipped():
+    pass
+'''
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A folder with a cassette of three recordings."""
+    import asyncio
+
+    from graphrt import MockHarness
+    from graphrt.harness.cassette import Cassette
+
+    async def go() -> None:
+        with Cassette(tmp_path / "asked.cassette", mode="record") as cassette:
+            harness = cassette.harness(MockHarness({"": "yes"}))
+            for prompt in ("one", "two", "three"):
+                await harness.run(prompt)
+
+    asyncio.run(go())
+    return tmp_path
+
+
+def summary(output: str) -> list[str]:
+    lines = output.partition("= unused by any test =")[2].splitlines()[1:]
+    return [line for line in lines if not line.startswith("=") and " passed" not in line]
+
+
+def test_replies_and_recordings_that_no_test_used_are_told(recorded: Path) -> None:
+    code, output = run_pytest(recorded, "-q", test_it=SUITE)
+
+    assert code == 0
+    told = "\n".join(summary(output))
+    assert "ScriptedModel at test_it.py:12: item 1: reply 'shared'" in told
+    assert "MockHarness at test_it.py:23, made in test_it.py::test_of_doubles: item 1: reply 'never asked'" in told
+    assert "FunctionModel at test_it.py:24, made in test_it.py::test_of_doubles: it was never called" in told
+    assert "scripted(...) at test_it.py:25, made in test_it.py::test_of_doubles: 'used'; 'left'" in told
+    assert "asked.cassette, line " in told
+    assert "the recording of 'three'" in told
+    assert len(summary(output)) == 5
+
+
+def test_recordings_are_not_judged_when_only_some_tests_run(recorded: Path) -> None:
+    _, output = run_pytest(recorded, "-q", "test_it.py::test_one_recording", test_it=SUITE)
+
+    assert summary(output) == ["ScriptedModel at test_it.py:12: item 1: reply 'shared'"]
+
+
+def test_rows_of_routing_tables_that_no_test_checked_are_told(tmp_path: Path) -> None:
+    code, output = run_pytest(tmp_path, "-q", test_rows=TABLES)
+
+    assert code == 0
+    assert "test_rows.py: the routing table at check_routes belongs to no test" in output
+    assert "test_rows.py::test_skipped: 2 rows of its routing table were not checked" in output
+    assert "test_routes" not in output
