@@ -207,6 +207,32 @@ def test_file_of_a_deleted_thread_is_removed_if_that_is_asked_for(tmp_path: Path
         assert runtime.run({"notes": []}, thread="t").status == "interrupted"
 
 
+def test_file_that_lacks_records_gets_them_before_its_thread_is_deleted(tmp_path: Path) -> None:
+    anchor, path = tmp_path / "anchors", tmp_path / "logs" / "t.jsonl"
+    with runtime_of(tmp_path, anchor=anchor) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:4]))
+        runtime.delete_thread("t")
+    found = verify(path, key=KEY, anchor=anchor)
+
+    assert (found.slug, found.proved_seq) == ("sound", 6), found
+
+
+def test_sweep_leaves_a_thread_whose_log_is_damaged_and_deletes_the_others(tmp_path: Path) -> None:
+    with runtime_of(tmp_path, talk()) as runtime:
+        for thread in ("a", "b", "c"):
+            runtime.run({"notes": []}, thread=thread)
+        (tmp_path / "logs" / "b.jsonl").write_bytes(b"{")
+        with pytest.raises(AuditError) as caught:
+            runtime.sweep(older_than_s=0)
+
+        assert caught.value.code == "log-damaged"
+        assert [info.thread for info in runtime.threads()] == ["b"]
+        (tmp_path / "logs" / "b.jsonl").unlink()
+        assert runtime.sweep(older_than_s=0) == 1
+
+
 def test_thread_is_not_deleted_if_its_log_cannot_be_ended(tmp_path: Path) -> None:
     """Its last entry needs the key of the entries before."""
     url, logs = f"sqlite:///{tmp_path}/runs.db", tmp_path / "logs"

@@ -6,8 +6,9 @@ function of the stores. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import sleep
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ import typing_extensions as te
 from graphrt._display import html_table
 from graphrt._drivers.child_threads import Tags
 from graphrt._journal.leases import release_now
+from graphrt._journal.reader import WORLD
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.finding import threads, wanted_threads
 from graphrt._runs.inspection import replay
@@ -24,7 +26,8 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import InputError
+from graphrt.errors import GraphrtError, InputError
+from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.ids import check_id
 from graphrt.stores.mail import postable, posts
@@ -46,12 +49,35 @@ def delete(config: RunConfig, thread: str) -> None:
     store = the_store(config)
     check_id(thread)
     release_now(store, thread)  # a run that met a full disk could not release its claim
-    if config.audit is not None:
-        config.audit.check_deletable(store, thread)
+    _check_log(config, thread)
     store.delete(thread)
     config.kept.forget(thread)
+    _end_log(config, thread)
+
+
+def _check_log(config: RunConfig, thread: str) -> None:
+    """Check that the file of the thread's audit log can be ended, before the thread is deleted."""
     if config.audit is not None:
-        config.audit.deleted(store, thread, config.clock())
+        config.audit.check_deletable(the_store(config), thread)
+
+
+def _end_log(config: RunConfig, thread: str) -> None:
+    """End or remove the file of the audit log of a thread that was deleted."""
+    if config.audit is not None:
+        config.audit.deleted(the_store(config), thread, config.clock())
+
+
+def _logged(step: Callable[[], None], failed: list[GraphrtError]) -> bool:
+    """Return whether *step* worked. One log that is in the way does not keep a sweep from the other threads."""
+    try:
+        step()
+    except GraphrtError as error:
+        if error.code in WORLD:
+            raise
+        if error.code != UNKNOWN_THREAD.code:  # another sweep has deleted it meanwhile
+            failed.append(error)
+        return False
+    return True
 
 
 class Which(te.TypedDict, total=False):
@@ -144,23 +170,26 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
 
     Returns:
         The number of deleted threads.
+
+    Raises:
+        GraphrtError: The log file of a thread could not be ended. All other threads were deleted.
     """
     store, before = the_store(config), _time_before(config, older_than_s)
     old = _old(config, before, which)
     gone, at = 0, 0  # how many were deleted, and how many of *old* were tried
+    failed: list[GraphrtError] = []
     while at < len(old):
         if at and store.blocking:  # a store in memory has no other writers to let in
             sleep(_PAUSE_S)
         some = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
-        if config.audit is not None:
-            for thread in some:
-                config.audit.check_deletable(store, thread)
+        some = [thread for thread in some if _logged(partial(_check_log, config, thread), failed)]
         deleted = delete_many(store, some, updated_before=before)  # not those that were claimed or written meanwhile
         gone += len(deleted)
-        if config.audit is not None:
-            for thread in deleted:
-                config.audit.deleted(store, thread, config.clock())
+        for thread in deleted:
+            _logged(partial(_end_log, config, thread), failed)
+    if failed:
+        raise failed[0]
     return gone
 
 

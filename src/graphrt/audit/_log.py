@@ -121,9 +121,12 @@ class AuditLog:
     def check_deletable(self, store: Store, thread: str) -> None:
         """Check, before a thread is deleted, that the file of its log can be closed with the keys at hand.
 
+        The file gets what it lacks, as after a crash: afterwards nothing else has it.
+
         Raises:
-            InputError: The log has a key that is not here (`log-key-needed`).
-            AuditError: The file is damaged.
+            InputError: The log has a key that is not here (`log-key-needed`), or there is no such thread.
+            StoreError: The file cannot be written.
+            AuditError: The file is damaged, or another log's.
         """
         path = self.path(shared_id(store, thread))
         if self._on_delete == "remove" or path is None or not path.is_file():
@@ -131,8 +134,15 @@ class AuditLog:
         from graphrt.audit._closed_file import last_record
 
         last = last_record(path)
-        if last is not None:
-            last.writable(self.keys.of(last.log) if self.keys is not None else None)
+        if last is None:
+            return
+        last.writable(self.keys.of(last.log) if self.keys is not None else None)
+        head = store.head(thread)
+        if last.seq < head.seq and not head.owned:  # one that is owned is not deleted
+            from graphrt._journal.thread_fold import chain_of
+            from graphrt._journal.verifying import PLAIN
+
+            self.recorder(store, thread, chain_of(last.log, None, self.keys), PLAIN).close()
 
     def deleted(self, store: Store, thread: str, at: float) -> None:
         """Close or remove the file of a thread that was deleted.
@@ -233,12 +243,13 @@ def weakly_keyed(folder: Path, secret: bytes) -> AuditLog:
 def _anchors(anchor: Any) -> tuple[Anchor, ...]:
     given: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
     for one in given:
-        if not (callable(one) or isinstance(one, (str, os.PathLike))):
+        if callable(one):
+            continue
+        if not isinstance(one, (str, os.PathLike)):
             raise INVALID_ARGUMENT(
                 argument="anchor=",
                 value=one,
                 wanted="a file, a function that keeps the head somewhere else, or a list of these",
             )
-        if not callable(one):
-            checked_path(one)
+        checked_path(one)
     return given
