@@ -26,7 +26,7 @@ def test_cancel_from_within_leaves_a_thread_to_retry(world):
     assert (result.status, result.state["notes"], counts.calls) == ("cancelled", ["a"], 0)
     assert runtime.state("t").status == "cancelled"
     assert runtime.cancel("t") is False
-    refused("wrong-verb", lambda: runtime.run({"notes": []}, thread="t"), "cancelled", "retry('t')")
+    refused("wrong-verb", lambda: runtime.resume("t"), "cancelled", "retry('t')")
     assert runtime.retry("t").state["notes"] == ["a", "b"]
     assert "run-cancelled" in kinds(runtime.entries("t"))
 

@@ -121,7 +121,11 @@ def test_input_that_comes_during_a_run_is_refused_queued_or_abandons_it(open_: O
 
 def test_an_input_that_abandons_ends_the_run_at_once(open_: Open) -> None:
     gate = Gate()
-    graph = line(gate.node)
+
+    def last(state: State) -> None:
+        """Leave something to give up."""
+
+    graph = line(gate.node, last)
     server, driver = open_(graph), open_(graph)
     running, found = driven(driver, {"topic": "one"}, thread="t")
     assert gate.began.wait(PATIENT_S)
