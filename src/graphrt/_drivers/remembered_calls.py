@@ -21,7 +21,6 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from threading import Lock, get_ident
@@ -32,7 +31,6 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from graphrt._codec import NotStorable
 from graphrt._engine.redacting import redacted_value
 from graphrt._plan.quoting import short
-from graphrt._secret import Secret
 from graphrt.commands import ERASED
 
 if TYPE_CHECKING:
@@ -174,6 +172,8 @@ class RememberedCalls:
         home = self._home
         if home is None or home.__class__ is int:
             return home in (None, get_ident())
+        import asyncio
+
         try:
             return asyncio.current_task() is home
         except RuntimeError:  # no loop runs in this thread
@@ -232,6 +232,10 @@ class RememberedCalls:
         if codec.met_secrets:
             for value in engine.values.values():
                 yield from map(_part, _secrets(codec, value))
+        if self._deps is None:
+            return
+        from graphrt._secret import Secret  # loads the errors about secrets, too
+
         # Of `deps`, whatever it is, the texts that it holds itself: not its lists and objects, which may be large. Short
         # ones, such as the name of a region, are hardly secrets, and would be found in arguments that are none.
         for value in _held(self._deps):
@@ -241,17 +245,15 @@ class RememberedCalls:
 
 def _held(deps: Any) -> list[Any]:
     """Return *deps* and the values of its keys or attributes."""
-    if deps is None or isinstance(deps, (str, Secret)):
-        return [deps]
     attributes: Any = deps if issubclass(type(deps), dict) else getattr(deps, "__dict__", {})
     slots: Any = getattr(deps, "__slots__", ())
     names: Any = (slots,) if isinstance(slots, str) else slots
-    return [*attributes.values(), *(getattr(deps, name, None) for name in names)]
+    return [deps, *attributes.values(), *(getattr(deps, name, None) for name in names)]
 
 
 def _part(text: str) -> bytes:
     """Return how *text* stands in an encoded argument: a short one as a whole text, a longer one as a part of one."""
-    encoded = to_json(text)
+    encoded = to_json(text.encode("utf-8", "replace").decode())
     return encoded if len(text) < _SHORTEST_PART else encoded[1:-1]
 
 

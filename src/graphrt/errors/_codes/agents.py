@@ -152,8 +152,8 @@ GRAPH_NOT_ENDED = ErrorCode(
     "graph-not-ended",
     ToolError,
     "Graph {tool!r} was {status} before it came to its end.",
-    known="its run has no thread that could be resumed from here",
-    fix="Ask in a node of the outer graph instead, or nest the graph there as a node.",
+    known="as a tool on a thread it may ask people, and wait for nothing else",
+    fix="Wait in a node of the outer graph instead, or nest the graph there as a node.",
 )
 
 STREAM_INSIDE = INVALID_ARGUMENT.variant(
