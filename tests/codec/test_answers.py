@@ -37,6 +37,8 @@ Alias = te.TypeAliasType("Alias", list[int])
     [
         (None, None, 1),
         (bool, True, "maybe"),
+        (bool, True, "yes"),
+        (bool, False, 0),
         (int, 1, "x"),
         (float, 1.5, "x"),
         (str, "a", 1),

@@ -312,3 +312,22 @@ def test_a_migration_that_deleted_keys_follow_does_not_hide_older_graphs(world):
 
     refused("graph-changed", lambda: runtime.fork("t", at=before), f"Entry {before}", error=InputError)
     assert runtime.state(runtime.fork("t", at=runtime.state("t").seq)).values == {"notes": ["yes"]}
+
+
+def test_fork_from_inside_a_nested_graph_warns_that_it_begins_anew(lite, caplog):
+    inner = line(("n", note("n")), ("q", ask("q")), name="inner")
+    runtime = lite.runtime(line(("in", inner), ("last", note("last")), name="outer"))
+    runtime.run({"notes": []}, thread="t")
+    finish(runtime, "t")
+    inside = [entry.seq for entry in runtime.entries("t") if entry.path]
+    outside = [entry.seq for entry in runtime.entries("t") if not entry.path]
+
+    runtime.fork("t", at=outside[0])
+    runtime.fork("t")
+
+    assert caplog.records == []
+
+    runtime.fork("t", at=inside[0], to="f")
+
+    (record,) = caplog.records
+    assert "in the fork 'f', that graph begins anew" in record.getMessage()

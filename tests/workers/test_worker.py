@@ -262,3 +262,14 @@ def test_a_graph_is_not_driven(store: Store) -> None:
     graph: Any = loop()
     with pytest.raises(InputError, match="What a worker drives with"):
         drive_due(graph)
+
+
+def test_a_started_worker_logs_what_it_drives(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "graphrt.workers")
+
+    with Worker(Runtime(loop(), store=store), concurrency=3, poll_s=0.01):
+        pass
+
+    assert caplog.records[0].getMessage() == (
+        f"Worker drives up to 3 threads at once of graphs 'loop' in {type(store).__name__}"
+    )

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Union
 
 import typing_extensions as te
-from pydantic import InstanceOf, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import InstanceOf, StrictBool, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from graphrt._codec.discovery import ALIASES
@@ -41,7 +41,7 @@ __all__ = ["adapter", "describe"]
 _NAMES: Final[dict[str, Any]] = {
     "none": None,
     "any": Any,
-    "bool": bool,
+    "bool": StrictBool,  # as for approvals: neither "yes" nor 1 is taken for True
     "int": int,
     "float": float,
     "str": str,
@@ -53,7 +53,10 @@ _NAMES: Final[dict[str, Any]] = {
     "decimal": Decimal,
     "uuid": uuid.UUID,
 }
-_TYPES: Final[dict[Any, str]] = {annotation: name for name, annotation in _NAMES.items()} | {type(None): "none"}
+_TYPES: Final[dict[Any, str]] = {annotation: name for name, annotation in _NAMES.items()} | {
+    type(None): "none",
+    bool: "bool",
+}
 """The reverse of `_NAMES`."""
 _ONE: Final[dict[str, Any]] = {"list": list, "set": set, "frozenset": frozenset}
 """Collections with one type argument."""

@@ -37,6 +37,7 @@ from graphrt._runs.labels import labelled
 from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import has_other_fields
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_log import LOGGER
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, THREAD_EXISTS
 from graphrt.stores.ids import check_id, shared_id
@@ -103,6 +104,8 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
             seq=fold.seq, thread=thread, gone=gone[0], nodes=gone, known_nodes=config.plan.by_name
         )
     kept = _kept(config, fold) if keep_effects and not whole else {}
+    if not whole:
+        _warn_if_nested(config, thread, fold.seq, target)
     made_at = config.clock()
     claim = take(store, target, create=True, lease_s=config.lease_s, at=made_at)
     try:
@@ -113,6 +116,19 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     finally:
         give_back(store, claim)
     return target
+
+
+def _warn_if_nested(config: RunConfig, thread: str, seq: int, target: str) -> None:
+    """Log a warning if the entry *seq* is one of a nested graph, whose state a fork does not have (decision 0015)."""
+    path = next((entry.path for entry in entries(config, thread, after=seq - 1, most=1) if entry.seq == seq), "")
+    if path:
+        import logging  # imported late, so that a process without logging does not load it
+
+        logging.getLogger(LOGGER).warning(
+            "Entry %d of thread %r is inside the nested graph of task %r: in the fork %r, that graph begins anew, with the"
+            " answers that it had been given by then. keep_effects=True gives it the effects and replies that it had, too.",
+            *(seq, thread, path, target),
+        )
 
 
 def _is_migrated_after(config: RunConfig, thread: str, seq: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, final
 import typing_extensions as te
 
 from graphrt._forks import Home
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, names
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.workers import WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
@@ -245,6 +245,13 @@ class Worker:
         except BaseException:
             self._state = "stopped"
             raise
+        stores = sorted({type(runtime.store).__name__ for runtime in self._runtimes.values()})
+        log.info(
+            "Worker drives up to %d threads at once of graphs %s in %s",
+            self._most,
+            names(self._runtimes),
+            ", ".join(stores),
+        )
 
     # -- its loop --------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "Ready", "allowed", "answered", "as_read", "needs_approval", "refused"]
 
-_ANSWER: Final[Any] = Literal[True, False] | dict[Literal["approve", "reason", "arguments"], Any]
-"""Answer type of an approval. It is not `bool`, because pydantic would coerce "yes", "on" and 1 to True."""
+_ANSWER: Final[Any] = bool | dict[Literal["approve", "reason", "arguments"], Any]
+"""Answer type of an approval. As for every question, a bool is True or False, and not a word such as "yes"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
