@@ -94,6 +94,31 @@ def test_run_reads_its_input_from_a_file(call, folder: Path) -> None:
     assert done.result["interrupts"][0]["answer_schema"]["properties"]["do"]["enum"] == ["send", "drop"]
 
 
+TALLY = """
+from typing import TypedDict
+from graphrt import START, GraphBuilder
+
+class Tally(TypedDict):
+    n: int
+
+g = GraphBuilder(Tally, int, reducer=lambda state, number: {"n": state["n"] + number})
+tally = g.add_node("one", lambda state: 1).add_edge(START, "one").compile()
+"""
+
+
+def test_run_takes_an_update_of_any_type_for_a_finished_thread(call, folder: Path) -> None:
+    (folder / "tally.py").write_text(TALLY)
+    (folder / "first.json").write_text('{"n": 5}')
+    (folder / "second.json").write_text("10")
+    (folder / "third.json").write_text("[10]")
+    where = ["run", "tally.py:tally", "--store", "a.db", "--thread", "t", "--input"]
+    found = [call(*where, f"{name}.json").result["state"]["n"] for name in ("first", "second")]
+    refused = call(*where, "third.json")
+
+    assert found == [6, 17]
+    assert refused.document["error"]["code"] == "bad-input"
+
+
 def test_run_if_exists_return_runs_nothing_twice(call, stored: str) -> None:
     again = call("run", "flow.py:fan", "--store", stored, "--thread", "done", "--if-exists", "return")
 

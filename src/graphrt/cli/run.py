@@ -118,13 +118,18 @@ def retry(output: Output, /, target: str, thread: str, no_input: bool, **options
         return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES))
 
 
-def input_of(source: str | None, fields: Sequence[str]) -> dict[str, Any]:
+def input_of(source: str | None, fields: Sequence[str]) -> Any:
     """Return the input that a file and assignments make together.
 
+    It is a JSON object in most cases. The input of a finished thread may be anything if the graph has a reducer of the
+    whole state, and the runtime checks it.
+
     Raises:
-        InputError: The file cannot be read, or holds no JSON object.
+        InputError: The file cannot be read, or holds no JSON object although there are assignments.
     """
     found: Any = {} if source is None else read_json(source)
+    if not fields:
+        return found
     if found.__class__ is not dict:
         raise BAD_DOCUMENT(source=source, form="the input of a graph", problem="it is not a JSON object")
     given: dict[str, Any] = found
