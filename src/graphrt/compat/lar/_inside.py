@@ -48,6 +48,10 @@ class Inside:
         """Ids of tasks that are graphs, to the tasks of these graphs."""
         self._noted: dict[str, Outcome] = {}
         """Tasks by id."""
+        self._parts_of: dict[str, set[str]] = {}
+        """Ids of tasks that are graphs, to those of the noted tasks, and of the graphs with noted tasks, in them."""
+        self._errors: dict[str, BaseException] = {}
+        """Ids of graphs to the first error that was noted in them."""
 
     def __call__(self, entry: Entry) -> None:
         """Take an entry of a task that ended inside another one."""
@@ -61,6 +65,13 @@ class Inside:
     def note(self, outcome: Outcome) -> None:
         """Take the outcome of a node function."""
         self._noted[outcome.task] = outcome
+        part = outcome.task
+        while "/" in part:
+            graph = part.rpartition("/")[0]
+            self._parts_of.setdefault(graph, set()).add(part)
+            if outcome.error is not None:
+                self._errors.setdefault(graph, outcome.error)
+            part = graph
 
     def noted(self, task: str) -> Outcome | None:
         """Return what a node function noted."""
@@ -72,22 +83,15 @@ class Inside:
 
     def _parts(self, path: str) -> list[Outcome]:
         """Return the tasks by what was noted. A task that is a graph itself has no update here."""
-        found: dict[str, Outcome] = {}
-        for task, outcome in list(self._noted.items()):
-            if not task.startswith(f"{path}/"):
-                continue
-            part = f"{path}/{task[len(path) + 1 :].partition('/')[0]}"
-            known = found.get(part)
-            if part == task:
-                found[part] = outcome
-            elif known is None or (known.error is None and outcome.error is not None):
-                name = part.rpartition("/")[2].partition(":")[2]
-                found[part] = Outcome(node=name, task=part, error=outcome.error)
-        return [found[part] for part in sorted(found, key=_position)]
+        found: list[Outcome] = []
+        for part in sorted(self._parts_of.get(path, ()), key=_position):
+            name = part.rpartition("/")[2].partition(":")[2]
+            found.append(self._noted.get(part) or Outcome(node=name, task=part, error=self._errors.get(part)))
+        return found
 
     def forget(self, path: str) -> None:
         """Forget a task, whose record was made, and what ran inside it."""
-        for known in (self._committed, self._noted):
+        for known in (self._committed, self._noted, self._parts_of, self._errors):
             for one in [one for one in known if one == path or one.startswith(f"{path}/")]:
                 known.pop(one)
 
