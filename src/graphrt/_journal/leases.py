@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import Final, final
 
-from graphrt._journal.per_store import PerStore
+from graphrt._journal.per_store import PerStore, joined
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Claim, Store
 
@@ -39,6 +39,8 @@ class LeaseRenewer:
         self._changed = threading.Condition()
         """Guards all of this, and wakes the worker thread early."""
         self._worker: threading.Thread | None = None
+        self._ending = False
+        """Whether the store was closed, so that the worker thread ends as soon as nothing is left to do."""
         self._due = 0.0
         """Monotonic time at which the worker thread looks again; 0 until it has set it."""
 
@@ -81,6 +83,14 @@ class LeaseRenewer:
             if self._owed.get(claim.thread, (None,))[0] is claim:
                 del self._owed[claim.thread]
 
+    def end(self) -> None:
+        """End the worker thread, now or when nothing is left to renew and to release: the store was closed."""
+        with self._changed:
+            self._ending = True
+            worker = None if self._claims or self._owed else self._worker
+            self._changed.notify_all()
+        joined(worker)
+
     def _wake(self, due: float) -> None:
         """Make the worker thread look at *due* at the latest. The caller holds the lock."""
         if self._worker is None:
@@ -99,9 +109,11 @@ class LeaseRenewer:
                 # The idle time counts if a release is to be tried again, or if there is nothing to renew.
                 self._due = min([*dues, idle] if self._owed or not dues else dues)
                 left_s = self._due - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or (self._ending and not dues and not self._owed):
                     break
-                self._changed.wait(left_s)
+                self._changed.wait(
+                    min(left_s, IDLE_S)
+                )  # removed claims do not wake it, and it ends soon after the last
             if not self._claims and not self._owed:
                 self._worker = None  # under the lock: the next `_wake` starts another one
                 return False
@@ -145,6 +157,13 @@ _RENEWERS: Final = PerStore(LeaseRenewer)
 def renewer_of(store: Store) -> LeaseRenewer:
     """Return the renewer of *store* in this process."""
     return _RENEWERS.of(store)
+
+
+def end(store: Store) -> None:
+    """End the worker thread that renews the leases of *store*, which was closed."""
+    renewer = _RENEWERS.made(store)
+    if renewer is not None:
+        renewer.end()
 
 
 def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, final
 
-from graphrt._journal.per_store import PerStore
+from graphrt._journal.per_store import PerStore, joined
 from graphrt.stores.live import relaying, relays
 from graphrt.stores.mail import Letter, postable
 from graphrt.stores.protocol import Store
@@ -55,6 +55,8 @@ class MailWatch:
         """Seconds until the next look."""
         self._changed = threading.Condition()  # guards `_runs` and `_worker`
         self._worker: threading.Thread | None = None
+        self._ending = False
+        """Whether the store was closed, so that the worker thread ends after the last run."""
 
     def add(self, thread: str, deliver: Deliver, shown: Shown) -> None:
         """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower.
@@ -75,15 +77,23 @@ class MailWatch:
             if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
 
+    def end(self) -> None:
+        """End the worker thread, now or after the last run: the store was closed."""
+        with self._changed:
+            self._ending = True
+            worker = None if self._runs else self._worker
+            self._changed.notify_all()
+        joined(worker)
+
     def _wanted(self) -> dict[str, tuple[Deliver, Shown]]:
         """Return the runs to look for, after a pause; none if the worker thread is to end."""
         idle_since = time.monotonic()
         while True:
-            time.sleep(self._pause_s)
             with self._changed:
+                self._changed.wait_for(lambda: self._ending and not self._runs, self._pause_s)
                 if self._runs:
                     return dict(self._runs)
-                if time.monotonic() - idle_since >= IDLE_S:
+                if self._ending or time.monotonic() - idle_since >= IDLE_S:
                     self._worker = None  # under the lock: the next `add` starts another one
                     return {}
 
@@ -123,3 +133,10 @@ _WATCHES: Final = PerStore(MailWatch)
 def watch_of(store: Store) -> MailWatch:
     """Return the watch of *store* in this process."""
     return _WATCHES.of(store)
+
+
+def end(store: Store) -> None:
+    """End the worker thread that looks for mail of *store*, which was closed."""
+    watch = _WATCHES.made(store)
+    if watch is not None:
+        watch.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
@@ -35,3 +36,15 @@ class PerStore(Generic[T]):
             if made is None or made[0] != pid:
                 made = self._found[store] = pid, self._make(store)
             return made[1]
+
+    def made(self, store: Store) -> T | None:
+        """Return the helper of *store* in this process, or None if nobody has used it yet."""
+        with self._lock:
+            found = self._found.get(store)
+        return found[1] if found is not None and found[0] == os.getpid() else None
+
+
+def joined(worker: threading.Thread | None) -> None:
+    """Wait a second at most until a worker thread of a helper, which was told to end, has ended."""
+    if worker is not None and worker is not threading.current_thread():
+        worker.join(1.0)

@@ -16,6 +16,7 @@ import typing_extensions as te
 
 from graphrt._display import html_table
 from graphrt._drivers.child_threads import Tags
+from graphrt._journal import leases, mail_watch
 from graphrt._journal.leases import release_now
 from graphrt._journal.reader import WORLD
 from graphrt._runs.arguments import check_age, check_number, check_status
@@ -245,4 +246,13 @@ def close(config: RunConfig, *, owns_store: bool) -> None:
     config.active.cancel_all("the runtime was closed")
     config.threads.close()
     if owns_store and config.store is not None:
-        config.active.close_when_idle(config.store.close)
+        config.active.close_when_idle(partial(_close_store, config.store))
+
+
+def _close_store(store: Store) -> None:
+    """Close a store that the runtime opened, and end the worker threads that work for it."""
+    try:
+        store.close()
+    finally:
+        leases.end(store)
+        mail_watch.end(store)
