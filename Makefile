@@ -16,7 +16,8 @@ ARGS  ?=
 
 comma := ,
 PY := $(VENV)/bin/python
-INSTALL := $(PY) -m pip --disable-pip-version-check --quiet install --constraint requirements.lock
+# Bytecode is made of what is imported; pip would compile all that litellm brings along, which takes as long as the rest.
+INSTALL := $(PY) -m pip --disable-pip-version-check --quiet install --no-compile --constraint requirements.lock
 
 # A real model needs the provider adapter; the demo on its mock does not.
 DEMO_EXTRAS := demo$(if $(findstring --model,$(ARGS)),$(comma)litellm)
@@ -107,4 +108,6 @@ $(VENV)/.has-litellm: $(VENV)/.has-demo pyproject.toml requirements.lock
 $(VENV)/.has-test: $(VENV)/.has-python pyproject.toml requirements.lock
 	@echo "Installing graphrt and its development tools into $(VENV) (once, a minute or two)"
 	@$(INSTALL) --editable ".[$(TEST_EXTRAS)]"
+	@# Once, so that the processes of a first run do not each compile the tests.
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --collect-only -q >/dev/null
 	@touch $@ $(VENV)/.has-demo $(VENV)/.has-litellm

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from tests.harness.wires import EVENTS, WAYS, WIRES, ask, model_for, request
+from tests.harness.wires import CROSSED, EVENTS, ask, model_for, request
 
 from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
 from graphrt.harness.litellm import _http_exchange
@@ -24,14 +24,20 @@ MOST_BYTES: Final = 64 * 2**20
 ASKED: Final = ChatRequest(method="POST", path="/", headers={}, body={})
 
 
-@pytest.fixture(params=WIRES)
-def wire(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture(params=CROSSED)
+def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
+    wire, way = request.param
+    return wire, way
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture
+def wire(crossed: tuple[str, str]) -> str:
+    return crossed[0]
+
+
+@pytest.fixture
+def way(crossed: tuple[str, str]) -> str:
+    return crossed[1]
 
 
 def gzipped(begin: bytes, filler: bytes) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from graphrt.harness import AgentReply, LiteLLMModel, StreamItem
 from graphrt.harness.messages import Prompt
 from graphrt.harness.request import ModelRequest
@@ -11,6 +13,12 @@ from graphrt.testing import FakeChatServer
 
 WIRES = ("openai", "anthropic")
 WAYS = ("invoke", "stream")
+CROSSED = [
+    pytest.param((wire, way), id=f"{wire}-{way}", marks=() if whole is (way == "invoke") else pytest.mark.full)
+    for wire, whole in zip(WIRES, (True, False), strict=True)
+    for way in WAYS
+]
+"""Every wire and every way once; the other pairs in full runs."""
 KEY = "sk-a-very-secret-key-0123456789"
 EVENTS = {"Content-Type": "text/event-stream"}
 

@@ -30,9 +30,11 @@ def http_program() -> Iterator[HttpProgram]:
     program.kill()
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.full), "http"])
 def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
-    """Makes a server of either kind: `server(timeout_s=...)`."""
+    """Makes a server of either kind: `server(timeout_s=...)`. A process takes a second to start, so tests that have
+    nothing to do with processes start them in full runs only.
+    """
     if request.param == "stdio":
         return stdio
     program: HttpProgram = request.getfixturevalue("http_program")
