@@ -179,7 +179,11 @@ def test_a_secret_alone_writes_a_signed_log_to_the_default_folder(
     assert verify(folder / f"{outcome.run_id}.jsonl", key=SECRET.encode()).authenticated_seq > 0
 
 
-@pytest.mark.parametrize(("secret", "document", "written"), [(SECRET, False, 0), (None, True, 1), (None, None, 0)])
+@pytest.mark.parametrize(
+    ("secret", "document", "written"),
+    [(SECRET, False, 0), (None, True, 1), (None, None, 0)],
+    ids=["secret-only", "asked-for", "neither"],
+)
 def test_a_document_is_written_if_asked_for(
     tmp_path: Path, secret: str | None, document: bool | None, written: int
 ) -> None:
