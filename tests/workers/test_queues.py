@@ -190,6 +190,26 @@ def test_a_question_of_the_node_is_asked_and_answered_and_the_task_is_left_again
     assert calls == {"ran": 2, "paid": 1}
 
 
+def test_changed_arguments_of_an_effect_are_asked_about(open_: Open) -> None:
+    paid: list[int] = []
+
+    def work(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.effect("pay", paid.append, state.number)
+        return {"log": [f"{ctx.interrupt('go on?')} {paid}"]}
+
+    runtime = open_(alone(work))
+    thread = str(runtime.run({}).thread)
+    drive_due(runtime)
+    runtime.update(thread, {"number": 4})
+    runtime.resume(thread, answer="yes")
+    drive_due(runtime)
+    (question,) = runtime.inbox()
+    assert (question.interrupt.payload["recorded"], question.interrupt.payload["present"]) == ([3], [4])
+    runtime.resume(thread, answer="run")
+
+    assert drive_due(runtime)[thread].state.log == ["yes [3, 4]"]
+
+
 def test_a_returned_interrupt_and_a_signal(open_: Open) -> None:
     def work(state: State, ctx: Context) -> Any:
         if ctx.answer is None:

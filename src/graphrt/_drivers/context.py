@@ -587,7 +587,8 @@ class Context(Generic[D]):
         Args:
             name: Name of the effect inside the task.
             args: Arguments of *fn*.
-            key: Tells calls of one name apart, whatever their arguments. None compares the arguments.
+            key: Tells calls of one name apart, whatever their arguments: a second call with it gets the result of the
+                first. None compares the arguments.
             kind: What happens if the process dies, or *fn* raises, before the result is stored. "pure" and "idempotent"
                 effects run again (pass `ctx.idempotency_key` on); a pure one's result is stored when the task ends.
                 Before a "once" effect runs, its start is recorded, and it is never repeated silently: without a result
@@ -598,7 +599,7 @@ class Context(Generic[D]):
             UpdateError: The result cannot be stored.
             NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
                 arguments changed, and the answer was "fail" (`effect-changed`).
-            InputError: *kind* is not known (`bad-effect`), or *key* is not a text (`input`).
+            InputError: *kind* is not known (`bad-effect`), or *key* is not a text (`bad-interrupt-key`).
             AuditError: The runtime redacts, and an argument could not be redacted.
         """
         self.heartbeat()

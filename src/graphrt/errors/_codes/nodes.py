@@ -253,8 +253,8 @@ DEADLINE = ErrorCode(
 BAD_INTERRUPT_KEY = ErrorCode(
     "bad-interrupt-key",
     InputError,
-    "key= of a question must be a text, not {key!r}.",
-    fix="Name the question: key='publish'; None numbers the questions of a node in their order.",
+    "key= of a question or an effect must be a text, not {key!r}.",
+    fix="Name it: key='publish'; without a key it is matched by what the node asks, in order.",
     boundary=True,
 )
 
