@@ -128,8 +128,7 @@ def test_a_release_changes_a_tool_while_an_approval_is_open(
     with runtime_on(tmp_path, shop) as runtime:
         runtime.run(said("Order 2 teapots"), thread="ann")
 
-    model = FunctionModel(offline, check_calls=False)  # it calls the tool as it was
-    new = Agent(model, name="clerk", system="You are the clerk of a shop.", tools=tools)
+    new = Agent(FunctionModel(offline), name="clerk", system="You are the clerk of a shop.", tools=tools)
 
     async def talk(state: Chat, ctx: Context[Shop]) -> Chat:
         return {"messages": list((await ctx.bind(new).run(state["messages"])).new_messages)}

@@ -105,7 +105,7 @@ class FunctionModel(Recorder):
         fn: The function. Its exceptions are raised to the caller.
         usage: Usage of responses that have none, as for `ScriptedModel`.
         profile: Profile of the model; its name goes into responses that have no model name.
-        check_calls: As for `ScriptedModel`.
+        check_calls: As for `ScriptedModel`, but off by default: a function may try out wrong calls, as a model does.
 
     Raises:
         InputError: *fn* is not callable, or is a class.
@@ -117,7 +117,7 @@ class FunctionModel(Recorder):
         *,
         usage: Usage | Literal["words"] | None = "words",
         profile: ModelProfile | None = None,
-        check_calls: bool = True,
+        check_calls: bool = False,
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="function")
         super().__init__(usage=usage, model=self._profile.name, check_calls=check_calls)
