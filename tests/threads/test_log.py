@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from graphrt import END, START, Context, GraphBuilder, MockHarness, NodeError, RetryPolicy, Runtime
 from graphrt.events import Entry
 from graphrt.reducers import append
+from graphrt.stores import MemoryStore, TenantStore
 
 CANARY = "canary-4711"
 
@@ -247,3 +248,19 @@ def test_log_of_a_configured_process_has_a_line_for_each_event():
         "graphrt.runs run failed with NodeError",
     ]
     assert "Traceback" not in done.stderr
+
+
+def test_records_name_threads_with_their_tenant_whoever_drives_them(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, logger="graphrt.runs")
+    store = MemoryStore()
+    with TenantStore(store, "acme") as acme:
+        runtime(Line(), acme).run({}, thread="t")
+        runtime(Line(), acme).update("t", {"notes": []})
+    line = Line()
+    line.up = True
+    runtime(line, store).resume("acme~t", answer="yes")
+
+    records = [record for record in caplog.records if record.name == "graphrt.runs"]
+    assert len(records) > 4
+    assert {record.graphrt_thread for record in records} == {"acme~t"}
+    assert all("thread 'acme~t'" in record.getMessage() for record in records)

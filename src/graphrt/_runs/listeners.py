@@ -119,7 +119,7 @@ def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], R
         heard.append(one)
         watcher = watcher if watcher is not None else one
     if run_log.wanted():
-        heard.append(run_log.RunLog(opened.graph, taken_over=opened.taken_over))
+        heard.append(run_log.RunLog(opened.graph, config.store, taken_over=opened.taken_over))
     return tuple(heard), watcher
 
 
@@ -130,7 +130,7 @@ def of_edits(config: RunConfig) -> tuple[Sink, ...]:
         edited = getattr(sink, "__graphrt_edited__", None)
         heard.append(sink if edited is None else _with_shared_id(config, edited))
     if run_log.wanted():
-        heard.append(run_log.RunLog(config.plan.name))
+        heard.append(run_log.RunLog(config.plan.name, config.store))
     return tuple(heard)
 
 

@@ -20,6 +20,8 @@ from typing import Any, Final
 from graphrt import events
 from graphrt._usage.amounts import UNITS
 from graphrt.events import Entry, Event
+from graphrt.stores.ids import shared_id
+from graphrt.stores.protocol import Store
 
 __all__ = ["LOGGER", "RunLog", "wanted"]
 
@@ -61,15 +63,17 @@ class RunLog:
 
     Args:
         graph: Name of the graph.
+        store: Store of the thread; if it is a tenant's, records name threads with the tenant. None without a store.
         taken_over: Whether the run took its thread over from an owner that died.
     """
 
-    __slots__ = ("_graph", "_taken_over")
+    __slots__ = ("_graph", "_store", "_taken_over")
     __graphrt_reads__ = True
     """Tells the journal that this sink only reads entries, so that they need not be copied for it."""
 
-    def __init__(self, graph: str, *, taken_over: bool = False) -> None:
+    def __init__(self, graph: str, store: Store | None, *, taken_over: bool = False) -> None:
         self._graph = graph
+        self._store = store
         self._taken_over = taken_over
 
     def __call__(self, entry: Entry) -> None:
@@ -99,16 +103,17 @@ class RunLog:
 
     def _log(self, logger: Any, entry: Entry, level: int, text: str, fields: dict[str, Any]) -> None:
         """Log one record about *entry*; *fields* are its extra fields beyond those of every record, without prefix."""
+        known_as = None if entry.thread is None else shared_id(self._store, entry.thread)
         given: dict[str, Any] = {
             "graph": self._graph,
-            "thread": entry.thread,
+            "thread": known_as,
             "run": entry.run,
             "seq": entry.seq,
             "event": events.event_kind(entry.event),
             **fields,
         }
         extra = {f"{_PREFIX}{name}": value for name, value in given.items()}
-        thread = f"thread {entry.thread!r}" if entry.thread is not None else f"run {entry.run!r}"
+        thread = f"thread {known_as!r}" if known_as is not None else f"run {entry.run!r}"
         # Arguments, not a finished text: handlers that group records do so by the text before formatting.
         logger.log(level, "%s [graph %r, %s, seq %d]", text, self._graph, thread, entry.seq, extra=extra)
 
