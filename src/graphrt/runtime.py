@@ -1122,7 +1122,8 @@ class Runtime(Generic[S, I_co]):
         """Remove old entries of the thread, up to the last commit or edit before the entry *before*.
 
         A snapshot replaces them, so that the thread continues as it would have. If the open superstep of an interrupted
-        thread was edited, its questions are journalled again. Edits of a failed thread stay until it has gone on.
+        thread was edited, its questions are journalled again. Edits of any other unfinished thread stay until it has gone
+        on.
 
         Args:
             before: `seq` of an entry; None removes every entry that the present state does not need.

@@ -143,6 +143,8 @@ class Threads(Machine):
     def prune(self, which: int, before: int | None) -> None:
         thread = self.pick(which)
         before = None if before is None else 1 + before % (thread.seq + 1)
+        if before is None and thread.status in ("interrupted", "cancelled") and thread.was_edited_open():
+            return  # the questions are journalled again: tests/threads/test_keeping.py compares such threads
         expected = thread.prune(before)
         seen = self.same(lambda replica: replica.runtime().prune(thread.id, before=before))
         equal(seen, ("ok", expected), f"prune of {thread.id} before {before}")

@@ -285,6 +285,8 @@ class ThreadModel:
         trial = copy.deepcopy(self)
         for values, as_node in edits:
             trial.edit(values, as_node)
+        if edits:  # all are one record, and a snapshot can stand after a record only
+            trial.flow.log[-1].data["last"] = True
         self.__dict__.update(trial.__dict__)
         self.settle()
         self.flow.forget_untracked()
@@ -358,7 +360,23 @@ class ThreadModel:
         return new
 
     def prune(self, before: int | None) -> int:
-        """Forget entries up to the last commit before *before*; returns how many went."""
+        """Forget entries up to the last commit or edit before *before*; returns how many went."""
+        found = self.prunable(before)
+        if not found:
+            return 0
+        gone = found - self.first + 1
+        self.first = found + 1
+        self.flow.tell("history-pruned")
+        self.settle()
+        return gone
+
+    def was_edited_open(self) -> bool:
+        """Whether the superstep that is open was edited since the last entry that can be pruned."""
+        later = self.entries[max(self.prunable(None), self.first - 1) :]
+        return any(entry.kind == "thread-updated" and entry.data["open"] for entry in later)
+
+    def prunable(self, before: int | None) -> int:
+        """The last entry before *before* that a snapshot can replace; 0 if there is none."""
         least = self.seq + 1 if before is None else before
         found = 0
         for seq, entry in enumerate(self.entries, 1):
@@ -368,16 +386,11 @@ class ThreadModel:
             )
             # A commit with an `after` question shares its record with that question.
             committed = entry.kind == "superstep-committed" and not entry.data["after"]
-            whole = committed or entry.kind == "run-completed" or alone
+            edited = entry.kind == "thread-updated" and not entry.data["open"] and "last" in entry.data
+            whole = committed or entry.kind == "run-completed" or alone or edited
             if self.first <= seq < least and not entry.path and whole:
                 found = seq
-        if not found:
-            return 0
-        gone = found - self.first + 1
-        self.first = found + 1
-        self.flow.tell("history-pruned")
-        self.settle()
-        return gone
+        return found
 
 
 def tell_anew(flow: Flow) -> None:

@@ -73,7 +73,8 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     try:
         loaded = store.load(thread)
         upto, announced, edited = _last_commit(config, store, loaded, before)
-        if edited and before is None and loaded.head.status != "failed":  # the error of its run is in an entry
+        # Not of a failed thread, whose error is in an entry, nor of one whose run was cut off.
+        if edited and before is None and loaded.head.status in ("interrupted", "cancelled"):
             reopened = folded(config, loaded)
             if reopened.migrated is None:
                 return _with_open_superstep(config, store, claim, loaded, reopened)
