@@ -151,7 +151,7 @@ g.add_node("ask", ask)
 g.set_conditional_entry(lambda state: [Send("ask", n) for n in range(4)], ["ask"])
 g.add_edge("ask", END)
 batch = g.compile(limits=Limits(max_concurrency=1))
-agent = Agent(ScriptedModel(["one", "two", "three", "four"]))
+agent = Agent(ScriptedModel(["one", "two", "three"]))
 """
 
 
@@ -161,7 +161,7 @@ def test_run_that_a_budget_stops_and_show_say_how_many_tasks_are_done(call, fold
     stopped = call("run", *where, "--thread", "t", "--harness", "batch.py:agent", "--budget", "calls=3")
 
     assert (stopped.code, stopped.result["tasks"]) == (5, {"done": 3, "total": 4})
-    assert "3 of 4 tasks done" in call("show", "batch.py:batch", "t", "--store", "a.db", "--text").out
+    assert "3 of 4 tasks done" in call("show", "batch.py:batch", "t", "--store", "a.db", "--output", "text").out
 
 
 def test_limits_end_a_run_with_their_code(call) -> None:

@@ -34,9 +34,10 @@ _QUESTION: Final = _object({
     "answer_schema": {"type": "object"}, "expires_at": _NUMBER_OR_NULL, "default": _ANY,
     "has_default": _TRUTH, "stale": _TRUTH,
 })  # fmt: skip
+_TASKS: Final = {"anyOf": [_object({"done": _WHOLE, "total": _WHOLE}), {"type": "null"}]}
 _SNAPSHOT: Final = {
     "thread": _TEXT, "status": _TEXT, "seq": _WHOLE, "at": _NUMBER, "superstep": _WHOLE, "run": _TEXT,
-    "next": _list(_TEXT), "error": _TEXT_OR_NULL, "usage": _USAGE, "interrupts": _list(_QUESTION),
+    "next": _list(_TEXT), "tasks": _TASKS, "error": _TEXT_OR_NULL, "usage": _USAGE, "interrupts": _list(_QUESTION),
 }  # fmt: skip
 _ENTRY: Final = _object({
     "thread": _TEXT_OR_NULL, "seq": _WHOLE, "at": _NUMBER, "run": _TEXT, "cause": _WHOLE, "path": _TEXT, "event": _TEXT,
