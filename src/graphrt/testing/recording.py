@@ -188,6 +188,7 @@ def record(
 
     Raises:
         InputError: *graph* is not a compiled graph, or an option or the input does not fit: nothing ran.
+        ScriptError: The run completed, and results of a scripted tool in `tools=` are left over.
     """
     runtime, kept = _prepared(graph, options)
     return _run(runtime, thread, kept, input=input)
@@ -234,6 +235,7 @@ def _run(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> Reco
                 kept.steps.append(step)
     except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
         error = raised
+    _check_tools(runtime, stream.result)
     return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
 
 
@@ -246,7 +248,20 @@ async def _arun(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) 
                 kept.steps.append(step)
     except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
         error = raised
+    _check_tools(runtime, stream.result)
     return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+
+
+def _check_tools(runtime: Runtime[S], result: RunResult[S] | None) -> None:
+    """Check at the end of a completed run that the scripts in `tools=` were used up: that is the test's own mistake.
+
+    Raises:
+        ScriptError: Results are left over (`script`).
+    """
+    for double in runtime.tools.values() if result is not None and result.status == "completed" else ():
+        done: Any = getattr(double, "assert_done", None)
+        if done is not None:
+            done()
 
 
 def _answers(answers: Any, answer: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from graphrt import Context, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError, InputError, NodeError, ScriptError
 from graphrt.harness import Agent, ScriptedModel, ToolCall, tool
-from graphrt.testing import raises, scripted
+from graphrt.testing import raises, record, scripted
 
 from .fakes import call
 from .graphs import State, ask
@@ -57,7 +57,7 @@ def test_a_function_stands_for_a_tool_and_gets_the_arguments_by_name() -> None:
     assert seen(agent) == ['{"paid":3}', '{"paid":4}']
 
 
-@pytest.mark.parametrize("how", ["run", "arun", "steps", "stream", "runtime"])
+@pytest.mark.parametrize("how", ["run", "arun", "steps", "stream", "runtime", "record"])
 def test_results_left_over_fail_the_run(how: str) -> None:
     import asyncio
 
@@ -73,6 +73,8 @@ def test_results_left_over_fail_the_run(how: str) -> None:
                     runtime.run({})  # another run may use the rest
             case "run":
                 graph().run({}, **options)
+            case "record":
+                record(graph(), {}, **options)
             case _:
                 list(getattr(graph(), how)({}, **options))
 
