@@ -18,6 +18,7 @@ from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import (
     Event,
     RunStarted,
+    SuperstepAbandoned,
     SuperstepCommitted,
     TaskSucceeded,
     ThreadMigrated,
@@ -103,6 +104,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
         "superstep": (steps[-1] if steps else 0) + bool(due),
         "run": entries[-1].run,
         "next": due,
+        "tasks": None,  # outcomes of an open superstep stand beside the journal, in a form that needs the graph
         "error": info.error,
         "usage": plain_data.usage(usage),
         "interrupts": [plain_data.question(one, typed=False) for one in asked],
@@ -133,6 +135,8 @@ def _written(event: Event) -> tuple[Any, ...]:
             return event.updates
         case ThreadUpdated() | ThreadMigrated():
             return (event.values,)
+        case SuperstepAbandoned():
+            return (event.said,)
         case _:
             return ()
 
