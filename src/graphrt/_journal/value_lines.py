@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from graphrt import events
 from graphrt._journal.event_schema import BY_CODE, FORMS, OUTCOMES, SIGNALS, STATE, TAGS
 from graphrt._journal.field_codecs import (
+    ARGUMENTS,
     CHECKSUMS,
     ERROR,
     ERRORS,
@@ -120,6 +121,7 @@ _FIELDS: Final[Mapping[Any, Callable[[Any, Sequence[str]], Iterator[Place]]]] = 
 _VALUES: Final[Mapping[Any, Callable[[Any], Iterator[int]]]] = {
     VALUE.get: lambda stored: iter((stored,)),
     MESSAGE.get: lambda stored: iter((stored,)),
+    ARGUMENTS.get: lambda stored: iter((stored,)),
     ERROR.get: lambda stored: iter((stored,)),
     TAGS.get: lambda stored: iter((stored,)),
     SIGNALS.get: lambda stored: iter(stored[2::3]),  # id, name, line, and so on
