@@ -124,6 +124,7 @@ def test_every_command_fits_its_terminal(place: Path, columns: int, env: dict[st
     assert "Traceback" not in Path("errors").read_text()
 
 
+@pytest.mark.slow
 def test_every_command_writes_one_document_where_no_terminal_is(call: Callable[..., Called], place: Path) -> None:
     for name, (words, code) in WORDS.items():
         done = call(*words, *([] if name in PLAIN else ["-ojson"]))  # checks a document against its schema

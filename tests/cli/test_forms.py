@@ -104,6 +104,7 @@ def test_a_person_who_leaves_in_the_middle_answers_nothing() -> None:
         asked(Order, ("colour:", "red"))
 
 
+@pytest.mark.slow
 def test_an_answer_that_no_schema_shows_to_be_wrong_is_asked_for_again(terminal, folder) -> None:
     """A validator of the model is not in its schema: it refuses the whole form, and the run goes on asking."""
     (folder / "even.py").write_text(

@@ -66,6 +66,7 @@ def test_a_module_that_raises_is_told_with_its_own_line(call, folder: Path, text
     assert "Traceback" in call("draw", "broken:graph", "--debug").err
 
 
+@pytest.mark.slow
 def test_what_modules_and_nodes_print_goes_to_standard_error(program) -> None:
     done = program("run", "flow.py:letters", "--set", "topic=x")
 
@@ -74,6 +75,7 @@ def test_what_modules_and_nodes_print_goes_to_standard_error(program) -> None:
     assert "printed by a node" in done.err
 
 
+@pytest.mark.slow
 def test_what_a_program_that_a_module_starts_prints_goes_to_standard_error(program, folder: Path) -> None:
     """File descriptor 1 belongs to the command too, and is what other programs inherit."""
     (folder / "noisy.py").write_text(

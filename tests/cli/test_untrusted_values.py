@@ -55,6 +55,7 @@ def test_names_of_threads_cannot_be_written_as_commands_of_a_terminal(call) -> N
     assert "\x1b" not in done.err
 
 
+@pytest.mark.slow
 def test_huge_and_binary_values_are_cut_with_their_size(call, folder: Path) -> None:
     (folder / "big.py").write_text(
         "from typing import Any\nfrom pydantic import BaseModel\nfrom graphrt import END, START, GraphBuilder\n"

@@ -47,6 +47,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> None:
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     started = call("start", target, "--set", "topic=tea", "--thread", "t", "--store", store, "--tag", "new").result
@@ -164,6 +165,7 @@ def test_a_time_is_refused_by_the_name_of_its_option(call, work: Path) -> None:
     assert "--delete-older-than cannot be read as a time" in refused.err
 
 
+@pytest.mark.slow
 def test_a_worker_process_can_be_watched(call, work: Path) -> None:
     (work / "failing.py").write_text(GRAPH.replace('{"said": f"about {state.topic}"}', '{"said": 1 // 0}'))
     call("start", "failing.py:graph", "--thread", "t", "--store", "runs.db")

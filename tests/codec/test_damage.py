@@ -189,6 +189,7 @@ def loaded(codec: Codec, data: bytes, *, as_error: bool) -> str:
     return "read"
 
 
+@pytest.mark.slow
 def test_mutated_data_is_refused_or_read_and_nothing_happens(record_property: Callable[[str, object], None]) -> None:
     """1,000,000 inputs with GRAPHRT_FULL=1, else 20,000; an audit hook sees neither import nor file nor process."""
     seeds = [CODEC.dump(value) for value in EXAMPLES]

@@ -288,6 +288,7 @@ def test_dump_close_to_the_end_of_the_stack_is_refused() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [str, bytes, bytearray, list], ids=lambda kind: kind.__name__)
 def test_huge_values_are_refused_before_they_are_encoded(kind: type) -> None:
     value: Any = {
@@ -305,6 +306,7 @@ def test_huge_values_are_refused_before_they_are_encoded(kind: type) -> None:
     assert time.perf_counter() - began < 5
 
 
+@pytest.mark.slow
 def test_length_of_the_encoded_bytes_is_what_counts() -> None:
     value = "\x01" * (MAX_BYTES // 5)  # each becomes six characters
 

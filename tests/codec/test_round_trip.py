@@ -196,6 +196,7 @@ def test_text_comes_back_or_is_refused(text: str, many: list[str]) -> None:
             assert CODEC.load(data) == value
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(values(4), st.lists(st.sampled_from(TAGS), min_size=3, max_size=3))
 @example(1, ["blob", "blob", "blob"])

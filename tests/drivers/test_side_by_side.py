@@ -226,6 +226,7 @@ def test_background_tasks_that_a_node_leaves_are_cancelled_at_the_end_of_a_sync_
     assert ended == ["background"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
 def test_a_forked_process_can_run_graphs() -> None:
     """Before the fork worker threads and the private loop were in use; runs of the child have their own."""

@@ -112,6 +112,7 @@ def wrong(name: str, call: ast.Call) -> str:
     return f"{name}() in line {call.lineno} {' and '.join(said)}" if said or call.args else ""
 
 
+@pytest.mark.slow
 def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
     found = [
         f"{path}: {text}"
@@ -123,6 +124,7 @@ def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_declarations_that_are_chosen_first_and_called_later_fit_a_call_of_that_kind() -> None:
     found = [chosen(tree) for tree in sources().values()]
     names = {name for names, _ in found for name in names}
@@ -142,6 +144,7 @@ def in_full(tree: ast.AST) -> Iterator[int]:
                 pass
 
 
+@pytest.mark.slow
 def test_errors_are_raised_from_declarations() -> None:
     found = [
         f"{path}:{line}"
@@ -177,6 +180,7 @@ def test_the_check_of_calls_finds_mistakes(source: str, text: str) -> None:
     assert wrong(name, call) == text
 
 
+@pytest.mark.slow
 def test_every_declaration_is_raised_somewhere() -> None:
     used = {
         node.id
@@ -194,6 +198,7 @@ def test_every_declaration_is_raised_somewhere() -> None:
     assert sorted(DECLARED.keys() - used - bases) == []
 
 
+@pytest.mark.slow
 def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     declared: Counter[tuple[str, str]] = Counter()
     for path in SRC.rglob("*.py"):
@@ -219,6 +224,7 @@ def test_a_code_has_a_second_text_only_where_the_caller_does_something_else() ->
     assert [same for same in names.values() if len(same) > 1] == []
 
 
+@pytest.mark.slow
 def test_the_text_that_others_are_variants_of_is_named_after_the_code() -> None:
     parents = {
         (node.func.value.id, DECLARED[node.func.value.id].code.upper().replace("-", "_"))

@@ -151,6 +151,7 @@ def test_what_happens_inside_is_shown_live_and_in_the_journal() -> None:
     assert set(paths) == {"2.0:run"}
 
 
+@pytest.mark.slow
 def test_a_crash_anywhere_leads_to_the_same_end() -> None:
     found = explore_crashes(outer(Chooser()), {"which": [1, 7, 2]}, answers=["yes"])
 

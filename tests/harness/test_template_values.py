@@ -152,6 +152,7 @@ def test_model_that_pydantic_cannot_write_is_refused() -> None:
     assert "x[0] is a Odd without a JSON form" in caught.value.what
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -105,6 +105,7 @@ def test_no_module_needs_itself_while_it_loads() -> None:
         pytest.fail(f"these modules import one another while they load: {' -> '.join(error.args[1])}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "known"), [(CALLS, KNOWN_IN_CALLS), (TYPES, KNOWN_FOR_TYPES)])
 def test_circles_do_not_grow(most: int, known: list[int]) -> None:
     found = circles(graph_of(most))

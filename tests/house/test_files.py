@@ -6,6 +6,8 @@ import ast
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 MAX_LINES = 800
 """Lines of code of a file (decision 0172). A bound on files with several ideas, not a length to cut at."""
@@ -39,6 +41,7 @@ def code_lines(path: Path) -> int:
     return sum(bool(line) and not line.startswith("#") and number not in documentation for number, line in lines)
 
 
+@pytest.mark.slow
 def test_files_stay_within_the_line_cap() -> None:
     paths = python_files("src", "tests", "benchmarks", "examples")
     sizes = {str(path.relative_to(ROOT)): code_lines(path) for path in paths}
@@ -80,6 +83,7 @@ def test_modules_of_the_package_have_names_that_say_what_is_in_them() -> None:
     assert [str(path) for path in python_files("src") if path.name in SAY_NOTHING] == []
 
 
+@pytest.mark.slow
 def test_modules_of_the_package_state_what_may_live_in_them() -> None:
     silent = [
         str(path.relative_to(ROOT))

@@ -175,6 +175,7 @@ def test_checksum_has_one_way_to_be_written(check: bytes) -> None:
     damaged(text + b"\n" + check % crc32(text))
 
 
+@pytest.mark.slow
 @bodies
 def test_every_structure_with_an_odd_place_is_refused_or_read(name: str) -> None:
     """With a checksum that fits: nothing but a StoreError may come of it."""

@@ -115,6 +115,7 @@ def test_names_of_the_meta_stand_before_those_of_the_bodies() -> None:
     assert reader.names.known == ["a", "n", "b"]
 
 
+@pytest.mark.slow
 @given(st.lists(logged(), min_size=1, max_size=3))
 def test_staged_body_names_what_it_needs_itself(batch: Any) -> None:
     body = Body(CODEC, Names())

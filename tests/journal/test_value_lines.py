@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
@@ -30,6 +31,7 @@ def test_every_line_is_named_once(batch: Any) -> None:
     assert payload
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(logged(), min_size=1, max_size=3), st.randoms())
 def test_body_without_some_of_its_values_can_be_read(batch: Any, rng: Any) -> None:

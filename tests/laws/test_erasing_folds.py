@@ -108,6 +108,7 @@ def items(name: str, before: Any, more: Any) -> Any:
             return [*before, *more]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(one_write, min_size=1, max_size=12), st.booleans())
 def test_state_is_the_fold_of_what_is_left(writes: list[Any], chain: bool) -> None:

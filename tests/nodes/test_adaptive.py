@@ -307,6 +307,7 @@ def test_a_manifest_with_a_wrong_validator_is_refused() -> None:
     assert [(one.code, one.where) for one in refused.value.problems] == [("input", "nodes[0]")]
 
 
+@pytest.mark.slow
 def test_a_crash_anywhere_leads_to_the_same_end() -> None:
     ideas = {1: BAD, 2: chain(look(), write(), node("ask", "human", question="{topic}?", into="verdict"), look("end"))}
     made: list[int] = []

@@ -155,6 +155,7 @@ def test_adversarial_designs_are_refused(design: Any, expected: tuple[str, str])
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", [case[1] for case in ADVERSARIAL], ids=[case[0] for case in ADVERSARIAL])
 def test_nothing_of_a_refused_design_runs(design: Any) -> None:
     result = graph(always(design), attempts=1).run({})
@@ -207,6 +208,7 @@ def test_a_design_without_limits_gets_those_of_the_validator() -> None:
     assert made.limits.deadline_s == 2.5
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.recursive(

@@ -139,6 +139,7 @@ def test_flush_waits_for_what_is_in_the_works():
     assert tracing.flush(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", [False, True], ids=["well", "hangs"])
 def test_end_of_the_process_delivers_what_waits_and_does_not_hang(hang: bool):
     program = f"""
@@ -176,6 +177,7 @@ def test_end_of_the_process_delivers_what_waits_and_does_not_hang(hang: bool):
         assert (done.stdout, done.stderr) == ("graphrt.node work\ninvoke_workflow traced\n", "")
 
 
+@pytest.mark.slow
 def test_child_of_a_fork_has_a_worker_thread_of_its_own():
     program = """
         import os, sys

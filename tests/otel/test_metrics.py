@@ -137,6 +137,7 @@ DYING = """
 """
 
 
+@pytest.mark.slow
 def test_threads_of_the_store_are_observed_and_takeovers_counted(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     program = textwrap.dedent(DYING.format(url=url))

@@ -53,6 +53,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory):
         return collected.spans(), url
 
 
+@pytest.mark.slow
 def test_triage_that_was_killed_and_resumed_is_one_trace_in_the_format_of_a_collector(lives):
     spans, _ = lives
 

@@ -296,6 +296,7 @@ def test_a_join_of_2_000_after_a_fan_out_compiles(after: str) -> None:
         assert problem.startswith("[starving-join] The join before 'end' can starve: some choice of routes runs 'n1'")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("limited")
 def test_2_000_arms_with_choices_that_meet_again_compile() -> None:
     """No source follows from the split alone, so that each is asked about; only a few can be missing together."""

@@ -99,6 +99,7 @@ def test_limits_can_be_widened_and_narrowed() -> None:
         SpecLimits(max_depth=0)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3),

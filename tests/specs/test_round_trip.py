@@ -21,6 +21,7 @@ from graphrt.specs import Form, GraphSpec, declare_form
 from .support import State, again, child, every_kind, fetch, label, mock, small
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(graph=graphs(mistakes=False))
 def test_random_graphs_read_back_what_was_written(graph: Graph) -> None:
@@ -34,6 +35,7 @@ def test_random_graphs_read_back_what_was_written(graph: Graph) -> None:
     assert not written.diff(read)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(one=graphs(mistakes=False), other=graphs(mistakes=False))
 def test_graphs_without_differences_have_one_fingerprint(one: Graph, other: Graph) -> None:

@@ -44,6 +44,7 @@ def test_a_graph_with_every_kind_of_node_fits() -> None:
     assert list(validator.iter_errors(every_kind().to_spec().to_data())) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(graph=graphs(mistakes=False))
 def test_random_graphs_fit(graph: Graph) -> None:

@@ -187,6 +187,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs file modes")
 @pytest.mark.parametrize("what", ["file", "folder", "unreadable", "new"])
 def test_what_may_not_be_written_can_be_looked_at(what, tmp_path):

@@ -74,6 +74,7 @@ def written(program: Program, loaded: Any, folder: Path) -> Path:
         return path
 
 
+@pytest.mark.slow
 def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(program, module, tmp_path):
     recorded = program.broken if program.failed else program.whole
     path = written(program, module(program.text(recorded), tmp_path), tmp_path)
@@ -89,6 +90,7 @@ def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(progra
         run_test(path)
 
 
+@pytest.mark.slow
 def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester, monkeypatch):
     program = PROGRAMS["agent with a tool"]
     source = program.text(program.whole)

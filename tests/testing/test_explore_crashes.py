@@ -30,6 +30,7 @@ from graphrt.testing import Exploration, explore_crashes, explore_forks
 ANSWERS = [{"approved": False, "remark": "shorter"}, {"approved": True, "remark": "fine"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found_and_its_line_replays_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     search, kind = PLANTED[name]
@@ -61,6 +62,7 @@ def test_nothing_is_found_if_the_mail_is_a_once_effect(store: str) -> None:
     assert found.tried > 10
 
 
+@pytest.mark.slow
 def test_nothing_is_found_in_an_approval() -> None:
     explore_crashes(approval.graph, {"topic": "graphs"}, answers=ANSWERS).check()
     explore_forks(approval.graph, {"topic": "graphs"}, answers=ANSWERS).check()
@@ -79,6 +81,7 @@ def test_fork_that_begins_anew_is_found() -> None:
     assert finding.replay == "explore_forks(graph, input, at=3)"
 
 
+@pytest.mark.slow
 def test_all_kinds_of_cases_are_tried() -> None:
     def ask(_: Any, ctx: Context[World]) -> Any:
         return {"notes": [ctx.interrupt("which?", key="which"), ctx.interrupt("how many?")]}
@@ -111,6 +114,7 @@ def test_torn_writes_of_a_store_in_memory_are_left_out() -> None:
     assert explored(chain(quiet)).left_out == ("torn writes: the store has no files",)
 
 
+@pytest.mark.slow
 def test_parallel_async_nodes_are_interleaved_by_seed_and_come_to_the_same_end() -> None:
     g = GraphBuilder(State, name="parallel")
 

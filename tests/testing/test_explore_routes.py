@@ -16,6 +16,7 @@ def names(planted: Planted, graph: Any) -> dict[str, Any]:
     return {"explore_routes": explore_routes, "graph": graph, "input": {}, **planted.given}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=str)
 def test_planted_bug_is_the_only_kind_found_and_its_line_replays_it(planted: Planted) -> None:
     graph = planted.make(bug=True)
@@ -33,6 +34,7 @@ def test_graph_without_the_planted_bug_has_no_finding(planted: Planted) -> None:
     assert str(explore_routes(planted.make(bug=False), {}, **planted.given).check())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=str)
 def test_test_of_a_finding_fails_with_the_bug_and_passes_without_it(planted: Planted) -> None:
     found = explore_routes(planted.make(bug=True), {}, **planted.given)
@@ -70,6 +72,7 @@ def test_correct_example_of_langgraph_has_no_finding(example: Example) -> None:
     assert found.unreached == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_labels_alone_of_a_correct_example_have_no_finding(example: Example) -> None:
     assert explore_routes(example.graph(), example.input).check().tried >= 1

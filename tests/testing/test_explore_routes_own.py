@@ -96,6 +96,7 @@ EXPLORED: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPLORED)
 def test_own_example_has_no_finding(name: str) -> None:
     graph, given = EXPLORED[name]

@@ -51,6 +51,7 @@ def nested() -> CompiledGraph[Any, Any]:
     return g.add_edge(START, "inner").add_edge("inner", END).compile()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [alone(note), fan(note), nested()], ids=["alone", "fan", "nested"])
 def test_nodes_of_queues_run_in_place(graph: CompiledGraph[Any, Any]) -> None:
     crashes, forks = explore_crashes(graph, {}), explore_forks(graph, {})

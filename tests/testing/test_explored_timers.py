@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder
@@ -40,6 +41,7 @@ def sleeping() -> Any:
     return g.compile()
 
 
+@pytest.mark.slow
 def test_crashes_around_timers_change_nothing() -> None:
     report = explore_crashes(sleeping(), {}, answers=["Ann"])
 

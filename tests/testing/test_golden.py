@@ -179,6 +179,7 @@ def test_a_trace_does_not_depend_on_the_order_in_which_tasks_end(seed: int) -> N
     assert of(lambda tasks: random.Random(seed).randrange(len(tasks))) == of(None)
 
 
+@pytest.mark.slow
 def test_a_trace_is_the_same_in_every_process() -> None:
     program = (
         "from tests.testing.test_golden import of_busy; import hashlib;"

@@ -17,6 +17,7 @@ from graphrt.testing import check_reducer
 LISTS = st.lists(st.integers(), max_size=3)
 
 
+@pytest.mark.slow
 def test_built_in_reducers_keep_their_laws():
     check_reducer(append, LISTS, identity=[], batch=lambda a, b: [*a, *b])
     check_reducer(union, st.lists(st.integers(), unique=True, max_size=3), identity=[], associative=True)
@@ -46,6 +47,7 @@ def subtracts(current: int, incoming: int) -> int:
     return current - incoming
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reducer", "values", "claims", "told"),
     [

@@ -303,6 +303,7 @@ def test_data_of_two_versions_of_a_file_is_not_merged(
     assert main([str(tmp_path / "new.json"), str(tmp_path / "new.json"), "--target", "child"]) == 0
 
 
+@pytest.mark.slow
 def test_data_without_a_graph_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     CoverageData().save(tmp_path / "empty.json")
 

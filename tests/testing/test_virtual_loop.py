@@ -109,6 +109,7 @@ OTHERS: list[Callable[..., Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", OTHERS)
 def test_correct_node_gives_the_same_in_all_orders(node: Any) -> None:
     began = time.monotonic()
@@ -282,6 +283,7 @@ def test_node_that_waits_for_ever_hangs() -> None:
     assert (finding.kind, finding.text) == ("hangs", "Node 'n1' waits for something that nobody brings.")
 
 
+@pytest.mark.slow
 def test_node_that_polls_for_ever_hangs() -> None:
     async def polls(_state: State) -> None:
         while True:  # noqa: ASYNC110 - that is what it is about

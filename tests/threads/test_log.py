@@ -141,6 +141,7 @@ def test_records_have_their_place_as_extra_fields(caplog):
     }
 
 
+@pytest.mark.slow
 def test_takeover_of_a_thread_whose_owner_died_is_logged(caplog, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     program = f"""
@@ -229,6 +230,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", "import logging", "import logging; logging.getLogger('graphrt').setLevel(10)"])
 def test_log_is_silent_without_a_handler(before):
     program = PROGRAM.format(before=before)
@@ -237,6 +239,7 @@ def test_log_is_silent_without_a_handler(before):
     assert (done.stdout, done.stderr) == ("NodeError\n", "")
 
 
+@pytest.mark.slow
 def test_log_of_a_configured_process_has_a_line_for_each_event():
     program = PROGRAM.format(before="import logging; logging.basicConfig(level='INFO', format='%(name)s %(message)s')")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -178,6 +178,7 @@ def plans(draw: st.DrawFn) -> list[list[tuple[tuple[str, ...], str, bool]]]:
     return steps
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(plan=plans())
 def test_answer_is_the_ancestry_that_the_values_carry(plan: list[list[tuple[tuple[str, ...], str, bool]]]) -> None:

@@ -16,6 +16,7 @@ from .graphs import chatty
 from .process_support import Workers
 
 
+@pytest.mark.slow
 def test_a_killed_workers_items_end_and_those_of_the_next_one_follow(workers: Workers) -> None:
     runtime = Runtime(chatty(), store=workers.url)
     thread = runtime.start({"most": 12, "pause_s": 0.1})

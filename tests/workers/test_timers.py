@@ -129,6 +129,7 @@ class Other(State):
     topic: str  # what the schedule does not give
 
 
+@pytest.mark.slow
 def test_kills_around_timers_fire_none_twice_and_lose_none(workers: Workers, tmp_path: Path) -> None:
     """Workers are killed while timers fire, many times; each timer of each thread has one entry."""
     chance = random.Random(20261126)

@@ -59,6 +59,7 @@ def test_a_run_that_fails_is_a_line_with_thread_node_and_class(store: Store, cap
     assert record.getMessage() == "Thread t-1 of graph 'loop' failed in node 'count': ValueError (node-failed)"
 
 
+@pytest.mark.slow
 def test_a_thread_that_is_parked_is_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "deadly").touch()
     url = f"sqlite:///{tmp_path}/runs.db"

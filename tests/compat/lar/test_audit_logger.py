@@ -91,6 +91,7 @@ def test_d04_replaying_the_log_gives_the_same_outcome(tmp_path: Path) -> None:
         assert restore(path, store, key=SECRET.encode()).proved_records > 3
 
 
+@pytest.mark.slow
 def test_d10_and_d11_a_killed_run_leaves_every_step_that_was_seen(tmp_path: Path) -> None:
     """ "GxP-compliant JSON persistence"; "perfect record when your agent fails" """
     script = tmp_path / "drive.py"

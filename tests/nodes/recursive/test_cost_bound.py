@@ -82,6 +82,7 @@ def terse(chance: random.Random, request: ModelRequest) -> str:
     return chance.choice(["NONE", "7", "seven", "x" * 5_000, "é\x01\n" * 800, str(len(request.text))])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
