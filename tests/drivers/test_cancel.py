@@ -141,21 +141,19 @@ def test_cancel_of_a_thread_that_nobody_drives_says_false() -> None:
     assert asyncio.run(runtime.acancel("t")) is False
 
 
-def test_a_cancelled_thread_takes_no_new_input(face: str) -> None:
-    from graphrt import InputError
-
+def test_a_cancelled_thread_takes_the_next_input(face: str) -> None:
     gate = Gate("async")
     runtime = Runtime(sequence(("gate", gate.node())), store="memory:")
     running = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
     assert gate.running.wait(PATIENCE_S)
     runtime.cancel("t")
     running.result()
+    gate.open.set()
 
-    with pytest.raises(InputError) as caught:
-        call(face, runtime, "run", {}, thread="t")
+    result = call(face, runtime, "run", {"notes": ["again"]}, thread="t")
 
-    assert caught.value.code == "wrong-verb"
-    assert "retry" in caught.value.fix
+    assert result.status == "completed"
+    assert result.state["notes"] == ["again", "gate"]
 
 
 def test_cancel_while_a_retry_waits(face: str) -> None:
