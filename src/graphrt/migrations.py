@@ -24,6 +24,9 @@ class Migration:
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Takes the thread's values by field name and returns all values for the present graph; None keeps them.
 
+    Values of the classes in `Verdict.classes`, and of classes that the graph no longer knows, are given as plain data:
+    a dict of the fields, a list for a named tuple, the name of an enum member.
+
     Must be pure: it may be called more than once for a thread.
     """
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])

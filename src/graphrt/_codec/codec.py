@@ -25,13 +25,13 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from graphrt._codec import answers, failures, registry
 from graphrt._codec.entry import Entry
 from graphrt._codec.own import own_by_class, own_by_tag
-from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, DamagedError, NotStorable
+from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, ClassChangedError, DamagedError, NotStorable
 from graphrt._codec.tables import FetchError, Tables
 from graphrt._codec.texts import CannotHoldError, TextRules, TextWalk
 from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt._secret import Secret
 from graphrt.errors import InputError, StoreError, names
-from graphrt.errors._codes.journal import DAMAGED_VALUE, UNKNOWN_TYPE
+from graphrt.errors._codes.journal import CLASS_CHANGED, DAMAGED_VALUE, UNKNOWN_TYPE
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -62,12 +62,29 @@ class Codec:
             raise it too, after the program registered a class with the tag of another one.
     """
 
-    __slots__ = ("_tables", "_types")
+    __slots__ = ("_forgiving", "_plain", "_tables", "_types")
 
-    def __init__(self, types: Iterable[Any] = ()) -> None:
+    def __init__(self, types: Iterable[Any] = (), *, plain: frozenset[str] | None = None) -> None:
         # Kept, because the tables are made again whenever the program registers a class.
         self._types = tuple(types)
-        self._tables = Tables(self._types, registry.registered_classes())
+        self._plain = plain
+        self._tables = Tables(self._types, registry.registered_classes(), plain)
+        self._forgiving: dict[frozenset[str], Codec] = {}
+
+    def forgiving(self, plain: Iterable[str] = ()) -> Codec:
+        """Return a codec that reads values as plain data that do not fit their classes any more.
+
+        Plain data is what is stored of an instance: a dict of its fields, a list for a named tuple, the name of the
+        member of an enum. Values inside of it are read as always. Needed for threads of an older graph (R14).
+
+        Args:
+            plain: Names (`__qualname__`) of classes whose values are all read as plain data. Those of other classes
+                are if they do not fit, or if the class is unknown.
+        """
+        classes = frozenset(plain)
+        if classes not in self._forgiving:
+            self._forgiving[classes] = Codec(self._types, plain=classes)
+        return self._forgiving[classes]
 
     def _current(self) -> Tables:
         """Return the tables, made anew if a class was registered since they were made.
@@ -79,7 +96,7 @@ class Codec:
         registered = registry.registered_classes()
         if tables.registered is not registered:
             met_secrets = tables.encoders.met_secrets
-            self._tables = tables = Tables(self._types, registered)
+            self._tables = tables = Tables(self._types, registered, self._plain)
             tables.encoders.met_secrets = met_secrets
         return tables
 
@@ -312,5 +329,7 @@ def _damaged(error: Exception, data: bytes) -> StoreError:
     Both are cut, since damaged data may be long: the reason to 300 characters, the data to its first 60 bytes.
     """
     begin = data[:60]
+    if isinstance(error, ClassChangedError):
+        return CLASS_CHANGED(why=str(error)[:300], size=len(data), begin=begin)
     why = str(error) if isinstance(error, DamagedError) else f"{type(error).__name__}: {error}"
     return DAMAGED_VALUE(why=why[:300], size=len(data), begin=begin)

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from graphrt._codec.entry import NONE, Entry, complete, own_attributes, strangers
 from graphrt._codec.models import model_entry
 from graphrt._codec.pydantic_values import is_url, url_entry
-from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.refusal import TAG, ClassChangedError, DamagedError, NotStorable
 from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only, text_of
 
 __all__ = ["builtin_base", "custom_entry", "entry_of"]
@@ -156,7 +156,7 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
         items = reader.items(only(node), depth)
         missing = fields[len(items) :]  # added to the class, at its end, after the value was stored
         if len(items) > len(fields) or any(name not in defaults for name in missing):
-            raise DamagedError(f"{cls.__qualname__} has {len(fields)} fields, and {len(items)} values were stored")
+            raise ClassChangedError(f"{cls.__qualname__} has {len(fields)} fields, and {len(items)} values were stored")
         return _TUPLE.__new__(cls, [*items, *(defaults[name] for name in missing)])
 
     return Entry(cls, tag, encode, decode)
@@ -184,10 +184,13 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         name = only(node)
         if name.__class__ is int:  # combined flags, whose number is stored as it is: no decoder is needed
-            return cls(name)
+            try:
+                return cls(name)
+            except ValueError:
+                raise ClassChangedError(f"{cls.__qualname__} has no members that make up {name}") from None
         member = members.get(text_of(name))
         if member is None:
-            raise DamagedError(f"{cls.__qualname__} has no member {name!r}")
+            raise ClassChangedError(f"{cls.__qualname__} has no member {name!r}")
         return member
 
     return Entry(cls, tag, encode, decode)

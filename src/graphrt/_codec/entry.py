@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from graphrt._codec.refusal import DamagedError
+from graphrt._codec.refusal import ClassChangedError
 from graphrt._codec.walk import Decoder, Encoder
 
 __all__ = ["NONE", "Entry", "complete", "own_attributes", "strangers"]
@@ -76,15 +76,15 @@ def complete(
         optional: Returns True if a field may stay without a value, as one with init=False that was never set.
 
     Raises:
-        DamagedError: A name in *values* is not a field, or a field has neither a value nor a default.
+        ClassChangedError: A name in *values* is not a field, or a field has neither a value nor a default.
     """
     unknown = [name for name in values if name not in names]
     if unknown:
-        raise DamagedError(f"{cls.__qualname__} has no field {unknown[0]!r}")
+        raise ClassChangedError(f"{cls.__qualname__} has no field {unknown[0]!r}")
     for name in names:
         if name not in values:
             value = default(name)
             if value is not NONE:
                 values[name] = value
             elif not optional(name):
-                raise DamagedError(f"the field {name!r} of {cls.__qualname__} has neither a value nor a default")
+                raise ClassChangedError(f"the field {name!r} of {cls.__qualname__} has neither a value nor a default")

@@ -17,7 +17,7 @@ from pydantic import RootModel
 from pydantic_core import PydanticUndefined
 
 from graphrt._codec.entry import NONE, Entry, complete, strangers
-from graphrt._codec.refusal import TAG, DamagedError, NotStorable
+from graphrt._codec.refusal import TAG, ClassChangedError, DamagedError, NotStorable
 from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer
 
 __all__ = ["model_entry"]
@@ -138,7 +138,7 @@ class _Shape:
         if "set" in node:
             given = set(reader.items(node["set"], depth))
             if not given <= {*fields, *(extra or ())}:
-                raise DamagedError(f"fields of {self.cls.__qualname__} were set that it does not have")
+                raise ClassChangedError(f"fields of {self.cls.__qualname__} were set that it does not have")
         private = self._private(reader.named(node["private"], depth) if "private" in node else {})
         # As pydantic's own `model_copy` makes an instance.
         made = object.__new__(self.cls)
@@ -155,13 +155,13 @@ class _Shape:
         """Return the extras in *node*; None for a class that does not allow any, as pydantic has it.
 
         Raises:
-            DamagedError: *node* has extras that the class does not allow.
+            ClassChangedError: *node* has extras that the class does not allow.
         """
         allowed = not self.is_root and self.cls.model_config.get("extra") == "allow"
         if "extra" not in node:
             return {} if allowed else None
         if not allowed:
-            raise DamagedError(f"{self.cls.__qualname__} allows no fields that it does not declare")
+            raise ClassChangedError(f"{self.cls.__qualname__} allows no fields that it does not declare")
         return reader.named(node["extra"], depth)
 
     def _private(self, stored: dict[str, Any]) -> dict[str, Any] | None:
@@ -171,12 +171,12 @@ class _Shape:
             The attributes by name; None if the class declares no private attribute, as pydantic has it.
 
         Raises:
-            DamagedError: *stored* has an attribute that the class does not declare.
+            ClassChangedError: *stored* has an attribute that the class does not declare.
         """
         declared: dict[str, Any] = self.cls.__private_attributes__
         unknown = stored.keys() - declared.keys()
         if unknown:
-            raise DamagedError(f"{self.cls.__qualname__} has no private attribute {min(unknown)!r}")
+            raise ClassChangedError(f"{self.cls.__qualname__} has no private attribute {min(unknown)!r}")
         if not declared:
             return None
         for name, attribute in declared.items():

@@ -15,6 +15,7 @@ __all__ = [
     "MIN_INT",
     "TAG",
     "TOO_LONG",
+    "ClassChangedError",
     "DamagedError",
     "NotStorable",
     "step_into",
@@ -93,6 +94,10 @@ class NotStorable(ValueError):  # noqa: N818 - private: callers turn it into a p
 
 class DamagedError(ValueError):
     """Stored data is not in the form that the codec writes."""
+
+
+class ClassChangedError(DamagedError):
+    """Stored data does not fit its class: most likely, the class has changed since the data was written."""
 
 
 def step_into(key: Any) -> str:

@@ -10,6 +10,7 @@ the part under "v" of the object *node*. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any, NoReturn
 
 from pydantic_core import from_json
@@ -19,7 +20,7 @@ from graphrt._codec.discovery import classes_in
 from graphrt._codec.entries import entry_of
 from graphrt._codec.entry import Entry
 from graphrt._codec.own import WORDS, own_by_class, own_by_tag
-from graphrt._codec.refusal import DamagedError, NotStorable
+from graphrt._codec.refusal import TAG, DamagedError, NotStorable
 from graphrt._codec.unstorable import why_no_instance
 from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of
 
@@ -44,17 +45,23 @@ class Tables:
         annotations: Every enum, model, dataclass and named tuple that they lead to is added.
         registered: The classes registered by hand, as `registry.registered_classes()` returns them; the codec compares
             this dict by identity. Classes that their annotations lead to are added as well.
+        plain: None for tables that refuse what does not fit its class. Else it is read as plain data, and so are all
+            values of the classes with these names (`__qualname__`), and of unknown ones.
 
     Raises:
         InputError: Two classes have the same tag (`duplicate-tag`).
     """
 
-    __slots__ = ("classes", "decoders", "encoders", "registered")
+    __slots__ = ("_plain", "classes", "decoders", "encoders", "registered")
 
-    def __init__(self, annotations: Iterable[Any], registered: dict[type, Entry]) -> None:
+    def __init__(
+        self, annotations: Iterable[Any], registered: dict[type, Entry], plain: frozenset[str] | None = None
+    ) -> None:
         self.registered = registered
+        self._plain = plain
         self.encoders = _Encoders(registry.BUILT_IN_ENCODERS)
-        self.decoders: dict[str, Decoder] = _Decoders({**registry.BUILT_IN_DECODERS, "blob": _decode_blob})
+        known = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
+        self.decoders: dict[str, Decoder] = _Decoders(known) if plain is None else _ForgivingDecoders(known)
         self.classes: dict[str, Entry] = {}
         """By tag, the entries of all classes that are not built in."""
         for cls, tag in WORDS.items():
@@ -80,7 +87,10 @@ class Tables:
             raise registry.duplicate(entry.tag, entry.cls, holder.cls if holder else None)
         self.classes[entry.tag] = entry
         self.encoders[entry.cls] = entry.encode
-        self.decoders[entry.tag] = entry.decode
+        decode = entry.decode
+        if self._plain is not None:
+            decode = _as_plain_data if entry.cls.__qualname__ in self._plain else _forgiving(decode)
+        self.decoders[entry.tag] = decode
 
 
 class _Encoders(dict[type, Encoder]):
@@ -115,6 +125,38 @@ class _Decoders(dict[str, Decoder]):
             raise UnknownTagError(tag)
         self[tag] = entry.decode
         return entry.decode
+
+
+class _ForgivingDecoders(_Decoders):
+    """Decoders by tag, with which a value of an unknown class is plain data."""
+
+    def __missing__(self, tag: str) -> Decoder:
+        """Return the decoder of a tag that is looked up for the first time."""
+        try:
+            return super().__missing__(tag)
+        except UnknownTagError:
+            return _as_plain_data
+
+
+def _forgiving(decode: Decoder) -> Decoder:
+    """Return a decoder that returns plain data where *decode* finds that the data does not fit its class."""
+
+    def decode_or_pass_on(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        untouched = deepcopy(node)  # decoders change the data in place
+        try:
+            return decode(reader, node, depth)
+        except (DamagedError, TypeError):  # TypeError: the class is of another kind now
+            return _as_plain_data(reader, untouched, depth)
+
+    return decode_or_pass_on
+
+
+def _as_plain_data(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+    """Return what is stored of an instance: its fields by name or in order, the name of an enum's member."""
+    data = node["v"]
+    if data.__class__ is dict and TAG not in data:
+        return reader.named(data, depth)
+    return reader.value(data, depth + 1)
 
 
 def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:

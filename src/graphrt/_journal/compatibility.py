@@ -41,6 +41,11 @@ class Verdict:
     """What changed, as sentences. For `incompatible` and `unreadable` the obstacles come first."""
     pending: tuple[str, ...] = ()
     """Nodes that are due or open, in task order: their code is the first that the thread runs."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes that changed so that stored values may not fit, and of those that contain them, sorted.
+
+    A migration gets their values as plain data. Empty for `identical` and `compatible`.
+    """
     source: str = ""
     """Fingerprint of the thread's graph."""
     target: str = ""

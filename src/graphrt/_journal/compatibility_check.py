@@ -4,11 +4,12 @@ Rule R14: a thread stores the fingerprint of its graph (a digest of names, edges
 goes on with a changed graph if the two are compatible, or by a declared migration, and is refused otherwise.
 
 The check compares the topology in the thread's meta with that of the graph. A topology is the graph as plain data:
-`name`, `nodes`, `edges`, and `state` with type and reducer of each field. The check also looks at what the stored
-entries still need: the pending nodes, and the reducers of the fields that they write. Nothing is changed here;
-`migrate_thread` does that.
+`name`, `nodes`, `edges`, `state` with type and reducer of each field, and `classes` with the classes that the types
+lead to; `changed_types` compares types and classes. The check also looks at what the stored entries still need: the
+pending nodes, and the reducers of the fields that they write. Nothing is changed here; `migrate_thread` does that.
 
 Entries with a path belong to nested graphs and are passed over, because their writes count when they reach the top.
+The classes of a nested graph count while its node is pending.
 
 What was `loaded` of a thread: its head (id, status, last entry), the newest snapshot, the records after it (the entries
 of one commit each), and the bodies that are staged for tasks of the open superstep, by key.
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 
 from graphrt import events
 from graphrt._journal.changed_names import name_in_last_graph
+from graphrt._journal.changed_types import Change, changed_classes, classes_with, type_change, without_classes
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
@@ -52,7 +54,8 @@ def judge(
     Args:
         graph: The present graph.
         meta: The thread's meta, as `read_meta` returns it.
-        reader: Decodes the thread's records.
+        reader: Decodes the thread's records. For a changed graph it gets a codec that reads as plain data what does not
+            fit its class any more.
         migrations: Declared migrations; the first one for the thread's fingerprint counts.
 
     Raises:
@@ -82,6 +85,8 @@ def _judged(
     plan: Plan = graph.__graphrt_plan__
     before: Mapping[str, Any] = meta.get("topology") or {}
     now = topology(plan)
+    # What the check looks for is in values of older classes, too. The caller sets the codec that it reads on with.
+    reader.codec = plan.codec.forgiving()
     common["pending"] = waiting = pending(meta, reader, loaded)
     migration = next((known for known in migrations if known.matches(source)), None)
     renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
@@ -91,8 +96,15 @@ def _judged(
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
     written = _written(reader, loaded)
-    _fields(before, plan, written, migration, blocking, changes)
-    _updates(before.get("update"), now.get("update"), written, blocking, changes)
+    changed = _fields(before, plan, written, migration, blocking, changes)
+    common["classes"] = classes_with(changed, before.get("classes", {}))
+    _updates(before, now, plan, written, blocking, changes)
+    for name in dict.fromkeys(waiting or _entered(before, head.status)):
+        present = plan.by_name.get(renamed.get(name, name))
+        for node in before.get("nodes", ()):
+            if node["name"] == name and "graph" in node and present is not None and present.child is not None:
+                # A migration gets the values of the graph at the top only.
+                _sort_out(_nested(f"{present.name}/", node["graph"], present.child), blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
@@ -127,7 +139,7 @@ def _nodes(
         there = new.get(renamed.get(name, name))
         if there is None:
             blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
-        elif name in old and (there["kind"] != old[name]["kind"] or there.get("graph") != old[name].get("graph")):
+        elif name in old and (there["kind"] != old[name]["kind"] or _wiring(there) != _wiring(old[name])):
             blocking.append(
                 f"node {name!r} is pending, and was changed from a function to a nested graph, from a nested graph to a function, or to another nested graph"
             )
@@ -157,8 +169,8 @@ def _fields(
     migration: Migration | None,
     blocking: list[str],
     changes: list[str],
-) -> None:
-    """Compare fields. A changed reducer cannot fold old entries again; a changed or missing field needs a migration.
+) -> set[str]:
+    """Compare fields, and the classes that they lead to. A changed reducer cannot fold old entries again; a changed or missing field needs a migration.
 
     Args:
         before: Topology of the thread's graph.
@@ -167,14 +179,21 @@ def _fields(
         migration: The declared migration; if it has a function for the values, that provides for changed fields.
         blocking: Obstacles are added here, as sentences.
         changes: Other changes are added here.
+
+    Returns:
+        Names of the classes that changed so that stored values may not fit.
     """
-    old, new = before.get("state", {}), topology(plan)["state"]
+    now = topology(plan)
+    old, new = before.get("state", {}), now["state"]
     migrated = migration is not None and migration.values is not None
+    obstacles = changes if migrated else blocking  # of those that a function for the values provides for
+    same: dict[str, tuple[Any, Any]] = {}
     for name, field in old.items():
         there = new.get(name)
         if there is None:
-            (changes if migrated else blocking).append(f"field {name!r} is gone from the state")
-        elif there["reducer"] != field["reducer"]:
+            obstacles.append(f"field {name!r} is gone from the state")
+            continue
+        if there["reducer"] != field["reducer"]:
             # Also with a migration: it gets the folded values, so it comes too late for the reducer.
             what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
             # A snapshot holds the result of the older reducer; only entries after it are folded again.
@@ -184,25 +203,98 @@ def _fields(
                 )
             else:
                 changes.append(what)
-        elif there["type"] != field["type"]:
-            what = f"field {name!r} is {there['type']} now, and was {field['type']}"
-            (changes if migrated else blocking).append(what)
+        change = type_change(name, field, there)
+        if change is not None:
+            (changes if change.fits else obstacles).append(change.what)
+        if change is None or change.fits:
+            same[name] = field, there
+    found = _classes(before, now, plan, same)
+    _sort_out(found, obstacles, changes)
     added = [name for name in new if name not in old]
     bare = [name for name in added if plan.state.fields[name].required]  # without a default, and not optional
     if bare:
-        (changes if migrated else blocking).append(f"field {bare[0]!r} is new and has no default")
+        obstacles.append(f"field {bare[0]!r} is new and has no default")
     if len(added) > len(bare):
         changes.append(f"fields {names(name for name in added if name not in bare)} are new")
+    return {name for change in found for name in change.classes}
 
 
-def _updates(before: Any, now: Any, written: Collection[str], blocking: list[str], changes: list[str]) -> None:
+def _classes(
+    before: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, same: Mapping[str, tuple[Any, Any]]
+) -> list[Change]:
+    """Return what changed in the classes behind the types in *same*, each by its path, the older one first.
+
+    Args:
+        before: Topology of an older graph.
+        now: Topology of the present one, which *plan* is.
+        plan: The present graph.
+        same: Types that are the same, or into which the older one fits.
+    """
+    from graphrt._codec.registry import registered_classes  # loads the codec, which a run without a store does not need
+
+    # Their stored form is what the functions of the user's make of it.
+    custom = {cls.__qualname__ for cls, entry in registered_classes().items() if entry.own}
+    return changed_classes(before.get("classes", {}), now.get("classes", {}), same, plan.classes.bare, custom)
+
+
+def _nested(path: str, before: Mapping[str, Any], plan: Plan) -> list[Change]:
+    """Return what changed in the classes of a nested graph of a pending node, and of the graphs inside it.
+
+    Args:
+        path: Where it is in the graph at the top, for instance `draft/`.
+        before: Its topology in the thread's graph. That of *plan* differs in classes at most, or is an obstacle already.
+        plan: The present nested graph.
+    """
+    now = topology(plan)
+    old, new = before["state"], now["state"]
+    found = _classes(before, now, plan, {f"{path}{name}": (old[name], new[name]) for name in old if name in new})
+    for node in before["nodes"]:
+        present = plan.by_name.get(node["name"])
+        if "graph" in node and present is not None and present.child is not None:
+            found += _nested(f"{path}{node['name']}/", node["graph"], present.child)
+    return found
+
+
+def _entered(before: Mapping[str, Any], status: str) -> list[str]:
+    """Return the nodes that START may lead to: those that may be open before the first commit. None if all is done."""
+    return [edge["to"] for edge in before.get("edges", ()) if edge["from"] == "START"] if status != "completed" else []
+
+
+def _wiring(node: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the topology of a node's nested graph without classes, which have a verdict of their own; None for none."""
+    return without_classes(node["graph"]) if "graph" in node else None
+
+
+def _sort_out(found: Sequence[Change], obstacles: list[str], changes: list[str]) -> None:
+    """Add each change to *obstacles* if stored values may not fit any more, else to *changes*."""
+    for change in found:
+        (changes if change.fits else obstacles).append(change.what)
+
+
+def _updates(
+    older: Mapping[str, Any],
+    present: Mapping[str, Any],
+    plan: Plan,
+    written: Collection[str],
+    blocking: list[str],
+    changes: list[str],
+) -> None:
     """Compare the reducers of the whole state, and the types of their updates; the lists are those of `_fields`.
 
     Args:
-        before: What the topology of the thread's graph says about it; None if its fields had reducers.
-        now: The same of the present graph.
+        older: Topology of the thread's graph.
+        present: Topology of the present graph.
+        plan: The present graph.
         written: What `_written` returns.
     """
+    before, now = older.get("update"), present.get("update")
+    if before is not None and now is not None and before["reducer"] == now["reducer"]:
+        change = type_change("update", before, now)
+        if change is None or change.fits:
+            found = [change] if change is not None else []
+            found += _classes(older, present, plan, {"update": (before, now)})
+            _sort_out(found, blocking if written else changes, changes)
+            return
     if before == now:
         return
 

@@ -11,7 +11,7 @@ joined by a declared `Migration`. Threads with any other verdict do not come her
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrt import events, reducers
 from graphrt._engine.engine import Engine
@@ -21,6 +21,7 @@ from graphrt._journal.compatibility import Verdict
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted
+from graphrt._plan.tables import Plan
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.journal import (
     MIGRATION_FAILED,
@@ -28,14 +29,23 @@ from graphrt.errors._codes.journal import (
 )
 from graphrt.migrations import Migration
 
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
 
 def prepare(fold: Fold, verdict: Verdict) -> None:
     """Give *fold* what older graphs had and the present one has not, before anything is folded.
 
     The meta keeps it: `gone` has removed fields with the names of their reducers; `renamed` and `joins`, see
-    `changed_names`. It is that of all older graphs whose entries the thread may still have.
+    `changed_names`; `plain` is true if classes changed so that values in the entries may not fit them any more. It is
+    that of all older graphs whose entries the thread may still have.
     """
     engine, meta = fold.engine, fold.meta
+    # With changed classes, no entry was written with the present ones yet: the migration gets all values as plain data.
+    if verdict.classes:
+        fold.reader.codec = engine.plan.codec.forgiving(verdict.classes)
+    else:
+        fold.reader.codec = engine.plan.codec.forgiving() if meta.get("plain") else engine.plan.codec
     is_same = verdict.kind == "identical"
     gone: dict[str, str] = dict(meta.get("gone") or {})
     if not is_same:
@@ -47,6 +57,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     joins = changed_joins(meta, again, engine.plan, is_same=is_same)
     # Also kept in the meta, which the next commit stores: later loads fold the same entries, and need the same.
     kept: dict[str, Any] = {"gone": gone, "renamed": renamed, "joins": joins_as_data(joins)}
+    kept["plain"] = bool(verdict.classes) or bool(meta.get("plain"))
     fold.meta = {**meta, **{key: data for key, data in kept.items() if data}}
     by_name = engine.plan.by_name
     engine.fold_older(
@@ -54,6 +65,18 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
         {old: by_name[new] for old, new in renamed.items() if new in by_name},
         under_older_names(joins, renamed, engine.plan),
     )
+
+
+def codec_to_show(plan: Plan, fingerprint: str, meta: Mapping[str, Any]) -> Codec:
+    """Return the codec with which entries of a thread are shown, whether or not *plan* can go on with it.
+
+    Args:
+        plan: The present graph.
+        fingerprint: Its fingerprint.
+        meta: The thread's meta. If an older graph wrote entries, values that do not fit their classes are plain data.
+    """
+    is_same = meta.get("fingerprint", fingerprint) == fingerprint and not meta.get("plain")
+    return plan.codec if is_same else plan.codec.forgiving()
 
 
 def _stand_in(name: str, label: str) -> Field:

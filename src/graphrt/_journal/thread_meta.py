@@ -82,6 +82,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "gone": (dict,),
     "renamed": (dict,),
     "joins": (list,),
+    "plain": (bool,),
 }
 """Key to the classes that its value may have; each key may be missing."""
 

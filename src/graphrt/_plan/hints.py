@@ -152,7 +152,7 @@ def unaliased(hint: Any) -> Any:
     """Return *hint* with a `type X = ...` around it replaced by its value; any other hint unchanged."""
     for _ in range(64):  # an alias may name itself
         base = typing.get_origin(hint) or hint
-        if not isinstance(base, _ALIASES):
+        if not is_alias(base):
             return hint
         given = dict(zip(base.__type_params__, typing.get_args(hint), strict=False))
         try:
@@ -160,6 +160,11 @@ def unaliased(hint: Any) -> Any:
         except NameError:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
             return hint
     return hint
+
+
+def is_alias(base: Any) -> bool:
+    """Return True if *base* was made by `type X = ...`, or as a TypeAliasType."""
+    return isinstance(base, _ALIASES)
 
 
 def members(hint: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ the network. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from enum import Enum
 from typing import Any
 
@@ -19,7 +20,7 @@ def topology(plan: Plan) -> dict[str, Any]:
     """Return the graph as plain data, ready for JSON: nodes, edges, state fields and limits.
 
     Nodes are in declaration order, edges by source node and then by kind, join edges last. A nested graph has its
-    topology inside its node.
+    topology inside its node. `classes` has the classes that the fields lead to, see `state_classes`.
     """
     nodes = [_node(node) for node in plan.nodes]
     edges: list[dict[str, Any]] = []
@@ -54,11 +55,9 @@ def topology(plan: Plan) -> dict[str, Any]:
         "name": plan.name,
         "nodes": nodes,
         "edges": edges,
-        "state": {name: _field(field) for name, field in plan.state.fields.items()},
+        **_schema(plan),
         "limits": plan.limits.to_dict(),
     }
-    if plan.update.reducer is not None:
-        data["update"] = {"type": describe(plan.update.cls), "reducer": plan.update.reducer.name}
     for option, chosen in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
         if chosen is not None:
             data[option] = sorted(chosen)
@@ -150,9 +149,21 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901, PLR0912 - one line f
     return data
 
 
-def _field(field: Field) -> dict[str, Any]:
-    """Return a field of the state as data: type, name of the reducer, and the markers that it has."""
-    data: dict[str, Any] = {"type": describe(field.annotation), "reducer": field.reducer_name}
+def _schema(plan: Plan) -> dict[str, Any]:
+    """Return the fields of the state, the reducer of the whole state, and their classes; what is empty is left out."""
+    data: dict[str, Any] = {"state": {name: _field(plan, field) for name, field in plan.state.fields.items()}}
+    if plan.update.reducer is not None:
+        data["update"] = {**plan.classes.typed(plan.update.cls), "reducer": plan.update.reducer.name}
+    if plan.classes.data:
+        data["classes"] = deepcopy(plan.classes.data)  # a topology may be edited
+    return data
+
+
+def _field(plan: Plan, field: Field) -> dict[str, Any]:
+    """Return a field of the state as data: type, its classes, name of the reducer, and the markers that it has."""
+    # An untracked field is never stored, so its classes do not matter.
+    typed = {"type": describe(field.annotation)} if field.untracked else plan.classes.typed(field.annotation)
+    data: dict[str, Any] = {**typed, "reducer": field.reducer_name}
     if field.ephemeral:
         data["ephemeral"] = True
     if field.untracked:

@@ -23,6 +23,7 @@ from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
+    from graphrt._plan.state_classes import StateClasses
 
 CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
 """Ways to call a node: `fn(state)`, `await fn(state)`, or the general one (with a context, a nested graph, ...)."""
@@ -176,7 +177,7 @@ class Plan:
 
     # fmt: off
     __slots__ = (
-        "_checking", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
+        "_checking", "_classes", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
         "has_timeouts", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec",
         "start", "state", "update",
     )
@@ -202,6 +203,7 @@ class Plan:
         """Indexes of the nodes with an edge to END."""
         self._visit_limits: tuple[int, list[int]] | None = None
         """The last result of `visit_limits`, behind the general limit that it is for."""
+        self._classes: StateClasses | None = None
         self._codec: Codec | None = None
         self._checking: Codec | None = None
         self._custom: tuple[str, ...] | None = None
@@ -342,6 +344,21 @@ class Plan:
             if self.update.reducer is not None:  # the user's, which makes every field
                 self._custom = tuple(fields)
         return self._custom
+
+    @property
+    def classes(self) -> StateClasses:
+        """The classes that the stored fields lead to, and the updates of a reducer of the whole state (R14).
+
+        Found at first use, which is when the fingerprint is asked for.
+        """
+        if self._classes is None:
+            from graphrt._plan.state_classes import StateClasses
+
+            roots: list[Any] = [field.annotation for field in self.state.fields.values() if not field.untracked]
+            if self.update.reducer is not None:  # then the journal has the updates themselves
+                roots.append(self.update.cls)
+            self._classes = StateClasses(roots)
+        return self._classes
 
     @property
     def codec(self) -> Codec:

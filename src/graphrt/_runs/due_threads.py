@@ -16,6 +16,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import TIMER
 from graphrt._journal.leases import take
+from graphrt._journal.migrate_thread import codec_to_show
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import reopen_run
@@ -117,7 +118,9 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
     the end of the thread, among the records after the newest stored snapshot. A record holds the entries of one commit,
     as pairs of path and event.
     """
-    reader = Reader(the_store(config), thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
+    meta = read_meta(loaded.meta, thread)
+    codec = codec_to_show(config.plan, config.graph.fingerprint, meta)
+    reader = Reader(the_store(config), thread, codec, meta=meta, keys=config.keys)
     count = 0
     for record in reversed(loaded.records):
         for path, event in reversed(list(reader.batch(record).logged)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt._journal.migrate_thread import codec_to_show
 from graphrt._journal.reader import Reader, check_end, check_own, lacking
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.arguments import check_number
@@ -49,7 +50,7 @@ def entries(
     loaded = store.load(thread, upto=1)
     head, meta = loaded.head, read_meta(loaded.meta, thread)
     check_own(store, thread, meta)  # the thread has not exchanged its id with another one
-    codec: Any = config.plan.codec
+    codec: Any = codec_to_show(config.plan, config.graph.fingerprint, meta)
     if raw:
         from graphrt._journal.verifying import PLAIN  # imported late: it loads what verifies whole stores
 

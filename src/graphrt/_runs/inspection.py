@@ -20,6 +20,7 @@ from graphrt._engine.erased_work import holds_erased
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts
 from graphrt._journal.leases import release_now
+from graphrt._journal.migrate_thread import codec_to_show
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
@@ -72,7 +73,9 @@ def last_failure(config: RunConfig, thread: str) -> events.RunFailed | None:
     """
     store = the_store(config)
     loaded = store.load(thread)
-    reader = Reader(store, thread, config.plan.codec, meta=read_meta(loaded.meta, thread), keys=config.keys)
+    meta = read_meta(loaded.meta, thread)
+    codec = codec_to_show(config.plan, config.graph.fingerprint, meta)
+    reader = Reader(store, thread, codec, meta=meta, keys=config.keys)
     for record in reversed(loaded.records):  # those after the newest snapshot; a failure is usually in the last one
         for path, event in reversed(list(reader.batch(record).logged)):
             if isinstance(event, events.RunFailed) and not path:

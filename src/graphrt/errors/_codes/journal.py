@@ -18,8 +18,14 @@ DAMAGED_VALUE = ErrorCode(
     "damaged-value",
     StoreError,
     "Stored data cannot be read: {why}.",
-    fix="Restore the data from a backup; if a class changed, give its new fields defaults.",
+    fix="Restore the data from a backup.",
     where="{size} bytes that begin with {begin!r}",
+)
+CLASS_CHANGED = DAMAGED_VALUE.variant(
+    "A stored value cannot be read: {why}.",
+    known="the code of the class changed after the value was stored; the data is as it was written",
+    fix="Give new fields a default, and keep the fields and members that stored values have; or read the thread with the "
+    "code that wrote it.",
 )
 
 BAD_REGISTRATION = ErrorCode(
