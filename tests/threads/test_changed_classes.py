@@ -125,6 +125,43 @@ def test_a_migration_that_passes_on_what_does_not_fit_is_refused(lite):
     refused("migration-failed", lambda: runtime.resume("t", "ok"), "amount", error=InputError)
 
 
+def test_a_migration_may_replace_a_class(lite):
+    older = release(AMOUNT)
+    lite.runtime(older).run({}, thread="t")
+    state: Any = pydantic.create_model("State", amount=(float, 0.0), n=(int, 0))
+    graph: Any = GraphBuilder(state, name="shop").add_node("ask", lambda state, ctx: ctx.interrupt("?"))
+
+    def amount_alone(values: Any) -> dict[str, Any]:
+        return {"amount": values["order"]["prices"]["tea"][0]["amount"]}
+
+    migration = Migration(source=older.fingerprint, values=amount_alone)
+    runtime = lite.runtime(graph.add_sequence([START, "ask"]).compile(), migrations=[migration])
+
+    assert runtime.resume("t", None).state.amount == 12.5
+    assert "ThreadMigrated" in [type(entry.event).__name__ for entry in runtime.entries("t")]
+
+
+@pytest.mark.parametrize("changed", [True, False], ids=["class changed", "field gone"])
+def test_an_update_that_waits_for_its_commit_is_not_migrated(lite, changed):
+    """A finished task of the open superstep has it; the migration gets the committed values."""
+
+    def graph(**fields: Any) -> Any:
+        made: Any = GraphBuilder(pydantic.create_model("State", n=(int, 0), **fields), name="g")
+        made.add_node("write", lambda state: {"price": price(amount=1.0)})
+        made.add_node("ask", lambda state, ctx: ctx.interrupt("?"))
+        return made.set_entry("write").set_entry("ask").compile()
+
+    price: Any = pydantic.create_model("Price", **AMOUNT)
+    older = graph(price=(price | None, None))
+    lite.runtime(older).run({}, thread="t")
+    now = graph(**({"price": (pydantic.create_model("Price", **TEXT) | None, None)} if changed else {}))
+    migration = Migration(source=older.fingerprint, values=lambda values: {"n": values["n"]})
+    (found,) = lite.runtime(now, migrations=[migration]).check_threads()
+
+    assert found.kind == "incompatible"
+    assert found.reasons[0].startswith("a finished task waits to write field 'price', ")
+
+
 def test_entries_of_an_older_release_are_shown(lite):
     lite.runtime(release(AMOUNT)).run({}, thread="t")
     shown = str([entry.event for entry in lite.runtime(release({}, "RED")).entries("t")])

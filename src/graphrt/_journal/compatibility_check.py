@@ -17,10 +17,11 @@ of one commit each), and the bodies that are staged for tasks of the open supers
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from graphrt import events
+from graphrt._engine.emit_events import Logged
 from graphrt._journal.changed_names import name_in_last_graph
 from graphrt._journal.changed_types import Change, changed_classes, classes_with, type_change, without_classes
 from graphrt._journal.compatibility import Verdict
@@ -96,9 +97,11 @@ def _judged(
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
     written = _written(reader, loaded)
-    changed = _fields(before, plan, written, migration, blocking, changes)
-    common["classes"] = classes_with(changed, before.get("classes", {}))
-    _updates(before, now, plan, written, blocking, changes)
+    waits = _waiting_updates(reader, loaded)
+    changed = _fields(before, plan, written, waits, migration, blocking, changes)
+    gone = before.get("classes", {}).keys() - now.get("classes", {}).keys()
+    classes = classes_with(changed | gone, before.get("classes", {}))
+    _updates(before, now, plan, written, waits, blocking, changes)
     for name in dict.fromkeys(waiting or _entered(before, head.status)):
         present = plan.by_name.get(renamed.get(name, name))
         for node in before.get("nodes", ()):
@@ -108,9 +111,9 @@ def _judged(
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
-        return Verdict(kind="incompatible", reasons=(*blocking, *changes), **common)
+        return Verdict(kind="incompatible", reasons=(*blocking, *changes), classes=classes, **common)
     if migration is not None:
-        return Verdict(kind="migrated", reasons=tuple(changes), migration=migration, **common)
+        return Verdict(kind="migrated", reasons=tuple(changes), classes=classes, migration=migration, **common)
     return Verdict(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
 
 
@@ -166,16 +169,20 @@ def _fields(
     before: Mapping[str, Any],
     plan: Plan,
     written: Collection[str],
+    waits: Collection[str],
     migration: Migration | None,
     blocking: list[str],
     changes: list[str],
 ) -> set[str]:
-    """Compare fields, and the classes that they lead to. A changed reducer cannot fold old entries again; a changed or missing field needs a migration.
+    """Compare fields, and the classes that they lead to.
+
+    A changed reducer cannot fold old entries again. A changed or missing field needs a migration.
 
     Args:
         before: Topology of the thread's graph.
         plan: The present graph.
         written: Fields that stored entries fold values into.
+        waits: What `_waiting_updates` returns. These are folded after the migration, which does not get them.
         migration: The declared migration; if it has a function for the values, that provides for changed fields.
         blocking: Obstacles are added here, as sentences.
         changes: Other changes are added here.
@@ -188,10 +195,11 @@ def _fields(
     migrated = migration is not None and migration.values is not None
     obstacles = changes if migrated else blocking  # of those that a function for the values provides for
     same: dict[str, tuple[Any, Any]] = {}
+    misfits: list[Change] = []
     for name, field in old.items():
         there = new.get(name)
         if there is None:
-            obstacles.append(f"field {name!r} is gone from the state")
+            misfits.append(Change(f"field {name!r} is gone from the state", fits=False))
             continue
         if there["reducer"] != field["reducer"]:
             # Also with a migration: it gets the folded values, so it comes too late for the reducer.
@@ -205,11 +213,18 @@ def _fields(
                 changes.append(what)
         change = type_change(name, field, there)
         if change is not None:
-            (changes if change.fits else obstacles).append(change.what)
+            misfits.append(change)
         if change is None or change.fits:
             same[name] = field, there
-    found = _classes(before, now, plan, same)
+    found = [*misfits, *_classes(before, now, plan, same)]
     _sort_out(found, obstacles, changes)
+    if migrated:
+        for name in old:
+            pair = {name: same[name]} if name in same else {}
+            if name in waits and not (pair and all(change.fits for change in _classes(before, now, plan, pair))):
+                blocking.append(
+                    f"a finished task waits to write field {name!r}, which is gone or does not fit any more"
+                )
     added = [name for name in new if name not in old]
     bare = [name for name in added if plan.state.fields[name].required]  # without a default, and not optional
     if bare:
@@ -276,6 +291,7 @@ def _updates(
     present: Mapping[str, Any],
     plan: Plan,
     written: Collection[str],
+    waits: Collection[str],
     blocking: list[str],
     changes: list[str],
 ) -> None:
@@ -286,6 +302,7 @@ def _updates(
         present: Topology of the present graph.
         plan: The present graph.
         written: What `_written` returns.
+        waits: What `_waiting_updates` returns.
     """
     before, now = older.get("update"), present.get("update")
     if before is not None and now is not None and before["reducer"] == now["reducer"]:
@@ -293,7 +310,7 @@ def _updates(
         if change is None or change.fits:
             found = [change] if change is not None else []
             found += _classes(older, present, plan, {"update": (before, now)})
-            _sort_out(found, blocking if written else changes, changes)
+            _sort_out(found, blocking if written or waits else changes, changes)
             return
     if before == now:
         return
@@ -366,6 +383,27 @@ def _pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
     return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
 
 
+def _waiting_updates(reader: Reader, loaded: Loaded) -> set[str]:
+    """Return the fields that finished tasks of the open superstep have updates for, which its commit will fold."""
+    return {
+        name
+        for _, event in _staged(reader, loaded)
+        if isinstance(event, events.TaskSucceeded)
+        for update in event.updates
+        for name in update
+    }
+
+
+def _staged(reader: Reader, loaded: Loaded) -> Iterator[Logged]:
+    """Yield what is staged for tasks of the graph at the top, with the empty path of each."""
+    for key, body in loaded.staged:
+        try:
+            logged = reader.staged(key, body)
+        except StoreError:  # passed over here; restoring the open superstep reports the damage
+            continue
+        yield from (one for one in logged if not one[0])
+
+
 def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
     """Return where the Commands of finished tasks lead, whose superstep is not committed: pairs of node and target.
 
@@ -373,14 +411,9 @@ def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tup
     Their outcomes are staged, and the commit will follow them. Other tasks follow the edges of the graph as it is then.
     """
     found: list[tuple[str, str]] = []
-    for key, body in loaded.staged:
-        try:
-            logged = reader.staged(key, body)
-        except StoreError:  # passed over here; restoring the open superstep reports the damage
-            continue
-        for path, event in logged:
-            if not path and isinstance(event, events.TaskSucceeded):
-                found += [(event.node, target) for target in event.goto or ()]
+    for _, event in _staged(reader, loaded):
+        if isinstance(event, events.TaskSucceeded):
+            found += [(event.node, target) for target in event.goto or ()]
     return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in found]
 
 
