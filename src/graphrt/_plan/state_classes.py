@@ -124,8 +124,9 @@ class StateClasses:
     def _fields(self, kind: str, cls: Any) -> tuple[dict[str, Any], list[str]]:
         """Return the annotations of the fields of *cls* by name, and the fields without a default."""
         if kind == "model":
-            with suppress(Exception):  # a name that is still unknown: the annotation has it as text
-                complete_model(cls, self._near())
+            if not cls.__pydantic_complete__:
+                with suppress(Exception):  # a name that is still unknown: the annotation has it as text
+                    complete_model(cls, self._near())
             infos = cls.__pydantic_fields__
             return {n: field_hint(info) for n, info in infos.items()}, [n for n, i in infos.items() if i.is_required()]
         found = self._hints(cls)
@@ -143,9 +144,9 @@ class StateClasses:
     def _hints(self, cls: Any) -> dict[str, Any]:
         """Return the annotations of *cls*; as they were written if one of them names something unknown."""
         # The names of its module come first, as in Python; then the classes met so far, for those in a function.
-        for near in (None, self._near()):
+        for near in (dict[str, Any], self._near):
             with suppress(Exception):  # evaluating an annotation may raise anything
-                return hints.class_hints(cls, near)
+                return hints.class_hints(cls, near())
         try:
             return dict(te.get_annotations(cls, format=te.Format.FORWARDREF))
         except Exception:  # noqa: BLE001 - the same
