@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, final
 
-from graphrt.errors._codes.audit import BAD_SECRET, SECRET_ABSENT, SECRET_PICKLED
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
+from graphrt.errors._codes.audit import SECRET_ABSENT, SECRET_PICKLED
 
 __all__ = ["Secret"]
 
@@ -33,14 +34,17 @@ class Secret(Generic[T_co]):
         value: The value, of any type.
 
     Raises:
-        InputError: *value* is a Secret itself (`bad-secret`).
+        InputError: *value* is a Secret itself (`input`).
     """
 
     __slots__ = ("__value", "_place")
 
     def __init__(self, value: T_co) -> None:
         if isinstance(value, Secret):
-            raise BAD_SECRET()
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem="A Secret was given to Secret() as its value",
+                wanted="the value itself, or use the Secret that there is",
+            )
         self.__value: Any = value
         self._place = ""
 

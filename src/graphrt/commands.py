@@ -17,7 +17,6 @@ from graphrt._arguments import is_number
 from graphrt._display import brief
 from graphrt._due_times import Moment, expiry
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
-from graphrt.errors._codes.nodes import BAD_INTERRUPT_KEY
 
 __all__ = [
     "DELETE",
@@ -305,11 +304,16 @@ def check_key(key: Any) -> str | None:
     """Check the key of a question and return it unchanged.
 
     Raises:
-        InputError: *key* is neither None nor a string (`bad-interrupt-key`).
+        InputError: *key* is neither None nor a string (`input`).
     """
     if key is None or isinstance(key, str):
         return key
-    raise BAD_INTERRUPT_KEY(key=key)
+    raise INVALID_ARGUMENT(
+        argument="key= of a question or an effect",
+        value=key,
+        wanted="a text, such as key='publish'; without a key it is matched by what the node asks, in order",
+        boundary=True,
+    )
 
 
 @final

@@ -91,7 +91,7 @@ def test_what_a_program_that_a_module_starts_prints_goes_to_standard_error(progr
 def test_a_runtime_has_a_store_of_its_own(call) -> None:
     done = call("run", "flow.py:runtime", "--limits", "max_steps=1", "--store", "a.db")
 
-    assert (done.code, done.document["error"]["code"]) == (2, "runtime-and-options")
+    assert (done.code, done.document["error"]["code"]) == (2, "input")
     assert call("show", "flow.py:runtime", "t").document["error"]["code"] == "no-such-database"
 
 

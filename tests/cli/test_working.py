@@ -102,8 +102,8 @@ def test_a_trace_goes_to_any_provider_of_the_api_and_to_nothing_else(call, work:
 
     assert call(*words, "tracers.py:plain").code == 0
     wrong = call(*words, "tracers.py:number")
-    assert (wrong.code, wrong.document["error"]["code"]) == (2, "bad-target")
-    assert "does not name a tracer provider" in wrong.err
+    assert (wrong.code, wrong.document["error"]["code"]) == (2, "input")
+    assert "--provider cannot be 'tracers.py:number'" in wrong.err
 
 
 RUNTIMES = """
@@ -134,7 +134,7 @@ def test_a_runtime_with_a_store_keeps_it(call, work: Path, monkeypatch: pytest.M
     (work / "runtimes.py").write_text(RUNTIMES)
 
     refused = call("worker", "runtimes.py:with_own", "--store", "runs.db")
-    assert (refused.code, refused.document["error"]["code"]) == (2, "runtime-and-options")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "input")
     assert "a store of its own, a SqliteStore" in refused.err
     assert not (work / "runs.db").exists()
     monkeypatch.setenv("GRAPHRT_STORE", "runs.db")
@@ -213,5 +213,5 @@ def test_options_of_a_worker_that_do_not_fit(call, work: Path, words: list[str],
 def test_a_lease_is_of_a_runtime_that_the_command_makes(call, work: Path) -> None:
     (work / "runtimes.py").write_text(RUNTIMES)
     refused = call("worker", "runtimes.py:without", "--store", "runs.db", "--lease", "7")
-    assert (refused.code, refused.document["error"]["code"]) == (2, "runtime-and-options")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "input")
     assert "--lease" in refused.err

@@ -164,12 +164,12 @@ def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("UNKNOWN_OPTION(option=o, options=p)", ""),
-        ("UNKNOWN_OPTION(option=o, known='')", ""),
-        ("UNKNOWN_OPTION(option=o)", "UNKNOWN_OPTION() in line 1 lacks ['options']"),
-        ("UNKNOWN_OPTION(option=o, options=p, o=1)", "UNKNOWN_OPTION() in line 1 has no ['o']"),
+        ("UNKNOWN_SCHEDULE(name=o, names=p)", ""),
+        ("UNKNOWN_SCHEDULE(name=o, known='')", ""),
+        ("UNKNOWN_SCHEDULE(name=o)", "UNKNOWN_SCHEDULE() in line 1 lacks ['names']"),
+        ("UNKNOWN_SCHEDULE(name=o, names=p, o=1)", "UNKNOWN_SCHEDULE() in line 1 has no ['o']"),
         ("DEFINITION(who=w, where=w)", "DEFINITION() in line 1 lacks ['problems']"),
-        ("UNKNOWN_OPTION(option=o, options=p, thread=t)", ""),
+        ("UNKNOWN_SCHEDULE(name=o, names=p, thread=t)", ""),
         ("UNREACHABLE_NODE(where=w)", "UNREACHABLE_NODE() in line 1 lacks ['node']"),
         ("UNREACHABLE_NODE(node=n)", ""),
     ],
@@ -307,6 +307,13 @@ def test_a_variant_has_the_place_of_its_code_unless_it_names_another() -> None:
 
     assert (error.where, error.values, vars(error).get("boundary")) == ("field 'f'", 1, True)
     assert vars(code.variant("z", where="", boundary=False)()).keys() == vars(InputError("z")).keys()
+
+
+def test_the_model_of_an_error_is_part_of_where_unless_the_first_line_names_it() -> None:
+    code = ErrorCode("input", InputError, "{problem}.")
+
+    assert code(problem="The call failed", model="m", thread="t").where == "model 'm', thread 't'"
+    assert code(problem="Model 'm' failed", model="m").where == ""
 
 
 def test_a_finding_makes_a_problem() -> None:

@@ -101,7 +101,7 @@ def test_unknown_option_names_the_most_similar_one(call: Callable[..., Any]) -> 
     with pytest.raises(InputError) as caught:
         call(graph(), stor="memory:")
 
-    assert (caught.value.code, caught.value.fix) == ("unknown-option", "Did you mean 'store'?")
+    assert (caught.value.code, caught.value.fix) == ("input", "Did you mean 'store'?")
 
 
 def test_reducer_of_langgraph_names_its_counterpart() -> None:

@@ -46,7 +46,7 @@ def test_unknown_word_for_the_end_of_a_budget_is_corrected_with_the_known_ones()
     with pytest.raises(InputError) as caught:
         Budget(calls=1, on_exceeded=wrong)
 
-    assert caught.value.code == "bad-budget"
+    assert caught.value.code == "bad-limit"
     fix = str(caught.value).partition("Fix:")[2]
     assert [word for word in ("stop", "route", "interrupt", "on_error") if word not in fix] == []
     assert "numbers" not in fix
@@ -54,7 +54,7 @@ def test_unknown_word_for_the_end_of_a_budget_is_corrected_with_the_known_ones()
 
 @pytest.mark.parametrize("limit", [{"tokens": -1}, {"usd": "1"}, {"calls": 1, "warn_at": 2}, {}])
 def test_wrong_number_of_a_budget_is_corrected_with_numbers(limit: Any) -> None:
-    with pytest.raises(InputError, match="Fix: Give numbers"):
+    with pytest.raises(InputError, match=r"Fix: Correct them: Budget\(tokens="):
         Budget(**limit)
 
 

@@ -32,6 +32,7 @@ NODE_SHAPE = "Take the state, and the context as a second positional parameter w
 VALUE = "Correct the value."
 JUDGED = "'unreachable-node', 'no-way-out', 'starving-join', 'write-conflict', 'endless-loop', 'deleted-source'"
 CODES = {
+    "bad-annotation",
     "bad-limit",
     "bad-name",
     "bad-policy",
@@ -220,7 +221,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "Give the field a default.",
     ),
     (
-        "bad-state",
+        "bad-annotation",
         lambda: g("a", state=Unknown).set_entry("a"),
         "The annotations of Unknown cannot be resolved: name 'Nowhere' is not defined.",
         "Define the named types before GraphBuilder(...), at module level or in the same function.",

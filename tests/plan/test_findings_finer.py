@@ -189,4 +189,4 @@ class Marked(TypedDict, total=False):
 def test_overwrite_in_an_annotation_is_named_as_no_type():
     problem = GraphBuilder(Marked, Marked)._update.problems[0]
 
-    assert (problem.code, problem.hint.split(":")[0]) == ("bad-update-type", "Overwrite is a function and not a type")
+    assert (problem.code, problem.hint.split(":")[0]) == ("bad-annotation", "Overwrite is a function and not a type")

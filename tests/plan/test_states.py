@@ -313,7 +313,7 @@ def test_an_annotation_that_names_nothing_is_one_problem() -> None:
 
     schema = StateSchema(Broken, {})
 
-    assert [problem.code for problem in schema.problems] == ["bad-state"]
+    assert [problem.code for problem in schema.problems] == ["bad-annotation"]
     assert schema.fields == {}
 
 

@@ -180,7 +180,7 @@ def test_call_of_a_coroutine_says_to_pass_the_function_and_leaves_no_warning(fac
             face.run(sequence(("node", lambda s, ctx: {"x": ctx.call(fetch("a"))})), {})
         gc.collect()
 
-    assert caught.value.code == "call-of-no-function"
+    assert caught.value.code == "input"
     assert caught.value.node == "node"
     assert "ctx.call(ctx.harness.run, prompt)" in str(caught.value)
     assert "fetch() was called already" in str(caught.value)

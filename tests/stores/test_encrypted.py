@@ -232,7 +232,7 @@ def test_a_key_that_will_not_do_is_refused_and_not_shown(plain, keys):
     with pytest.raises(InputError) as caught:
         EncryptedStore(plain, keys)
 
-    assert caught.value.code == "bad-key"
+    assert caught.value.code in ("bad-key", "input")  # a wrong key, or a wrong id of one
     told = f"{caught.value} {vars(caught.value)}"
     assert not any(repr(secret) in told or str(secret) in told for secret in keys.values())
 

@@ -47,7 +47,7 @@ def test_a_script_that_is_used_up_or_left_over_is_told():
     assert_run(run).failed(ScriptError, match=r"called 2 times, and its script has 1 result\.")
     left = scripted({"calls": 2}, {"calls": 1})
     record(research().with_nodes({"search": left}), {})
-    with pytest.raises(ScriptError, match="1 result of its script is left over"):
+    with pytest.raises(ScriptError, match="1 left over after 1 calls"):
         left.assert_done()
 
 

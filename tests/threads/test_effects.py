@@ -268,7 +268,7 @@ def test_effect_whose_result_cannot_be_stored_is_refused(durable):
 def test_effect_of_an_unknown_kind_is_refused(world):
     runtime = world.runtime(line(("n", lambda state, ctx: {"x": ctx.effect("e", dict, kind="maybe")})))
 
-    refused("bad-effect", lambda: runtime.run({"notes": []}, thread="t"), "'maybe'", "'once'", error=InputError)
+    refused("input", lambda: runtime.run({"notes": []}, thread="t"), "'maybe'", "'once'", error=InputError)
 
 
 def test_keys_differ_between_tasks_and_threads(world):

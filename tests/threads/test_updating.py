@@ -37,7 +37,7 @@ def test_a_node_that_routes_by_commands_alone_needs_goto(world):
     runtime = world.runtime(routes_by_command())
     runtime.run({"notes": []}, thread="t")
     refused("goto-needed", lambda: runtime.update("t", {}, as_node="boss"), "goto='x'", "'y'", error=InputError)
-    refused("goto-without-node", lambda: runtime.update("t", {}, goto="x"), "as_node", error=InputError)
+    refused("input", lambda: runtime.update("t", {}, goto="x"), "as_node", error=InputError)
     refused("undeclared-goto", lambda: runtime.update("t", {}, as_node="boss", goto="boss"), error=RouteError)
     snapshot = runtime.update("t", {"notes": ["edit"]}, as_node="boss", goto="y")
 

@@ -36,7 +36,7 @@ def test_a_limit_that_is_no_amount_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"{name} must be") as caught:
         Budget(**{name: value})
 
-    assert caught.value.code == "bad-budget"
+    assert caught.value.code == "bad-limit"
 
 
 @pytest.mark.parametrize("name", ["tokens", "calls"])

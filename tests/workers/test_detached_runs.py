@@ -173,7 +173,7 @@ def test_a_position_that_the_thread_never_had_is_refused(store: Store) -> None:
     runtime.run({"n": 4}, thread="t")
     with pytest.raises(InputError) as error:
         runtime.follow("t", after=1_000)
-    assert code(error) == "unknown-position"
+    assert code(error) == "unknown-entry"
     with pytest.raises(InputError):
         runtime.follow("nobody")
     with pytest.raises(InputError):

@@ -43,7 +43,7 @@ def test_the_rate_is_kept(open_: Open) -> None:
 @pytest.mark.parametrize(
     ("queues", "code"),
     [
-        (["cpu"], "unknown-queue"),
+        (["cpu"], "input"),
         ({"gpu": Queue(concurrency=0)}, "input"),
         ({"gpu": Queue(worker_concurrency=True)}, "input"),
         ({"gpu": Queue(limiter=(3, 0))}, "input"),

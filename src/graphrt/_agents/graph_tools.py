@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
 from graphrt._ambient import NODE, PARENT_AGENT, Above, running_context
-from graphrt.errors import InputError
-from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, GRAPH_TAKES_NO_OPTIONS, NESTED_TOO_DEEP
+from graphrt.errors import InputError, names
+from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, NESTED_TOO_DEEP
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
 from graphrt.harness.agent._services import HERE, Place, Question
 from graphrt.harness.agent.events import SubAgentItem
@@ -267,7 +268,11 @@ class GraphHarness:
         """
         given = [name for name, value in options.items() if value is not None]  # None is the same as not given
         if given:
-            raise GRAPH_TAKES_NO_OPTIONS(graph_name=self._graph.name, options=given)
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument=f"Giving {names(given)} to run()",
+                other=f"graph {self._graph.name!r}, which is used as a harness and takes no options",
+                superfluous="them. Options of the graph's run are given where the harness is made: GraphHarness(graph, ...)",
+            )
         took: list[Usage] = []
         try:
             with _part_of(HERE.get(), self._graph.name, took):

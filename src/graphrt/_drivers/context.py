@@ -49,11 +49,11 @@ from graphrt._engine.task import RUNNING, Task
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import short
 from graphrt.commands import UNSET, check_default, check_expiry, check_key, check_signal_name
-from graphrt.errors import GraphrtError, TaskFailure, brief
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors import GraphrtError, InputError, TaskFailure, brief
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.errors._codes.child_threads import CHILD_DELETED, CHILD_ENDED, CHILDREN_NEED_STORE, NOT_A_CHILD
-from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, CALL_OF_NO_FUNCTION, NO_HARNESS
-from graphrt.errors._codes.timers import QUESTION_EXPIRED, QUESTION_EXPIRED_WITHOUT_SIGNAL
+from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, NO_HARNESS
+from graphrt.errors._codes.timers import QUESTION_EXPIRED
 from graphrt.events import ThreadStarted
 from graphrt.stores.ids import bare_id, check_bare_id
 
@@ -599,7 +599,7 @@ class Context(Generic[D]):
             UpdateError: The result cannot be stored.
             NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
                 arguments changed, and the answer was "fail" (`effect-changed`).
-            InputError: *kind* is not known (`bad-effect`), or *key* is not a text (`bad-interrupt-key`).
+            InputError: *kind* is not known, or *key* is not a text (`input`).
             AuditError: The runtime redacts, and an argument could not be redacted.
         """
         self.heartbeat()
@@ -619,7 +619,7 @@ class Context(Generic[D]):
 
         Raises:
             NodeError: Called in an async node, which should await instead (`call-in-async-node`).
-            InputError: *fn* is not a function, but for instance a coroutine (`call-of-no-function`).
+            InputError: *fn* is not a function, but for instance a coroutine (`input`).
         """
         _check_call(self._task, fn)
         return self._drive(lambda: fn(*args, **kwargs))
@@ -666,18 +666,27 @@ def _check_call(task: Task, given: Any) -> None:
 
     Raises:
         NodeError: The node is async (`call-in-async-node`).
-        InputError: *given* is not a function, but for instance a coroutine (`call-of-no-function`).
+        InputError: *given* is not a function, but for instance a coroutine (`input`).
     """
     if inspect.iscoroutine(given):  # refused in any case, by one of the errors below
         given.close()  # else Python warns that it was never awaited
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
     if inspect.iscoroutine(given):
-        raise CALL_OF_NO_FUNCTION(
-            given="a coroutine", known=f"{given.__qualname__}() was called already", where=task.engine.where(task)
-        )
+        raise _no_function(task, "a coroutine", f"{given.__qualname__}() was called already")
     if not callable(given):
-        raise CALL_OF_NO_FUNCTION(given=brief(given), where=task.engine.where(task))
+        raise _no_function(task, brief(given), "")
+
+
+def _no_function(task: Task, given: str, known: str) -> InputError:
+    """Return the error for a call of `ctx.call` without a function."""
+    return ARGUMENT_OUT_OF_BOUNDS(
+        problem=f"ctx.call() takes an async function and its arguments, not {given}",
+        known=known,
+        wanted="the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt))",
+        where=task.engine.where(task),
+        boundary=True,
+    )
 
 
 def _checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
@@ -738,8 +747,8 @@ def _answer_to(task: Task, question: OpenInterrupt) -> Any:
     # `by` names what answered the question. BY_EXPIRY means that it expired without a default.
     if question.by == BY_EXPIRY:
         where = task.engine.where(task)
-        expired = QUESTION_EXPIRED if question.kind != SIGNAL else QUESTION_EXPIRED_WITHOUT_SIGNAL
-        raise expired(interrupt=question.id, asker=question.node, payload=short(question.payload), where=where)
+        awaited = f"{'signal' if question.kind == SIGNAL else 'answer to'} {short(question.payload)}"
+        raise QUESTION_EXPIRED(interrupt=question.id, asker=question.node, awaited=awaited, where=where)
     return own(question.answer)
 
 

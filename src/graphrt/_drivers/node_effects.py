@@ -34,7 +34,8 @@ from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
 from graphrt.errors import NodeError
-from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN, UNKNOWN_KIND_OF_EFFECT
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
 from graphrt.events import EffectRecorded, EffectStarted, Event
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
@@ -129,7 +130,7 @@ def perform(
         kind: See the table at the top of the module.
 
     Raises:
-        InputError: *kind* is not known (`bad-effect`).
+        InputError: *kind* is not known (`input`).
         NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
             arguments changed, and a person wants the node to fail (`effect-changed`).
         UpdateError: The result is not a storable value.
@@ -137,8 +138,15 @@ def perform(
         BaseException: What *fn* raises.
     """
     if kind not in ("pure", "idempotent", "once"):
-        kinds = get_args(EffectKind)
-        raise UNKNOWN_KIND_OF_EFFECT(kind=kind, kinds=kinds, node=task.node.name, where=task.engine.where(task))
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument="kind= of an effect",
+            name=kind,
+            what="kind of effect",
+            known_names=get_args(EffectKind),
+            node=task.node.name,
+            where=task.engine.where(task),
+            boundary=True,
+        )
     if _is_async(fn):
         return perform_async(context, services, task, call, fn, args, kind)
     key = call.key

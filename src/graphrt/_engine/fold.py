@@ -33,7 +33,6 @@ from graphrt.errors._codes.nodes import (
     CONCURRENT_UPDATE,
     REDUCER_FAILED,
     REDUCER_RETURNED_NONE,
-    STATE_REDUCER_FAILED,
     STATE_REDUCER_MUTATED_STATE,
 )
 
@@ -193,7 +192,7 @@ def _changes(
         raised = state_changed(reducer, error.fields, task.node.name, where())
         cause: BaseException | None = None
     except NotAStateError as error:
-        raised, cause = _no_state(reducer, str(error), update, task, where()), None
+        raised, cause = _no_state(reducer, f"{error}.", update, task, where()), None
     except Exception as error:  # noqa: BLE001 - user code
         raised, cause = _no_state(reducer, f"raised {told(error)}", update, task, where()), error
     raised.__cause__ = cause
@@ -207,8 +206,13 @@ def state_changed(reducer: StateReducer, fields: Sequence[str], node: str, where
 
 def _no_state(reducer: StateReducer, problem: str, update: Any, task: Task, where: Place) -> UpdateError:
     """Return the error for a reducer of the whole state that raised or returned no state, as *problem* says."""
-    return STATE_REDUCER_FAILED(
-        reducer=reducer.name, problem=problem, update=short(update), node=task.node.name, where=where
+    return REDUCER_FAILED(
+        reducer=reducer.name,
+        of="the whole state",
+        problem=problem,
+        known=f"update {short(update)} of node {task.node.name!r}",
+        node=task.node.name,
+        where=where,
     )
 
 
@@ -276,7 +280,13 @@ def _reduced(
             said = type(error).__name__
             known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
         raised = REDUCER_FAILED(
-            reducer=field.reducer_name, field=field.name, cause=said, node=task.node.name, where=where(), known=known
+            reducer=field.reducer_name,
+            of=f"field {field.name!r}",
+            problem=f"raised {said}",
+            field=field.name,
+            node=task.node.name,
+            where=where(),
+            known=known,
         )
         raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
         raise FoldError(raised, wrote) from raised.__cause__

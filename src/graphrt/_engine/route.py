@@ -25,7 +25,6 @@ from graphrt.errors._codes.nodes import (
     ROUTER_FAILED,
     SEND_WITHOUT_CONTEXT,
     TARGET_IS_A_FUNCTION,
-    TARGET_IS_AN_END,
     UNDECLARED_GOTO,
     UNKNOWN_ROUTE,
     UNKNOWN_TARGET,
@@ -362,8 +361,14 @@ class Router:
         if isinstance(item, (StartType, EndType)):
             end = isinstance(item, EndType)
             fix = "Put END itself into goto or the routes." if end else "Name the node that START leads to."
-            return TARGET_IS_AN_END(
-                who=what, end=item.name, known_nodes=nodes, node=source, target=target, where=where, fix=fix
+            return UNKNOWN_TARGET(
+                who=what,
+                target_text=f"{item.name}, where no task can run",
+                known_nodes=nodes,
+                node=source,
+                target=target,
+                where=where,
+                fix=fix,
             )
         if callable(item):
             name = getattr(item, "__name__", type(item).__name__)

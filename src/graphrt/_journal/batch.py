@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from graphrt._engine.emit_events import Logged
 from graphrt.errors import InputError
-from graphrt.errors._codes.journal import TIME_CANNOT_BE_STORED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import (
     Entry,
     RunCancelled,
@@ -78,7 +78,12 @@ class Batch(NamedTuple):
 
 def no_time(at: object) -> InputError:
     """Return the error for a clock reading *at* that is infinite or not a number."""
-    return TIME_CANNOT_BE_STORED(at=at, known="nothing was stored", seq=None)
+    return INVALID_ARGUMENT(
+        argument="The time that the clock returned",
+        value=at,
+        wanted="Runtime a clock that returns seconds since the epoch, as time.time does",
+        known="nothing was stored",
+    )
 
 
 def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:

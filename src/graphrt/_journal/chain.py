@@ -44,7 +44,8 @@ from graphrt._journal.seal import (
     parsed,
 )
 from graphrt.errors import StoreError
-from graphrt.errors._codes.journal import FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED, TIME_CANNOT_BE_STORED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.journal import FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED
 from graphrt.errors._codes.stores import STORE_DAMAGED
 
 if TYPE_CHECKING:
@@ -162,8 +163,12 @@ class Chain:
             # Before anything is hashed: a time that does not fit must leave the chain unchanged.
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
-            raise TIME_CANNOT_BE_STORED(
-                at=at, known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it", seq=seq
+            raise INVALID_ARGUMENT(
+                argument="The time that the clock returned",
+                value=at,
+                wanted="Runtime a clock that returns seconds since the epoch, as time.time does",
+                known=f"times are seconds since the epoch, at most {LATEST_S:.0f} before or after it",
+                seq=seq,
             ) from cause
         salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
         # `SALTS` is the label of this hash. As `seal.salts_of`, which would cost a call.

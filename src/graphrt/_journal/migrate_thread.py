@@ -22,10 +22,9 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
 from graphrt._plan.quoting import quoted
 from graphrt._plan.tables import Plan
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, told
 from graphrt.errors._codes.journal import (
     MIGRATION_FAILED,
-    MIGRATION_RETURNED_WRONG_VALUES,
 )
 from graphrt.migrations import Migration
 
@@ -134,12 +133,12 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     try:
         made = migration.values(own(values))
     except Exception as error:
-        raise MIGRATION_FAILED(source=migration.source[:12], error=error, where=where) from error
+        raise MIGRATION_FAILED(source=migration.source[:12], problem=f"raised {told(error)}", where=where) from error
     if not is_mapping(made):
-        raise MIGRATION_RETURNED_WRONG_VALUES(
+        raise MIGRATION_FAILED(
             source=migration.source[:12],
             # `quoted` shows no value that might be of an untracked field.
-            problem=f"{quoted(made, engine.plan.state.untracked)}, which is not a mapping",
+            problem=f"returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
             where=where,
         )
     if any(map(erased_in, made.values())):
@@ -147,6 +146,6 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     try:
         return engine.plan.state.initial(dict(made), where=where)
     except GraphrtError as error:
-        raise MIGRATION_RETURNED_WRONG_VALUES(
-            source=migration.source[:12], problem=f"what is not a valid state: {error.what}", where=where
+        raise MIGRATION_FAILED(
+            source=migration.source[:12], problem=f"returned what is not a valid state: {error.what}", where=where
         ) from error

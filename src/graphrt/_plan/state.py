@@ -33,8 +33,11 @@ from graphrt.errors._codes.arguments import (
     MISSING_FIELD,
     UNKNOWN_KEY,
 )
-from graphrt.errors._codes.findings import BAD_STATE, FIELD_NEEDS_DEFAULT, NOT_A_STATE, UNCHECKABLE_STATE_FIELD
-from graphrt.errors._error_code import Finding
+from graphrt.errors._codes.findings import (
+    BAD_ANNOTATION,
+    BAD_STATE,
+    FIELD_NEEDS_DEFAULT,
+)
 from graphrt.reducers import ReducedBy
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ class StateSchema:
             case "typeddict":
                 self._read_typeddict(cls, localns)
             case _:
-                self.problems.append(NOT_A_STATE(cls=short(cls)))
+                self.problems.append(BAD_STATE(cls=short(cls)))
         for field in self.fields.values():
             self._require_default(field)
         self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
@@ -124,9 +127,9 @@ class StateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, BAD_STATE))
+            self.problems.append(unresolved(cls, error))
             return
-        self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems, UNCHECKABLE_STATE_FIELD))
+        self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems))
         self.aliases = {
             alias: name for name, info in cls.__pydantic_fields__.items() for alias in hints.aliases_of(info)
         }
@@ -143,7 +146,7 @@ class StateSchema:
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         """Read a dataclass; *cls* has the type arguments of a generic one, which `self.cls` has not."""
-        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
+        checks = Checks(self.cls, localns, self.problems)
         infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
         if infos is not None:  # made by `pydantic.dataclasses.dataclass`
             self._read_infos(infos, checks)
@@ -166,7 +169,7 @@ class StateSchema:
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         """Read a TypedDict; *cls* as for `_read_dataclass`."""
-        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_STATE_FIELD)
+        checks = Checks(self.cls, localns, self.problems)
         for name, hint in (self._hints(cls, localns) or {}).items():
             field = Field(name, hints.without_qualifiers(hint))
             required = hints.is_required(hint, otherwise=name in self.cls.__required_keys__)
@@ -180,7 +183,7 @@ class StateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, BAD_STATE))
+            self.problems.append(unresolved(self.cls, error))
             return None
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -357,10 +360,12 @@ class StateSchema:
         return {name: own(value) for name, value in values.items()}
 
 
-def unresolved(cls: Any, error: Exception, finding: Finding) -> Problem:
+def unresolved(cls: Any, error: Exception) -> Problem:
     """Return the problem for an annotation of *cls* that refers to an unknown name, or is not a type."""
     marked = isinstance(error, TypeError) and "Overwrite" in str(getattr(cls, "__annotations__", ""))
-    return finding(cls=cls.__name__, problem=str(error).split("\n", maxsplit=1)[0], fix=NOT_A_TYPE if marked else None)
+    return BAD_ANNOTATION(
+        cls=cls.__name__, problem=str(error).split("\n", maxsplit=1)[0], fix=NOT_A_TYPE if marked else None
+    )
 
 
 NOT_A_TYPE: Final = (

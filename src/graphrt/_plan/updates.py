@@ -41,8 +41,6 @@ from graphrt.errors._codes.findings import (
     BAD_UPDATE_TYPE,
     EXTRA_FIELDS,
     FIELD_BESIDE_STATE_REDUCER,
-    NOT_AN_UPDATE_SCHEMA,
-    UNCHECKABLE_UPDATE_FIELD,
     UNKNOWN_FIELDS_OF_UPDATE,
     UPDATE_WITH_DEFAULTS,
 )
@@ -109,12 +107,12 @@ class UpdateSchema:
         self.whole = Field(WHOLE, cls)
         if cls is None:
             self.problems.append(
-                NOT_AN_UPDATE_SCHEMA(
+                BAD_UPDATE_TYPE(
                     cls="None", fix="Name the type of the updates: GraphBuilder(State, Update, reducer=apply)."
                 )
             )
         else:
-            checked = Checks(None, localns, self.problems, UNCHECKABLE_UPDATE_FIELD).of(cls, "update")
+            checked = Checks(None, localns, self.problems).of(cls, "update")
             self.whole.settle(checked, cls)
         wrong = ("is not a function", "Give it a function (state, update) -> state.")
         wrong_call = uncallable(reducer) if callable(reducer) else wrong
@@ -148,7 +146,7 @@ class UpdateSchema:
         elif kind in _MAPPINGS:  # Update is `dict[str, Any]`: any fields of the state
             return
         else:
-            self.problems.append(NOT_AN_UPDATE_SCHEMA(cls=short(cls)))
+            self.problems.append(BAD_UPDATE_TYPE(cls=short(cls)))
             return
         # If the state could not be read, every field of the Update would seem unknown.
         if found is not None and (self.state.fields or not self.state.problems):
@@ -156,7 +154,7 @@ class UpdateSchema:
 
     def _adopt(self, declared: dict[str, Any], localns: Mapping[str, Any] | None) -> None:
         """Check updates against the fields that the Update class declares; *declared* has their types by name."""
-        checks = Checks(self.cls, localns, self.problems, UNCHECKABLE_UPDATE_FIELD)
+        checks = Checks(self.cls, localns, self.problems)
         # pydantic's settings for single values; those of the Update prevail over those of the state.
         checks.config = {**settings(self.state.cls), **checks.config}
         for name, hint in declared.items():
@@ -193,7 +191,7 @@ class UpdateSchema:
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
-            self.problems.append(unresolved(self.cls, error, BAD_UPDATE_TYPE))
+            self.problems.append(unresolved(self.cls, error))
             return None
 
     def _infos(self, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -202,7 +200,7 @@ class UpdateSchema:
         try:
             complete_model(cls, localns)
         except (PydanticUndefinedAnnotation, NameError) as error:
-            self.problems.append(unresolved(cls, error, BAD_UPDATE_TYPE))
+            self.problems.append(unresolved(cls, error))
             return None
         return {name: field_hint(info) for name, info in cls.__pydantic_fields__.items()}
 

@@ -27,7 +27,7 @@ from graphrt import reducers
 from graphrt._plan import hints
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem
-from graphrt.errors._error_code import Finding
+from graphrt.errors._codes.findings import UNCHECKABLE_TYPE
 
 Check = Callable[[Any], Any]
 """Takes a value and returns the validated one; raises ValueError (pydantic's ValidationError is one)."""
@@ -90,14 +90,12 @@ class Checks:
         cls: The class of the state or of the updates, whose pydantic settings apply.
         localns: Names for forward references.
         problems: Gets the findings of `compile()`.
-        finding: The finding to add for such a type.
     """
 
-    def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem], finding: Finding) -> None:
+    def __init__(self, cls: Any, localns: Mapping[str, Any] | None, problems: list[Problem]) -> None:
         self.config = settings(cls)
         self.localns = localns
         self.problems = problems
-        self.finding = finding
 
     def of(self, hint: Any, name: str) -> Checked:
         """Return the check of field *name* with type *hint*; after a problem, one that accepts all but markers."""
@@ -105,7 +103,7 @@ class Checks:
             return checker(hint, self.config, self.localns)
         except (PydanticUserError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
             problem = str(error).split("\n", maxsplit=1)[0]
-            self.problems.append(self.finding(field=name, annotation=hints.describe(hint), problem=problem))
+            self.problems.append(UNCHECKABLE_TYPE(field=name, annotation=hints.describe(hint), problem=problem))
             return Checked(check_anything)
 
 

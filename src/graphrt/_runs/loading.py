@@ -102,7 +102,9 @@ def check_at(loaded: Loaded, at: int) -> None:
     # Not isinstance: a bool is not the number of an entry. A pruned thread needs the snapshot that it begins with.
     wrong = at.__class__ is not int or not first <= at <= head.seq
     if wrong or (loaded.snapshot is None and head.first > 1):
-        raise UNKNOWN_ENTRY(thread=head.thread, seq=at, first=first, last=head.seq)
+        raise UNKNOWN_ENTRY(
+            thread=head.thread, seq=at, first=first, last=head.seq, wanted="a snapshot of history(thread)"
+        )
 
 
 def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:

@@ -34,9 +34,8 @@ from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError
-from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, UNKNOWN_KEY
+from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, INVALID_ARGUMENT, UNKNOWN_KEY
 from graphrt.errors._codes.threads import (
-    BAD_TOKEN_BUDGET,
     INPUT_NOT_STORABLE,
     INTERRUPT_NEEDS_THREAD,
     THREAD_WITHOUT_STORE,
@@ -301,7 +300,13 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
     """
     left = budget_field(engine, values)
     if left is not None and left < 0:
-        raise BAD_TOKEN_BUDGET(field=TOKEN_BUDGET, left=left, where=engine.where())
+        raise INVALID_ARGUMENT(
+            argument=f"With this input, field {TOKEN_BUDGET!r}",
+            value=left,
+            wanted="0 or more: the tokens that the run may spend",
+            field=TOKEN_BUDGET,
+            where=engine.where(),
+        )
 
 
 def entered(

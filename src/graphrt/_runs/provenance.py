@@ -21,7 +21,7 @@ from graphrt._runs import entries as journal
 from graphrt._runs.loading import check_at, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import DELETE, Replacement
-from graphrt.errors._codes.threads import UNKNOWN_FIELD_OF_STATE
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import Entry
 
 Kind: TypeAlias = Literal["input", "task", "edit", "stopped", "fork", "migration", "pruned"]
@@ -139,7 +139,14 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
     plan = config.plan
     if name not in plan.state.fields or name in plan.state.untracked:
         tracked = [one for one in plan.state.fields if one not in plan.state.untracked]
-        raise UNKNOWN_FIELD_OF_STATE(field=name, known_fields=tracked, where=plan.place())
+        raise UNKNOWN_NAME_IN_ARGUMENT(
+            argument="The field of why()",
+            name=name,
+            what="stored field of the state",
+            known_names=tracked,
+            field=name,
+            where=plan.place(),
+        )
     # The head is needed, and no state. `check_at` refuses an *at* that is not an int.
     loaded = the_store(config).load(thread, upto=at if at.__class__ is int else None)
     if at is not None:

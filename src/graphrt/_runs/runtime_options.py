@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typing_extensions as te
 
 from graphrt.errors import closest
-from graphrt.errors._codes.arguments import UNKNOWN_OPTION
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -58,7 +58,7 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
         where: Where the call was made, for the error.
 
     Raises:
-        InputError: There is one (`unknown-option`).
+        InputError: There is one (`input`).
     """
     known = RuntimeOptions.__annotations__
     option = next((name for name in options if name not in known), None)
@@ -68,7 +68,9 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
     # The most likely mistake first: a field of the limits, then a misspelling.
     of_limits = f"Pass limits=Limits({option}=...)." if option in Limits.fields else ""
     fix = of_limits or (f"Did you mean {guess!r}?" if guess else "Remove it.")
-    raise UNKNOWN_OPTION(option=option, options=known, where=where, fix=fix)
+    raise UNKNOWN_NAME_IN_ARGUMENT(
+        argument="A keyword argument", name=option, what="option of a runtime", known_names=known, where=where, fix=fix
+    )
 
 
 class SignatureOf:

@@ -41,8 +41,8 @@ from graphrt._runs.open_run import adopted, checked_update, entered, not_storabl
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
-from graphrt.errors._codes.arguments import UNKNOWN_NODE_ASKED
-from graphrt.errors._codes.threads import GOTO_NEEDED, GOTO_WITHOUT_NODE
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, UNKNOWN_NODE_ASKED
+from graphrt.errors._codes.threads import GOTO_NEEDED
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Claim, Status, Store
 
@@ -215,7 +215,9 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
     if node is None:
         if goto is None:
             return None
-        raise GOTO_WITHOUT_NODE(where=engine.where())
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="goto= of update()", missing="as_node=, the node that is taken as finished", where=engine.where()
+        )
     plan = engine.plan.by_name[node]
     if goto is not None:
         targets = engine.router().targets(goto, plan)

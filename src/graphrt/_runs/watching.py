@@ -23,7 +23,7 @@ from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.timers import moment_text
 from graphrt.errors import count
-from graphrt.errors._codes.threads import BEYOND_THE_END
+from graphrt.errors._codes.threads import UNKNOWN_ENTRY
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.labels import finder, finds
@@ -191,4 +191,10 @@ def check_position(config: RunConfig, thread: str, after: int) -> None:
     check_number("after", after)
     head = store.head(check_id(thread))
     if after > head.seq:
-        raise BEYOND_THE_END(thread=thread, after=after, last=head.seq)
+        raise UNKNOWN_ENTRY(
+            thread=thread,
+            seq=after,
+            first=head.first,
+            last=head.seq,
+            wanted="the last entry that you have of this thread, or 0 for its beginning",
+        )

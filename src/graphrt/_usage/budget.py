@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._usage.amounts import UNITS, limit_names, unit_of
 from graphrt._usage.stored_form import first_amounts
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.budgets import BAD_BUDGET, UNKNOWN_ON_EXCEEDED
+from graphrt.errors._codes.arguments import BAD_LIMITS, INVALID_ARGUMENT
 
 __all__ = ["Budget", "BudgetWarning"]
 
@@ -56,9 +55,13 @@ class Budget:
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
-            # A wrong `on_exceeded` has an error of its own, whose advice names the choices.
-            declared = BAD_BUDGET if self.on_exceeded in get_args(OnExceeded) else UNKNOWN_ON_EXCEEDED
-            raise declared(problems="; ".join(problems))
+            example = "Budget(tokens=50_000, usd=0.25, warn_at=0.8)"
+            if self.on_exceeded not in get_args(OnExceeded):
+                example = (
+                    "on_exceeded='stop' raises BudgetExceededError; 'route' is the same where a node's on_error takes it; "
+                    "'interrupt' asks a person for more"
+                )
+            raise BAD_LIMITS(limits="The limits of the Budget", problems="; ".join(problems), example=example)
 
     def _problems(self) -> Iterator[str]:
         """Yield what is wrong with the arguments, as clauses for one error."""

@@ -36,8 +36,8 @@ from graphrt.backends._dbos_recovery import Recovery
 from graphrt.backends._dbos_tasks import WORKFLOW as TASK_WORKFLOW
 from graphrt.backends._dbos_tasks import TaskMessages
 from graphrt.backends._liveness import Liveness, with_timeouts
-from graphrt.errors._codes.arguments import MISSING_PACKAGE
-from graphrt.errors._codes.workers import BAD_DBOS_URL, UNKNOWN_GRAPH, WORKER_RUNS_ALREADY
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, MISSING_PACKAGE
+from graphrt.errors._codes.workers import UNKNOWN_GRAPH, WORKER_RUNS_ALREADY
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime, ThreadInfo
 from graphrt.workers._checks import checked_number, checked_pause, checked_runtimes
@@ -133,7 +133,13 @@ class DbosHost:
     ) -> None:
         self._runtimes: dict[str, Runtime[Any, Any]] = checked_runtimes(runtimes)
         if not str(system_database_url).startswith("postgresql://"):
-            raise BAD_DBOS_URL(given=system_database_url)
+            raise INVALID_ARGUMENT(
+                argument="system_database_url=",
+                value=system_database_url,
+                known="DBOS keeps its queues in PostgreSQL; its mode on SQLite has one process",
+                wanted='the URL of a PostgreSQL database, such as "postgresql://user@host/database"; '
+                "it may be that of the store, without `schema=`",
+            )
         self._queues = {f"graphrt.{name}": name for name in self._runtimes}
         served = checked_queues("queues=", queues, self._runtimes.values())
         self._recovery = Recovery(DBOS)

@@ -17,13 +17,11 @@ from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
 from graphrt.commands import END, START
 from graphrt.errors import InputError, closest, names
-from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.command_line import (
     BAD_TARGET,
     NO_STORE_GIVEN,
     NO_SUCH_DATABASE,
-    RUNTIME_AND_OPTIONS,
-    RUNTIME_HAS_A_STORE,
 )
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.graph import CompiledGraph, GraphBuilder
@@ -208,9 +206,18 @@ def opened_runtime(
     named = [name for name, value in given.items() if value]
     if runtime is not None:
         if named:
-            raise RUNTIME_AND_OPTIONS(given=target, options=[f"--{name}" for name in named])
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument=f"Giving {' and '.join(f'--{name}' for name in named)}",
+                other=f"{target!r}, a Runtime that has its own",
+                superfluous="the options, or name the graph instead",
+            )
         if runtime.store is not None and store and _on_the_line("store"):
-            raise RUNTIME_HAS_A_STORE(given=target, store=type(runtime.store).__name__)
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+                argument="--store",
+                other=f"{target!r}, a Runtime with a store of its own, a {type(runtime.store).__name__}",
+                known="the store of the Runtime is used, whatever GRAPHRT_STORE says",
+                superfluous="--store, or make the Runtime without store= to have it take the one of --store",
+            )
         if runtime.store is None and (store or not in_memory):
             runtime = runtime.with_store(url_of(store, creates=creates))
         with runtime, _similar_named(runtime.store):

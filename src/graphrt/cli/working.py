@@ -14,7 +14,9 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_o
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import IF_EXISTS, input_of
 from graphrt.cli.targets import load
-from graphrt.errors._codes.command_line import NO_PROVIDER, WORKER_IN_MEMORY
+from graphrt.errors import a_type
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.command_line import WORKER_IN_MEMORY
 from graphrt.runtime import IfExists
 from graphrt.stores import MemoryStore
 
@@ -105,7 +107,12 @@ def trace(output: Output, target: str, thread: str, store: str | None, provider:
 
     made: Any = load(provider) if provider else None
     if provider and not callable(getattr(made, "get_tracer", None)):
-        raise NO_PROVIDER(given=provider, found=made)
+        raise INVALID_ARGUMENT(
+            argument="--provider",
+            value=provider,
+            known=f"it names {a_type(made)}",
+            wanted="package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one",
+        )
     with opened_runtime(target, store) as runtime:
         id_ = trace_thread(runtime, thread, tracer_provider=made, namespace=namespace)
     if made is None:

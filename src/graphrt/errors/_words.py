@@ -57,6 +57,8 @@ def parts(known: Mapping[str, Any]) -> list[str]:
             found.append(f"nested in task {path}")
     if (arg := known.get("arg")) is not None:
         found.append(f"argument {brief(arg)}")
+    if (model := known.get("model")) is not None:
+        found.append(f"model {model!r}")
     if (thread := known.get("thread")) is not None:
         found.append(f"thread {thread!r}")
     if (run := known.get("run_id")) is not None:

@@ -389,7 +389,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         """Return the configuration of one run, from the unchecked keyword arguments of its verb.
 
         Raises:
-            InputError: An option is unknown (`unknown-option`), or has a wrong value.
+            InputError: An option is unknown, or has a wrong value (`input`).
         """
         if options:
             check_options(options, where=self.__graphrt_plan__.place())

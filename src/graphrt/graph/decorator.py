@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, Protocol, TypeVar, final, overload
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.arguments import NAME_INSTEAD_OF_FUNCTION
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph.handles import NodeHandle, Outcome, P, R_co, S, U, function_of
 from graphrt.graph.places import here
 from graphrt.graph.policies import NodePolicy
@@ -89,10 +89,15 @@ class NodeDecorator(Generic[S, U]):
             A handle that can be called like the function, and that is accepted wherever a node is named.
 
         Raises:
-            InputError: A text was given instead of a function (`bad-node`).
+            InputError: A text was given instead of a function (`input`).
         """
         if isinstance(fn, str):
-            raise NAME_INSTEAD_OF_FUNCTION(name=fn, where=here())
+            raise INVALID_ARGUMENT(
+                argument="The function of @g.node",
+                value=fn,
+                wanted=f"it as the name: @g.node(name={fn!r})",
+                where=here(),
+            )
         if fn is None:  # `@g.node(...)`: the result is called with the function
             return NodeDecorator[S, U](self._add, name if name is not None else self._name, {**self._policy, **policy})
         # A callable object has no `__name__`: its node is named after its class.

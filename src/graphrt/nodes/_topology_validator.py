@@ -138,7 +138,7 @@ class TopologyValidator:
         """Return the validator that `to_data` described.
 
         Raises:
-            InputError: It has an unknown key, or a value is wrong (`input`, `bad-budget`).
+            InputError: It has an unknown key, or a value is wrong (`input`, `bad-limit`).
         """
         known = [one.name for one in fields(TopologyValidator)]
         unknown = [name for name in data if name not in known]

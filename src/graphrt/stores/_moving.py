@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from graphrt.errors._codes.stores import EXPORT_DECRYPTED, LARGE_VALUE_MISSING
+from graphrt.errors._codes.stores import EXPORT_DECRYPTED, STORE_DAMAGED
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, write_thread
@@ -92,7 +92,11 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     for name in sorted(named):
         blob = store.blobs(thread, [name]).get(name)
         if blob is None:
-            raise LARGE_VALUE_MISSING(thread=thread, name=name)
+            raise STORE_DAMAGED(
+                problem=f"A large value of thread {thread!r} is missing: {name}",
+                fix="Call verify() to see what else is damaged; restore the database from a backup.",
+                thread=thread,
+            )
         writer.frame(Frame(archive.BLOB, name=name.encode(), body=blob))
     writer.end()
 

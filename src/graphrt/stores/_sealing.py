@@ -28,15 +28,13 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from graphrt.errors import StoreError, names
-from graphrt.errors._codes.arguments import MISSING_PACKAGE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, MISSING_PACKAGE, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.stores import (
     BAD_KEY,
-    BAD_KEY_ID,
     ENCRYPTED_BODY_DAMAGED,
     MISSING_KEY,
     NOT_ENCRYPTED,
     OPENED_WITHOUT_KEYS,
-    UNKNOWN_CURRENT_KEY,
 )
 
 _MAGIC: Final = b"\xd7gE1"
@@ -94,11 +92,11 @@ class Keyring:
         """Return *key*, the id of the current key, after checking that it was given.
 
         Raises:
-            InputError: It was not (`bad-key`).
+            InputError: It was not (`input`).
         """
         if key in self._keys:
             return key
-        raise UNKNOWN_CURRENT_KEY(key=key, ids=self.ids)
+        raise UNKNOWN_NAME_IN_ARGUMENT(argument="current=", name=key, what="key of keys=", known_names=self.ids)
 
     def _thread_cipher(self, key: str, thread: str) -> Any:
         """Return the cipher for bodies of *thread* under the key with the id *key*. Called through a cache."""
@@ -179,13 +177,17 @@ def _check(keys: Mapping[str, bytes]) -> None:
     """Check that there are *keys*, and that each has a valid id and 32 bytes that look random.
 
     Raises:
-        InputError: One is not acceptable (`bad-key`).
+        InputError: One is not acceptable (`bad-key`), or has no valid id (`input`).
     """
     if not keys:
         raise BAD_KEY(what="An encrypted store", problem="needs a key")
     for key, secret in keys.items():
         if not _is_id(key):
-            raise BAD_KEY_ID(key=str(key)[:80])
+            raise INVALID_ARGUMENT(
+                argument="The id of a key",
+                value=str(key)[:80],
+                wanted="1 to 64 of the characters A-Z a-z 0-9 _ . : -; the id is stored with each body",
+            )
         if type(secret) is not bytes:
             why = f"is {type(secret).__name__}, not bytes"
         elif len(secret) != 32:

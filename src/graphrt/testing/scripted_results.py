@@ -9,7 +9,8 @@ from graphrt._drivers.context import Context
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.testing_doubles import RESULTS_LEFT_OVER, SCRIPT_USED_UP
+from graphrt.errors._codes.doubles import SCRIPT_LEFT_OVER
+from graphrt.errors._codes.testing_doubles import SCRIPT_USED_UP
 from graphrt.harness._doubles.tool_doubles import called_by_name
 from graphrt.harness._doubles.unused import note
 from graphrt.harness.script import clip
@@ -89,7 +90,13 @@ class ScriptedResults:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         if self.remaining:
-            raise RESULTS_LEFT_OVER(calls=self._calls, left=self.remaining, items="; ".join(self._left()))
+            raise SCRIPT_LEFT_OVER(
+                double="scripted node or tool",
+                number=self.remaining,
+                calls=self._calls,
+                items="; ".join(self._left()),
+                and_more="",
+            )
 
 
 def scripted(*results: Any) -> ScriptedResults:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.queues import UNKNOWN_QUEUE
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.limits import Queue
 from graphrt.runtime import Runtime
 
@@ -18,13 +17,19 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]
     """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
 
     Raises:
-        InputError: No node names one of them (`unknown-queue`), or a limit is not one (`input`).
+        InputError: No node names one of them, or a limit is not one (`input`).
     """
     named = _named(given)
     known = sorted({name for runtime in runtimes for name in runtime.graph.queues})
     for name, queue in named.items():
         if name not in known:
-            raise UNKNOWN_QUEUE(option=option, name=name, queues=known)
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument=option,
+                name=name,
+                what="queue that a node of the graphs names",
+                known_names=known,
+                fix=f"Name one of these queues, or give a node queue={name!r}.",
+            )
         _check(name, queue)
     return dict(named)
 

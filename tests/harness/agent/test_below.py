@@ -312,7 +312,7 @@ def test_a_graph_as_a_harness_takes_no_options(way):
         way(runtime, "run", {}, thread="t")
 
     assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.known == "given: 'temperature'"
+    assert "Giving 'temperature' to run() does not go with" in caught.value.__cause__.what
 
 
 def test_a_limit_below_is_an_answer_above():

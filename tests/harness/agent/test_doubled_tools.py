@@ -78,7 +78,7 @@ def test_results_left_over_fail_the_run(how: str) -> None:
             case _:
                 list(getattr(graph(), how)({}, **options))
 
-    with pytest.raises(ScriptError, match="1 result of its script is left over") as failed:
+    with pytest.raises(ScriptError, match="1 left over after") as failed:
         pay()
     assert "'never'" in str(failed.value)
 

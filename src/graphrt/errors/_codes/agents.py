@@ -22,7 +22,6 @@ AGENT_LIMIT = ErrorCode(
     "Agent {name!r} reached its limit {option}={limit}.",
     known="{models:count model call}, {tools:count tool call}, {messages_made:count message}",
     fix='Raise AgentLimits({option}=...), or use on_limit="stop" to go on with what there is.',
-    where="agent {name!r}",
 )
 
 BAD_APPROVAL = ErrorCode(
@@ -60,7 +59,6 @@ ANSWER_CUT_OFF = ErrorCode(
 NOT_A_RESPONSE = BAD_RESPONSE.variant(
     "Model {model!r} gave {problem} as its response.",
     fix="invoke() returns a ModelResponse, and the last item of stream() is one.",
-    where="",
 )
 
 
@@ -132,20 +130,12 @@ STREAM_WITHOUT_REPLY = ErrorCode(
 USAGE_CANNOT_BE_COUNTED = BAD_RESPONSE.variant(
     "{harness:type} gave a reply with {problem}.",
     fix="Give counts of 0 or more, or usage=None where they are not known.",
-    where="",
-)
-
-GRAPH_TAKES_NO_OPTIONS = INVALID_ARGUMENT.variant(
-    "Graph {graph_name!r}, used as a harness, takes no options.",
-    known="given: {options:names}",
-    fix="Leave them out. Options of the graph's run are given where the harness is made: GraphHarness(graph, ...).",
 )
 
 NESTED_TOO_DEEP = AGENT_LIMIT.variant(
     "{called} would run {depth:count level} below the outermost agent.",
     known="depth={limit}",
     fix="Raise AgentLimits(depth=...) of the agents above, if the nesting is meant.",
-    where="",
 )
 
 GRAPH_NOT_ENDED = ErrorCode(
@@ -165,11 +155,6 @@ STREAM_INSIDE = INVALID_ARGUMENT.variant(
 NOBODY_TO_ASK = ErrorCode(
     "nobody-to-ask",
     InputError,
-    "An agent outside of a graph has to ask a person: {payload!r}.",
-    fix="Give the agent approve=, or run it in a node of a graph with a store: there the question becomes an interrupt.",
-)
-NOBODY_TO_GRANT = NOBODY_TO_ASK.variant(
-    "An agent outside of a graph has to ask a person for a larger budget: {payload!r}.",
-    fix='Raise the budget or use on_exceeded="stop", or run the agent in a node of a graph with a store: '
-    "there the question becomes an interrupt.",
+    "An agent outside of a graph has to ask a person{about}: {payload!r}.",
+    fix="{instead}, or run the agent in a node of a graph with a store: there the question becomes an interrupt.",
 )

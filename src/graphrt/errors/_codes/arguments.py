@@ -33,17 +33,6 @@ UNKNOWN_NODE_ASKED = ErrorCode(
     fix="Name a node of the graph{or_end}.",
 )
 
-UNKNOWN_OPTION = ErrorCode(
-    "unknown-option", InputError, "A runtime has no option {option!r}.", known="options {options:names}"
-)
-
-NAME_INSTEAD_OF_FUNCTION = ErrorCode(
-    "bad-node",
-    InputError,
-    "@g.node was given the name {name!r} as if it were a function.",
-    fix="Write @g.node(name={name!r}).",
-)
-
 INVALID_ARGUMENT = ErrorCode("input", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
 ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wanted}.")
 UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(

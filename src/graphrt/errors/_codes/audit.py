@@ -63,7 +63,6 @@ MIRROR_DAMAGED = ErrorCode(
     "Line {number} of the log file {path!r} is damaged.",
     known="the store has the records all the same, and the file was not changed",
     fix="Verify the file with graphrt.audit.verify(), and move it away: the thread goes on with a new one.",
-    where="thread {thread!r}",
 )
 OTHER_LOG = ErrorCode(
     "other-log",
@@ -92,12 +91,6 @@ BAD_SIGNING_KEY = ErrorCode(
     InputError,
     "A key of Ed25519 has 32 bytes, and this is {given:a_type} of another form.",
     fix="Make a private key with graphrt.audit.signing.generate_signing_key(), and the public one of it with public_key().",
-)
-BAD_SECRET = ErrorCode(
-    "bad-secret",
-    InputError,
-    "A Secret was given to Secret() as its value.",
-    fix="Pass the value itself, or use the Secret that there is.",
 )
 SECRET_ABSENT = ErrorCode(
     "secret-absent",

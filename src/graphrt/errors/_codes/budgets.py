@@ -21,18 +21,6 @@ BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(
     fix="Raise the budget's seconds.",
 )
 
-BAD_BUDGET = ErrorCode(
-    "bad-budget",
-    InputError,
-    "A Budget cannot be made: {problems}.",
-    fix="Give numbers, for instance Budget(tokens=50_000, usd=0.25, warn_at=0.8).",
-)
-UNKNOWN_ON_EXCEEDED = BAD_BUDGET.variant(
-    "A Budget cannot be made: {problems}.",
-    fix="Use on_exceeded='stop', which raises BudgetExceededError; 'route', the same where a node's on_error takes it; "
-    "or 'interrupt', which asks a person for more.",
-)
-
 CALL_WITHOUT_MAX_TOKENS = ErrorCode(
     "budget-without-max-tokens",
     InputError,

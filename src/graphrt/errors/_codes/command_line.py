@@ -13,10 +13,6 @@ BAD_TARGET = ErrorCode(
     "{given!r} does not name a graph: {problem}.",
     fix="Write package.module:name or path/to/file.py:name, where name is a graph, a Runtime, or a function that makes one.",
 )
-NO_PROVIDER = BAD_TARGET.variant(
-    "{given!r} does not name a tracer provider: it is {found:a_type}.",
-    fix="Write package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one.",
-)
 TARGET_NOT_IMPORTED = ErrorCode(
     "target-not-imported",
     InputError,
@@ -33,17 +29,6 @@ NO_SUCH_DATABASE = ErrorCode(
 NO_STORE_GIVEN = NO_SUCH_DATABASE.variant(
     "The command needs a store, and none was given.",
     fix="Give --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE.",
-)
-RUNTIME_AND_OPTIONS = ErrorCode(
-    "runtime-and-options",
-    InputError,
-    "{given!r} is a Runtime, which has its own {options:names}.",
-    fix="Leave the options out, or name the graph instead.",
-)
-RUNTIME_HAS_A_STORE = RUNTIME_AND_OPTIONS.variant(
-    "{given!r} is a Runtime with a store of its own, a {store}, so --store cannot name another one.",
-    known="the store of the Runtime is used, whatever GRAPHRT_STORE says",
-    fix="Leave out --store, or make the Runtime without store= to have it take the one of --store.",
 )
 BAD_DOCUMENT = ErrorCode(
     "bad-document",

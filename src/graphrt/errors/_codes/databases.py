@@ -98,7 +98,6 @@ LOG_TOO_LONG = STORE_BUSY.variant(
     known="log_limit_bytes={limit_bytes}",
     fix="End the transaction that reads it, such as an open sqlite3 shell or a backup, or raise "
     "SqliteStore(log_limit_bytes=...).",
-    where="database {database!r}",
 )
 
 POSTGRES_DAMAGED = STORE_DAMAGED.variant(
@@ -120,10 +119,6 @@ LOG_MISFIT = STORE_DAMAGED.variant(
     "The write-ahead log of {database!r} does not match the database, and the most recent commits may be lost: {kept}.",
     known="{frames} pages in the log, {done} of them copied",
     fix="Close all connections to it, open it again, and run store.verify().",
-    where="database {database!r}",
-)
-ROW_DAMAGED = STORE_DAMAGED.variant(
-    "Thread {of!r} is damaged: {problem}.", known="found {found}", where="thread {of!r}"
 )
 
 STORE_UNSAFE = ErrorCode(

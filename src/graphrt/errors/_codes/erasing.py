@@ -15,9 +15,8 @@ BAD_ERASURE = ErrorCode(
 )
 PREDICATE_FAILED = BAD_ERASURE.variant(
     "where= of erase() {did} for a value of thread {thread!r}.",
-    known="entry {seq}, field {field!r}",
+    known="field {field!r}",
     fix="Make it return True or False for every value. This thread was not changed; threads before it may have been.",
-    where="thread {thread!r}, entry {seq}",
 )
 STILL_NEEDED = ErrorCode(
     "erasure-needed",

@@ -5,17 +5,18 @@ from __future__ import annotations
 from graphrt.errors import DefinitionError
 from graphrt.errors._error_code import ErrorCode, Finding
 
-BAD_STATE = Finding(
-    "bad-state",
+BAD_ANNOTATION = Finding(
+    "bad-annotation",
     "The annotations of {cls} cannot be resolved: {problem}.",
     fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
 )
-UNCHECKABLE_STATE_FIELD = BAD_STATE.variant(
+UNCHECKABLE_TYPE = BAD_ANNOTATION.variant(
     "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
     fix="Use a type that pydantic knows, or Any.",
 )
-NOT_A_STATE = BAD_STATE.variant(
-    "{cls} cannot be a state.", fix="Use a pydantic model, a dataclass or a TypedDict class."
+
+BAD_STATE = Finding(
+    "bad-state", "{cls} cannot be a state.", fix="Use a pydantic model, a dataclass or a TypedDict class."
 )
 EXTRA_FIELDS = BAD_STATE.variant(
     "{state} allows extra fields, which a node that returns the full state cannot change.",
@@ -24,19 +25,11 @@ EXTRA_FIELDS = BAD_STATE.variant(
 
 BAD_UPDATE_TYPE = Finding(
     "bad-update-type",
-    "The annotations of {cls} cannot be resolved: {problem}.",
-    fix="Define the named types before GraphBuilder(...), at module level or in the same function.",
-)
-UNCHECKABLE_UPDATE_FIELD = BAD_UPDATE_TYPE.variant(
-    "The type of field {field!r}, {annotation}, cannot be checked: {problem}",
-    fix="Use a type that pydantic knows, or Any.",
+    "{cls} cannot be the Update of a graph.",
+    fix="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
 )
 UNKNOWN_FIELDS_OF_UPDATE = BAD_UPDATE_TYPE.variant(
     "{who} names {unknown}, which the state does not have.", fix="Known: {fields:names}."
-)
-NOT_AN_UPDATE_SCHEMA = BAD_UPDATE_TYPE.variant(
-    "{cls} cannot be the Update of a graph.",
-    fix="Use a TypedDict with total=False, a pydantic model or a dataclass of partial updates.",
 )
 UPDATE_WITH_DEFAULTS = BAD_UPDATE_TYPE.variant(
     "Fields of the dataclass {cls} would be written even if a node does not set them: {fields:names}.",

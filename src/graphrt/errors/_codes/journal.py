@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, ReplayDivergedError, StoreError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER
 from graphrt.errors._error_code import ErrorCode
 
@@ -55,16 +54,16 @@ OTHER_GRAPH = ErrorCode(
     "other-graph",
     InputError,
     "Thread {thread!r} cannot go on with this graph: {reason}.",
+    known="status {status}",
     fix="Use the runtime of the graph that started the thread.",
-    where="thread {thread!r}, status {status}",
 )
 
 GRAPH_CHANGED = ErrorCode(
     "graph-changed",
     InputError,
     "Thread {thread!r} cannot go on with this graph: {reason}.",
+    known="status {status}",
     fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
-    where="thread {thread!r}, status {status}",
 )
 
 FORGED_SEAL = STORE_DAMAGED.variant(
@@ -91,22 +90,13 @@ STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
     fix="Restore the database from a backup, or run those tasks again: fork(at=) this entry, and retry it.",
 )
 
-TIME_CANNOT_BE_STORED = INVALID_ARGUMENT.variant(
-    "The clock returned {at!r}, which cannot be stored as a time.",
-    fix="Give Runtime a clock that returns seconds since the epoch, as time.time does.",
-)
-
 MIGRATION_FAILED = ErrorCode(
     "migration-failed",
     InputError,
-    "The migration from {source} raised {error:told}",
+    "The migration from {source} {problem}",
     known="the thread is as it was",
-    fix="Correct the function: it gets all values of the state, and returns all of them.",
-)
-MIGRATION_RETURNED_WRONG_VALUES = MIGRATION_FAILED.variant(
-    "The migration from {source} returned {problem}.",
-    known="the thread is as it was",
-    fix="Return all values of the state, by the names of their fields and of the types that it declares.",
+    fix="Correct the function: it gets all values of the state, and returns all of them, by the names of their fields and "
+    "of the types that the state declares.",
 )
 
 JOURNAL_MISFIT = ErrorCode(

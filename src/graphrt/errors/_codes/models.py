@@ -29,7 +29,6 @@ CALL_UNAUTHORIZED = ErrorCode(
     AuthenticationError,
     "The model call failed{with_status}: {reason}",
     fix="Check the api_key of the model, or the provider's environment variable.",
-    where="model {model!r}",
 )
 
 NO_API_KEY = ErrorCode(
@@ -37,11 +36,6 @@ NO_API_KEY = ErrorCode(
     AuthenticationError,
     "The model call failed{with_status}: {reason}",
     fix="Give api_key=, or set the provider's environment variable.",
-    where="model {model!r}",
-)
-API_KEY_NOT_SET = NO_API_KEY.variant(
-    "There is no API key for {provider!r}: {variables} is not set.",
-    fix="Set the environment variable {variables}, or give api_key=.",
 )
 
 CONTEXT_OVERFLOW = ErrorCode(
@@ -49,7 +43,6 @@ CONTEXT_OVERFLOW = ErrorCode(
     ContextOverflowError,
     "The model call failed{with_status}: {reason}",
     fix="Shorten the conversation, or choose a model with a longer context.",
-    where="model {model!r}",
 )
 
 RATE_LIMITED = ErrorCode(
@@ -57,7 +50,6 @@ RATE_LIMITED = ErrorCode(
     RateLimitError,
     "The model call failed{with_status}: {reason}",
     fix="Wait and retry, or check the quota of the account.",
-    where="model {model!r}",
 )
 
 TRANSIENT_MODEL = ErrorCode(
@@ -65,7 +57,6 @@ TRANSIENT_MODEL = ErrorCode(
     TransientModelError,
     "The model call failed{with_status}: {reason}",
     fix="Retry; if it persists, check the address and the network, and look at the provider's status page.",
-    where="model {model!r}",
 )
 
 BAD_MODEL_REQUEST = ErrorCode(
@@ -73,7 +64,6 @@ BAD_MODEL_REQUEST = ErrorCode(
     BadRequestError,
     "The model call failed{with_status}: {reason}",
     fix="Check the model's name and the options of the call.",
-    where="model {model!r}",
 )
 
 UNKNOWN_MODEL = ErrorCode(
@@ -81,7 +71,6 @@ UNKNOWN_MODEL = ErrorCode(
     BadRequestError,
     "The model call failed{with_status}: {reason}",
     fix='Write the model as "provider/model", such as "openai/gpt-4o-mini", with a name that the provider offers.',
-    where="model {model!r}",
 )
 
 REFUSAL = ErrorCode(
@@ -89,19 +78,13 @@ REFUSAL = ErrorCode(
     RefusalError,
     "The model call failed{with_status}: {reason}",
     fix="Change the request; repeating it will not help.",
-    where="model {model!r}",
 )
 
 BAD_RESPONSE = ErrorCode(
     "bad-response",
     BadResponseError,
     "The model call failed{with_status}: {reason}",
-    fix="Check that the address is that of a chat completions endpoint.",
-    where="model {model!r}",
-)
-NO_ANSWER_OF_MODEL = BAD_RESPONSE.variant(
-    "The provider sent {answer}.",
-    fix="Check that the address is that of a chat completions endpoint, and that it can stream.",
+    fix="Check that the address is that of a chat completions endpoint, and for a stream, that it can stream.",
 )
 
 ANSWER_OUT_OF_BOUNDS = ErrorCode(
@@ -109,7 +92,6 @@ ANSWER_OUT_OF_BOUNDS = ErrorCode(
     BadResponseError,
     "The model call failed{with_status}: {reason}",
     fix="Check that the address is that of a chat completions endpoint.",
-    where="model {model!r}",
 )
 
 HARNESS_CANNOT_SEND = ErrorCode(
@@ -117,7 +99,6 @@ HARNESS_CANNOT_SEND = ErrorCode(
     HarnessError,
     "The model call failed{with_status}: {reason}",
     fix="Check api_base, and the headers in options.",
-    where="model {model!r}",
 )
 LIBRARY_FAILED = HARNESS_CANNOT_SEND.variant(
     "The model call failed{with_status}: {reason}",
@@ -131,7 +112,6 @@ REDIRECTED = ErrorCode(
     "The provider's address answered with status {status_code}, a redirect{to_origin}. It was not followed.",
     fix="Set api_base to the final address, if you trust it: redirects are never followed, because the "
     "prompt would be sent to an address that you did not choose.",
-    where="model {model!r}",
 )
 
 MODEL_TIMEOUT = ErrorCode(
@@ -139,7 +119,6 @@ MODEL_TIMEOUT = ErrorCode(
     TransientModelError,
     "The model call timed out: {what_for} took longer than {timeout_s:g} s.",
     fix="Retry, or give the harness a longer timeout_s.",
-    where="model {model!r}",
 )
 
 OPTIONS_CLASH = INVALID_ARGUMENT.variant(

@@ -75,9 +75,6 @@ UNKNOWN_TARGET = ErrorCode(
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph.",
 )
-TARGET_IS_AN_END = UNKNOWN_TARGET.variant(
-    "{who} goes to {end}, where no task can run.", known="nodes {known_nodes:names}"
-)
 TARGET_IS_A_FUNCTION = UNKNOWN_TARGET.variant(
     "{who} names the function {function}(), which does not stand for a node.",
     known="nodes {known_nodes:names}",
@@ -87,18 +84,13 @@ TARGET_IS_A_FUNCTION = UNKNOWN_TARGET.variant(
 REDUCER_FAILED = ErrorCode(
     "reducer-failed",
     UpdateError,
-    "Reducer {reducer!r} of field {field!r} raised {cause}",
+    "Reducer {reducer!r} of {of} {problem}",
     fix="Correct the reducer, or what the node returns, then retry.",
 )
 REDUCER_RETURNED_NONE = REDUCER_FAILED.variant(
     "Reducer {reducer!r} of field {field!r} returned None, which the field cannot be.",
     known="{field}: {annotation}",
     fix="Return the new value: a method that changes its object, such as list.append, returns None. Then retry.",
-)
-STATE_REDUCER_FAILED = REDUCER_FAILED.variant(
-    "Reducer {reducer!r} of the whole state {problem}.",
-    known="update {update} of node {node!r}",
-    fix="Return the next state. Correct the reducer, or what the node returns, then retry.",
 )
 
 CONCURRENT_UPDATE = ErrorCode(
@@ -249,15 +241,6 @@ DEADLINE = ErrorCode(
     fix="Raise Limits(deadline_s=...), or give slow nodes a timeout_s.{then_retry}",
 )
 
-
-BAD_INTERRUPT_KEY = ErrorCode(
-    "bad-interrupt-key",
-    InputError,
-    "key= of a question or an effect must be a text, not {key!r}.",
-    fix="Name it: key='publish'; without a key it is matched by what the node asks, in order.",
-    boundary=True,
-)
-
 SWALLOWED_INTERRUPT = ErrorCode(
     "swallowed-interrupt",
     NodeError,
@@ -278,23 +261,6 @@ CALL_IN_ASYNC_NODE = ErrorCode(
     NodeError,
     "Node {node!r} is async and used ctx.call() or run_sync(), which would block the event loop.",
     fix="Await the function instead: `await ctx.harness.run(...)`.",
-    boundary=True,
-)
-
-CALL_OF_NO_FUNCTION = ErrorCode(
-    "call-of-no-function",
-    InputError,
-    "ctx.call() takes an async function and its arguments, not {given}.",
-    fix="Pass the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt)).",
-    boundary=True,
-)
-
-UNKNOWN_KIND_OF_EFFECT = ErrorCode(
-    "bad-effect",
-    InputError,
-    "Node {node!r} asked for the kind of effect {kind!r}, which does not exist.",
-    known="{kinds:names}",
-    fix="Use one of them.",
     boundary=True,
 )
 

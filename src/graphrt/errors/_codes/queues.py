@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import ConflictError, InputError, UpdateError
+from graphrt.errors import ConflictError, UpdateError
 from graphrt.errors._codes.threads import WAITS_FOR_SIGNAL
 from graphrt.errors._error_code import ErrorCode
 
@@ -19,13 +19,6 @@ UNTRACKED_ON_QUEUE = ErrorCode(
     "Node {node!r} writes the untracked field {field!r}, and runs on the queue {queue!r}.",
     known="an untracked field is stored nowhere, so another process cannot report it",
     fix="Let the node write a field that is stored, or run it without queue=.",
-)
-UNKNOWN_QUEUE = ErrorCode(
-    "unknown-queue",
-    InputError,
-    "{option} names the queue {name!r}, and no node of the graphs names it.",
-    known="{queues:names}",
-    fix="Name one of these queues, or give a node queue={name!r}.",
 )
 WAITS_FOR_QUEUE = WAITS_FOR_SIGNAL.variant(
     "Interrupt {interrupt} waits for a worker of the queue {payload}, and takes no answer.",

@@ -27,7 +27,6 @@ RESULT_WITHOUT_FIELD = MISSING_PART.variant(
 AGENT_WITHOUT_OUTPUT = AGENT_LIMIT.variant(
     "The agent of node {node!r} was stopped by its limit {limit!r} and has no output.",
     fix="Raise the limit of the agent, or route the error with on_error=.",
-    where="",
 )
 
 NO_BATCH_ITEMS = ErrorCode(
@@ -41,7 +40,6 @@ BATCH_LIMIT = ErrorCode(
     "batch-limit",
     LimitError,
     "Batch {name!r} has more than {limit:count item}.",
-    known="max_items={limit}",
     fix="Split the items into several runs, or raise max_items= if so many tasks are meant.",
 )
 

@@ -35,7 +35,6 @@ CASE_OF_CHANGED_GRAPH = GRAPH_CHANGED.variant(
     "The step after entry {seq} of thread {thread!r} ran what graph {graph_name!r} no longer has: {gone:names}.",
     known="nodes {known_nodes:names}",
     fix="Pass a runtime of the graph as it was when the step ran, or the `at` of another step.",
-    where="",
 )
 GRAPH_NOT_IMPORTABLE = INVALID_ARGUMENT.variant(
     "The test cannot import graph {graph_name!r}: {problem}.",

@@ -13,11 +13,6 @@ ARGUMENTS_NOT_JSON = INVALID_ARGUMENT.variant(
     known="{arguments!r}",
     fix="Give strings, numbers, booleans, None, lists and mappings.",
 )
-UNKNOWN_HARNESS_OPTION = INVALID_ARGUMENT.variant(
-    "A harness has no option {value!r}.",
-    known="{options:names}",
-    fix="{hint}What only one provider understands goes into options={{...}}.",
-)
 
 BAD_TOOL_ARGUMENTS = ErrorCode(
     "bad-tool-arguments",

@@ -6,10 +6,6 @@ from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
 STORE_DAMAGED = ErrorCode("store-damaged", StoreError, "{problem}.", fix="Restore the database from a backup.")
-LARGE_VALUE_MISSING = STORE_DAMAGED.variant(
-    "A large value of thread {thread!r} is missing: {name}.",
-    fix="Call verify() to see what else is damaged; restore the database from a backup.",
-)
 ENCRYPTED_BODY_DAMAGED = STORE_DAMAGED.variant(
     "An encrypted body was changed, cut or moved, or the bytes of its key are those of another key.",
     fix="Restore it from a backup. If all bodies are refused, check that the key is the right one.",
@@ -114,16 +110,6 @@ BAD_KEY = ErrorCode(
     InputError,
     "{what} {problem}.",
     fix="Make one with secrets.token_bytes(32), and keep it where secrets are kept.",
-)
-UNKNOWN_CURRENT_KEY = BAD_KEY.variant(
-    "current= names a key {key!r} that was not given.",
-    known="{ids:names}",
-    fix="Give it in keys=, or name one that is there.",
-)
-BAD_KEY_ID = BAD_KEY.variant(
-    "A key cannot have the id {key!r}.",
-    known="1 to 64 of A-Z a-z 0-9 _ . : -",
-    fix="Give it another id; it is stored with each body.",
 )
 
 NOT_ENCRYPTED = ErrorCode(

@@ -14,11 +14,6 @@ SCRIPT_USED_UP = ErrorCode(
     "The scripted {of} was called {calls:count time}, and its script has {results:count result}.",
     fix="Add a result for each call, or find out why there were more calls than expected.",
 )
-RESULTS_LEFT_OVER = SCRIPT_USED_UP.variant(
-    "A scripted node or tool was called {calls:count time}, and {left:count result} of its script {left:is|are} left over.",
-    known="{items}",
-    fix="Remove what is left over, or find out why there were less calls than expected.",
-)
 SERVER_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     "The FakeChatServer has {left:count answer} left over and got {unexpected:count unexpected request}.{first}",
     known="{got:count request} in all{items}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError, ReplayDivergedError, RunFailedError, WaitTimeoutError
-from graphrt.errors._codes.arguments import BAD_INPUT
 from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
 from graphrt.errors._codes.nodes import NOT_STORABLE
 from graphrt.errors._codes.stores import STORE_DAMAGED
@@ -29,7 +28,6 @@ PRUNED_WHILE_READ = CONFLICT.variant(
 )
 THREAD_HAS_MOVED = CONFLICT.variant(
     "Thread {thread!r} is at entry {got}, not at {expected}: nothing of this commit was stored.",
-    known="last entry {got}",
     fix="Load the thread and go on from its last entry.",
 )
 
@@ -73,14 +71,12 @@ FORK_BEFORE_GONE_NODE = GRAPH_CHANGED.variant(
     "At entry {seq} of thread {thread!r} node {gone!r} is due, which this graph does not have.",
     known="nodes {known_nodes:names}",
     fix="Fork another entry, fork with the older graph, or declare Migration(nodes=...) that renames it.",
-    where="fork of thread {thread!r}",
 )
 
 FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
     "Entry {seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
     known="fields {fields:names}",
     fix="Fork a later entry, from the migration on, or fork with the older graph.",
-    where="fork of thread {thread!r}",
 )
 
 REPLAY_DIVERGED = ErrorCode(
@@ -105,30 +101,18 @@ THREAD_WITHOUT_STORE = ErrorCode(
     fix='Make the runtime with one: Runtime(graph, store="memory:") or Runtime(graph, store="sqlite:///runs.db").',
 )
 
-UNKNOWN_FIELD_OF_STATE = ErrorCode(
-    "unknown-field",
-    InputError,
-    "The state has no stored field {field!r}.",
-    known="{known_fields:names}",
-    fix="Name one of these fields; untracked fields are stored nowhere.",
-)
 UNKNOWN_ENTRY = ErrorCode(
     "unknown-entry",
     InputError,
-    "Thread {thread!r} has no entry {seq!r} to go back to.",
+    "Thread {thread!r} has no entry {seq!r}.",
     known="entries {first} to {last}",
-    fix="Take the seq of a snapshot of history(thread).",
+    fix="Pass the seq of {wanted}.",
 )
 
 STAGED_MISFIT = JOURNAL_MISFIT.variant(
     "What is staged of thread {thread!r} does not fit graph {fits!r}.",
     known="{error:type}: {cause_text}",
     fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
-)
-
-BAD_TOKEN_BUDGET = BAD_INPUT.variant(
-    "With this input, field {field!r} is {left}: a budget of tokens is 0 or more.",
-    fix="Give the tokens that the run may spend.",
 )
 
 INPUT_NOT_STORABLE = NOT_STORABLE.variant(
@@ -143,9 +127,8 @@ WRONG_VERB = ErrorCode(
     "wrong-verb",
     InputError,
     "Thread {thread!r} is {status}: it cannot {doing}.",
-    known="status {status}, {entries} entries",
+    known="graph {graph_name!r}, {entries} entries",
     fix="Use {right}{or_watch}{or_abandon}",
-    where="thread {thread!r}, graph {graph_name!r}",
 )
 
 
@@ -170,13 +153,6 @@ OTHER_INPUT = ErrorCode(
     known="status {status}",
     fix="Pass the input that began it. Or continue without an input: retry({thread!r}). Or give up what is left: "
     'run(input, thread={thread!r}, if_exists="abandon").',
-)
-
-GOTO_WITHOUT_NODE = ErrorCode(
-    "goto-without-node",
-    InputError,
-    "update() was given goto= without as_node=.",
-    fix="Name the node that is taken as finished: update(thread, values, as_node=..., goto=...).",
 )
 
 GOTO_NEEDED = ErrorCode(
@@ -277,13 +253,6 @@ NOT_ENDED_YET = ErrorCode(
     "The run of thread {thread!r} has not ended after {timeout_s} seconds.",
     known="it has {seq} entries, and {driver}",
     fix="Wait longer, or look who drives the thread: nothing was changed.",
-)
-BEYOND_THE_END = ErrorCode(
-    "unknown-position",
-    InputError,
-    "Thread {thread!r} has no entry {after}: its last one is {last}.",
-    known="a position is the seq of an entry of this thread, or 0 for its beginning",
-    fix="Pass the seq of the last entry that you have of this thread.",
 )
 NOT_IN_THE_LOG = ErrorCode(
     "not-in-the-log",

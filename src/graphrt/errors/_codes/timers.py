@@ -8,14 +8,10 @@ from graphrt.errors._error_code import ErrorCode
 QUESTION_EXPIRED = ErrorCode(
     "question-expired",
     QuestionExpiredError,
-    "Nobody answered {interrupt} in time.",
-    known="asked by {asker!r}: {payload}",
-    fix="Catch QuestionExpiredError in the node, give the question a default=, or retry the thread to ask again.",
-)
-QUESTION_EXPIRED_WITHOUT_SIGNAL = QUESTION_EXPIRED.variant(
-    "No signal {payload} came for node {asker!r} in time.",
+    "Node {asker!r} got no {awaited} in time.",
     known="it waited at {interrupt}",
-    fix="Catch QuestionExpiredError in the node, give receive() a default=, or retry the thread to wait again.",
+    fix="Catch QuestionExpiredError in the node, give the question or receive() a default=, or retry the thread to ask or "
+    "wait again.",
 )
 
 

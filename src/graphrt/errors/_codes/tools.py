@@ -60,15 +60,12 @@ RESULT_WITH_SURROGATE = TOOL_RESULT_NOT_JSON.variant(
     fix="Decode bytes with errors='replace'.",
 )
 
-MCP_CONNECT_TIMEOUT = ErrorCode(
+MCP_CONNECT = ErrorCode(
     "mcp-connect",
     ToolError,
-    "MCP server {server} did not answer within {timeout_s:g} s.",
-    fix="Check that it runs and speaks MCP, or raise connect_timeout_s.",
-)
-MCP_UNREACHABLE = MCP_CONNECT_TIMEOUT.variant(
     "MCP server {server} cannot be reached: {reason}{status}.",
-    fix="Check that the command or the address is right, and that the server runs.",
+    fix="Check that the command or the address is right, and that the server runs and speaks MCP. A slow one needs a larger "
+    "connect_timeout_s.",
 )
 
 MCP_TIMEOUT = ErrorCode(

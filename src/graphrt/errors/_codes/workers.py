@@ -39,10 +39,3 @@ UNKNOWN_GRAPH = ErrorCode(
     known="{graphs:names}",
     fix="Pass a Runtime of this graph to the host, or ask another host.",
 )
-BAD_DBOS_URL = ErrorCode(
-    "bad-dbos-url",
-    InputError,
-    "system_database_url={given!r} is not the URL of a PostgreSQL database.",
-    known="DBOS keeps its queues in PostgreSQL; its mode on SQLite has one process",
-    fix='Pass a URL such as "postgresql://user@host/database". It may be the database of the store, without `schema=`.',
-)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 from graphrt._forks import run_variable
-from graphrt.errors._codes.agents import NOBODY_TO_ASK, NOBODY_TO_GRANT
+from graphrt.errors._codes.agents import NOBODY_TO_ASK
 from graphrt.events import Amounts
 from graphrt.harness.tools.protocol import EffectClass
 
@@ -226,8 +226,12 @@ class StandaloneServices:
         Raises:
             InputError: Always (`nobody-to-ask`).
         """
-        declared = NOBODY_TO_GRANT if questions[0].kind == "budget" else NOBODY_TO_ASK
-        raise declared(payload=questions[0].payload)
+        of_budget = questions[0].kind == "budget"
+        raise NOBODY_TO_ASK(
+            about=" for a larger budget" if of_budget else "",
+            payload=questions[0].payload,
+            instead='Raise the budget or use on_exceeded="stop"' if of_budget else "Give the agent approve=",
+        )
 
 
 @dataclass(frozen=True, slots=True)

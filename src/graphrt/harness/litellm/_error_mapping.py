@@ -28,7 +28,6 @@ from graphrt.errors import (
 )
 from graphrt.errors._codes.models import (
     ANSWER_OUT_OF_BOUNDS,
-    API_KEY_NOT_SET,
     BAD_MODEL_REQUEST,
     BAD_RESPONSE,
     CALL_UNAUTHORIZED,
@@ -233,7 +232,12 @@ def _without_status(chain: list[BaseException]) -> ErrorCode[HarnessError]:
 
 def missing_key(model: str, variables: Sequence[str], provider: str) -> AuthenticationError:
     """Return the error for a call without a credential: none of the environment variables *variables* is set."""
-    return API_KEY_NOT_SET(provider=provider, variables=" or ".join(variables), model=model)
+    return NO_API_KEY(
+        with_status="",
+        reason=f"there is no API key for {provider!r}, because {' or '.join(variables)} is not set.",
+        provider=provider,
+        model=model,
+    )
 
 
 def _status(error: Exception, chain: list[BaseException]) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from graphrt._arguments import is_number
 from graphrt._usage.usage import reported_usage
 from graphrt.errors import RefusalError
-from graphrt.errors._codes.models import NO_ANSWER_OF_MODEL, REFUSAL, TRANSIENT_MODEL
+from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
 from graphrt.harness.litellm._thinking import BlockBuilder, read_blocks, wire_blocks
@@ -149,7 +149,9 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
     model = _get(response, "model")
     message = _get(choice, "message")
     if message is None:
-        raise NO_ANSWER_OF_MODEL(answer="an answer without any choice", model=clean(_text(model)))
+        raise BAD_RESPONSE(
+            with_status="", reason="the provider sent an answer without any choice.", model=clean(_text(model))
+        )
     text = _text(_get(message, "content"))
     calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
     reason = _reason(_get(choice, "finish_reason"))
@@ -258,7 +260,11 @@ class ReplyBuilder:
         text = "".join(self.texts) + self.whole_text.rest()
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
-            raise NO_ANSWER_OF_MODEL(answer="a stream without an answer", model=self.clean(self.model or ""))
+            raise BAD_RESPONSE(
+                with_status="",
+                reason="the provider sent a stream without an answer.",
+                model=self.clean(self.model or ""),
+            )
         if not (finished or ended):  # checked before the reply is built: half a call may look like a whole one
             raise TRANSIENT_MODEL(
                 with_status="",

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeGuard
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.databases import (
-    ROW_DAMAGED,
     SQLITE_CORRUPT,
     SQLITE_FULL,
     SQLITE_IO_ERROR,
@@ -24,6 +23,7 @@ from graphrt.errors._codes.databases import (
     SQLITE_READ_ONLY,
     TOO_LARGE,
 )
+from graphrt.errors._codes.stores import STORE_DAMAGED
 
 BUSY: Final = 5
 """SQLITE_BUSY: another connection holds the lock that is needed."""
@@ -110,12 +110,10 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
         return TOO_LARGE(kept=kept, database=path, **data)
     # Without a code: a row could not be decoded, also by the driver, as a text that is not valid UTF-8.
     if (of_a_row(error) or (not code and isinstance(error, OperationalError))) and data.get("thread"):
-        return ROW_DAMAGED(
-            of=data["thread"],
-            problem=f"a stored value is not what was written: {kept}",
-            found=error,
+        return STORE_DAMAGED(
+            problem=f"Thread {data['thread']!r} is damaged: a stored value is not what was written: {kept}",
+            known=f"found {error}",
             seq=None,
-            fix="Restore the database from a backup.",
             **data,
         )
     # Other codes (a missing table, a datatype mismatch; 0 for a row of no known thread) mean that the schema is not the

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Final, NamedTuple, TypeVar, cast, final, get_args
 
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import ROW_DAMAGED
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.protocol import Head, Status
@@ -158,7 +158,9 @@ def damaged(thread: Any, error: Exception, fix: str) -> StoreError:
     """
     name = thread if thread.__class__ is str else None
     problem = "a stored value is not what was written"
-    return ROW_DAMAGED(of=thread, problem=problem, found=error, thread=name, seq=None, fix=fix)
+    return STORE_DAMAGED(
+        problem=f"Thread {thread!r} is damaged: {problem}", known=f"found {error}", thread=name, seq=None, fix=fix
+    )
 
 
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of the pair that `Holding._there` returns

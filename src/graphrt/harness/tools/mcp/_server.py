@@ -19,12 +19,11 @@ from graphrt.errors import ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.tools import (
     BAD_ADDRESS,
-    MCP_CONNECT_TIMEOUT,
+    MCP_CONNECT,
     MCP_LOST,
     MCP_NOT_OPEN,
     MCP_REFUSED,
     MCP_TIMEOUT,
-    MCP_UNREACHABLE,
     TWO_MCP_TOOLS_OF_ONE_NAME,
 )
 from graphrt.harness._background_loop import LoopThread
@@ -308,9 +307,10 @@ class McpServer:
         try:
             await link.open(self._connect_timeout_s)
         except TimeoutError:
-            raise MCP_CONNECT_TIMEOUT(server=name, timeout_s=self._connect_timeout_s, provider=name) from None
+            reason = f"it did not answer within {self._connect_timeout_s:g} s"
+            raise MCP_CONNECT(server=name, reason=reason, status="", provider=name) from None
         except Exception as error:  # noqa: BLE001 - any transport error; its chain may hold credentials
-            raise MCP_UNREACHABLE(
+            raise MCP_CONNECT(
                 server=name,
                 reason=self._redacted(links.explain(error)),
                 status=f", HTTP status {link.status}" if link.status else "",
