@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, InputError, NodeError, Runtime
+from graphrt import END, START, Context, GraphBuilder, InputError, NodeError, Runtime
 
 from .support import Face, general, get, note, parallel, sequence
 
@@ -247,14 +247,40 @@ def test_a_failure_among_several_tasks_is_the_same(face: Face, made: Any, cls: t
     assert isinstance(caught.value.__cause__, cls)
 
 
-def test_an_async_node_that_raises_cancelled_error_by_itself_is_a_failure(face: Face) -> None:
-    async def odd(state: Any) -> Any:
+def _cancels(kind: str) -> Any:
+    """A node that raises asyncio's CancelledError though nobody cancels it."""
+
+    async def inner() -> None:
         raise asyncio.CancelledError("by myself")
 
-    with pytest.raises(NodeError) as caught:
-        face.run(sequence(("odd", odd)), {})
+    def sync(state: Any) -> None:
+        raise asyncio.CancelledError("by myself")
+
+    def effect(state: Any, ctx: Context) -> None:
+        ctx.effect("odd", sync, None)
+
+    def call(state: Any, ctx: Context) -> None:
+        ctx.call(inner)
+
+    async def alone(state: Any) -> None:
+        await inner()
+
+    return {"sync": sync, "inline": sync, "timeout": sync, "effect": effect, "call": call, "async": alone}[kind]
+
+
+@pytest.mark.parametrize("side", ["alone", "beside", "nested"])
+@pytest.mark.parametrize("kind", ["sync", "inline", "timeout", "effect", "call", "async"])
+def test_a_node_that_raises_cancelled_error_by_itself_is_a_failure(face: Face, kind: str, side: str) -> None:
+    policy: dict[str, Any] = {"inline": {"inline": True}, "timeout": {"timeout_s": 30}}.get(kind, {})
+    odd, ok = ("odd", _cancels(kind)), ("ok", note("ok"))
+    graph = parallel(odd, ok, odd=policy) if side == "beside" else sequence(odd, odd=policy)
+    runtime = Runtime(sequence(("child", graph)) if side == "nested" else graph, store="memory:")
+
+    with pytest.raises(NodeError, match="CancelledError") as caught:
+        face.run(runtime, {}, thread="t")
 
     assert caught.value.node == "odd"
+    assert runtime.state("t").status == "failed"
 
 
 @pytest.mark.parametrize("side", ["alone", "beside"])

@@ -21,7 +21,7 @@ from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
 from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import afinish, ainvoke, failed, unstored
+from graphrt._drivers.invoke import afinish, ainvoke, failed, own_cancel, unstored
 from graphrt._drivers.parallel_tasks import Ended
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.sync import Watcher
@@ -107,8 +107,9 @@ class AioDriver:
                         reply = failed(raised)
                 except asyncio.CancelledError as raised:
                     # Only a cancellation of this asyncio task ends the run; a node may raise the error by itself.
-                    if effect.__class__ is Task and not _being_cancelled():
-                        reply = _odd_cancel(raised)
+                    odd = own_cancel(raised)
+                    if effect.__class__ is Task and odd is not None and not _being_cancelled():
+                        reply = Failed(odd)
                     else:
                         error = raised
                 except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
@@ -282,13 +283,6 @@ def _being_cancelled() -> bool:
     """Return whether the current asyncio task has a request to cancel; a CancelledError alone does not prove it."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
-
-
-def _odd_cancel(error: BaseException) -> Failed:
-    """Return the reply for a node that raised CancelledError by itself: a failure, not a cancellation of the run."""
-    odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
-    odd.__cause__ = error
-    return Failed(odd)
 
 
 def _nothing() -> None:

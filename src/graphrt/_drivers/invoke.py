@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 from types import CoroutineType
@@ -102,6 +103,13 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         if context is not None:
             context._failed_sync(meant)
         return failed(meant, context)
+    except BaseException as error:
+        odd = own_cancel(error)
+        if odd is None:
+            raise
+        if context is not None:
+            context._failed_sync(odd)
+        return Failed(odd)
     finally:
         NODE.reset(token)
         if context is not None:
@@ -267,10 +275,10 @@ async def ainvoke(
         current = asyncio.current_task()
         if current is not None and current.cancelling():  # the asyncio task was asked to cancel: the run halts
             raise
-        # Raised by the node itself, for instance by awaiting a task that it had cancelled: a failure like any other.
-        odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
-        odd.__cause__ = error
-        return Failed(odd)
+        odd = own_cancel(error)
+        if odd is not None and context is not None:
+            await context._failed(odd)
+        return Failed(odd or error)
     except TimeoutError as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
         if time is not None and limit is not None and limit.expired():
@@ -316,6 +324,20 @@ def failed(error: Exception, context: Context | None = None) -> Failed:
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
     # `hinted_wait`: the seconds to wait that the error itself asks for, as by Retry-After; None if it does not.
     return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
+
+
+def own_cancel(error: BaseException) -> RuntimeError | None:
+    """Return the failure of a node that raised asyncio's CancelledError by itself; None if *error* is another one.
+
+    The node may have awaited a task that it had cancelled, or a library's cancel scope leaks. Such an error is a failure
+    like any other: a cancellation is a request to an asyncio task, and sync code is never cancelled by this error.
+    """
+    asyncio = sys.modules.get("asyncio")  # not imported here: runs without async nodes do without it
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return None
+    odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
+    odd.__cause__ = error
+    return odd
 
 
 def as_it_is(error: Exception) -> bool:

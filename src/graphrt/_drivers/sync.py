@@ -16,12 +16,12 @@ from typing import Any, Final, final
 from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import failed, finish, invoke, unstored
+from graphrt._drivers.invoke import failed, finish, invoke, own_cancel, unstored
 from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.retry_waits import wait
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._engine.steps import Step
-from graphrt._engine.task import Task
+from graphrt._engine.task import Failed, Task
 from graphrt._flows.effects import (
     TELL,
     Await,
@@ -110,8 +110,11 @@ class SyncDriver:
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    effect = flow.throw(error)
-                    continue
+                    odd = own_cancel(error) if effect.__class__ is Task else None
+                    if odd is None:
+                        effect = flow.throw(error)
+                        continue
+                    reply = Failed(odd)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value
@@ -167,8 +170,11 @@ class SyncDriver:
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    effect = flow.throw(error)
-                    continue
+                    odd = own_cancel(error) if kind is Task else None
+                    if odd is None:
+                        effect = flow.throw(error)
+                        continue
+                    reply = Failed(odd)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value
