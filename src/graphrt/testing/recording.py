@@ -258,10 +258,9 @@ def _check_tools(runtime: Runtime[S], result: RunResult[S] | None) -> None:
     Raises:
         ScriptError: Results are left over (`script`).
     """
-    for double in runtime.tools.values() if result is not None and result.status == "completed" else ():
-        done: Any = getattr(double, "assert_done", None)
-        if done is not None:
-            done()
+    doubles = runtime._config.doubles
+    if doubles is not None and result is not None and result.status == "completed":
+        doubles.assert_done()
 
 
 def _answers(answers: Any, answer: Any) -> dict[str, Any]:

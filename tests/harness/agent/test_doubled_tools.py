@@ -81,6 +81,14 @@ def test_results_left_over_fail_the_run(how: str) -> None:
     with pytest.raises(ScriptError, match="1 left over after") as failed:
         pay()
     assert "'never'" in str(failed.value)
+    assert "'charge'" in failed.value.where
+
+
+def test_results_for_a_tool_that_no_agent_has_name_the_tools_that_there_are() -> None:
+    with pytest.raises(ScriptError) as failed:
+        graph().run({}, harness=cashier("done"), tools={"chargee": scripted("ok")})
+    assert "no agent that was run has a tool of that name" in failed.value.where
+    assert "did you mean 'charge'?" in failed.value.where
 
 
 def test_a_paused_run_may_leave_results_for_its_resumption() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 from graphrt._ambient import REPLACED
 from graphrt._arguments import is_mapping
-from graphrt.errors import closest, names
+from graphrt.errors import ScriptError, closest, names
 from graphrt.errors._codes.agents import OVERRIDE_OF_A_GENERATOR
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.tool_doubles import DoubledTool, checked_double
@@ -116,15 +116,16 @@ class NamedDoubles:
             for name in self.models
             if name not in self._asked
         ]
-        for name in self.tools:
-            if name not in self._offered:
-                told.append(
-                    f"tools= has {name!r}, but no agent that was run has a tool of that name. Tools that they have: "
-                    f"{_known(name, self._offered)}"
-                )
-            elif name not in self._called:
-                told.append(f"tools= has {name!r}, but no agent called that tool.")
-        return told
+        return [*told, *filter(None, map(self._unused, self.tools))]
+
+    def _unused(self, name: str) -> str:
+        """Return the warning for a tool that the runs so far did not replace; empty if they did."""
+        if name not in self._offered:
+            return (
+                f"tools= has {name!r}, but no agent that was run has a tool of that name. Tools that they have: "
+                f"{_known(name, self._offered)}"
+            )
+        return "" if name in self._called else f"tools= has {name!r}, but no agent called that tool."
 
     def assert_done(self) -> None:
         """Check that the scripts of tools were used up. Those of models are checked by their own `with` blocks.
@@ -132,9 +133,14 @@ class NamedDoubles:
         Raises:
             ScriptError: Results are left over, or a call did not fit (`script`).
         """
-        for double in self.tools.values():
-            if hasattr(double, "assert_done"):
+        for name, double in self.tools.items():
+            if not hasattr(double, "assert_done"):
+                continue
+            try:
                 double.assert_done()
+            except ScriptError as error:
+                error.where = self._unused(name) or f"tools={{{name!r}: ...}}"
+                raise
 
 
 _MODELS: Final = 'a mapping from names of agents to models, where a name is a text without "/": models={"writer": ScriptedModel([...])}'
