@@ -51,7 +51,7 @@ def deletions(log: Sequence[bytes]) -> Iterator[Change]:
         elif line.startswith(b'{"head"'):
             yield Change(f"without the head on line {at + 1}", lines, frozenset({"sound"}), frozenset())
         elif line.startswith(b'{"blob"'):
-            yield Change("without the large value", lines, frozenset({"redacted"}), frozenset())
+            yield Change("without the large value", lines, frozenset({"withheld"}), frozenset())
         else:
             yield Change(
                 f"without line {at + 1}", lines, frozenset({"unreadable", "altered"}), frozenset({1} if at else ())

@@ -154,11 +154,10 @@ def test_a_secret_of_pydantic_is_refused_and_the_error_names_ours(tmp_path: Path
     g = GraphBuilder(Old, name="old")
     g.add_node("work", lambda state: None)
     g.add_edge(START, "work")
-    with Runtime(g.compile(), store=f"sqlite:///{tmp_path}/runs.db") as runtime, pytest.raises(InputError) as caught:
-        runtime.run({"token": SecretStr("canary")}, thread="t")
+    with pytest.raises(InputError) as caught:
+        Runtime(g.compile(), store=f"sqlite:///{tmp_path}/runs.db")
 
     assert "graphrt.audit.Secret" in str(caught.value)
-    assert "canary" not in str(caught.value)
 
 
 def test_in_a_run_without_a_store_a_secret_is_a_value_like_any_other() -> None:

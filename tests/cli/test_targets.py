@@ -101,7 +101,7 @@ def test_a_runtime_has_a_store_of_its_own(call) -> None:
         (["--input", "none.json"], "bad-document"),
         (["--input", "bad.json"], "bad-document"),
         (["--input", "latin.json"], "bad-document"),
-        (["--input", "list.json"], "bad-document"),
+        (["--input", "list.json"], "bad-input"),
         (["--input", "deep.json"], "bad-document"),
         (["--input", "other.json"], "unknown-key"),
         (["--limits", "max_steps"], "bad-document"),

@@ -70,7 +70,8 @@ def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders
     with runtime_on(tmp_path, shop) as runtime:
         done = runtime.resume("ann", answer=answer)
 
-    assert (shop.orders, done.state["messages"][-1].text) == (orders, last)
+    assert shop.orders == orders
+    assert done.state["messages"][-1].text.endswith(last)  # before it, that a person changed the arguments
 
 
 def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path: Path) -> None:

@@ -73,4 +73,5 @@ def test_a_store_changes_nothing_in_the_journal_but_the_name_of_the_thread(graph
     for entry in (*bare, *kept):
         del entry["thread"]
         entry.pop("folded", None)  # only threads are replayed
+        entry.pop("digests", None)  # only threads may be given their input again
     assert kept == bare

@@ -81,7 +81,7 @@ def test_unknown_url_is_refused_with_what_is_known(url, said):
         "password=sesame:x dbname=d",
         "sqlite:host=h password=sesame",
         "sqlite:///user=u password=sesame",
-        "postgresql:host=h password=sesame",
+        pytest.param("postgresql:host=h password=sesame", marks=pytest.mark.needs("psycopg")),
     ],
 )
 def test_password_is_never_repeated(url):

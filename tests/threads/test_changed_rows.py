@@ -45,12 +45,12 @@ def written(path: Path, made: Any, *, runs: int, chain: bool) -> None:
 DAMAGE = {
     "superstep": (b"[[8,0,[2,", b"[[8,0,[7,"),
     "other superstep": (b"[12,0,2", b"[12,0,7"),
-    "version": (b"[3,", b"[9,"),
-    "time": (b"[3,1", b"[3,x1"),
-    "time of nothing": (b"[3,", b"[3,,"),
-    "time that a header cannot hold": (b"[3,", b"[3,99999999"),
-    "time that no float can hold": (b"[3,", b"[3,%b" % (b"9" * 400)),
-    "time without end": (b"[3,", b"[3,1e400,"),
+    "version": (b"[4,", b"[9,"),
+    "time": (b"[4,1", b"[4,x1"),
+    "time of nothing": (b"[4,", b"[4,,"),
+    "time that a header cannot hold": (b"[4,", b"[4,99999999"),
+    "time that no float can hold": (b"[4,", b"[4,%b" % (b"9" * 400)),
+    "time without end": (b"[4,", b"[4,1e400,"),
     "run": (b',"', b',7"'),
     "cause": (b",3,[],", b",5,[],"),
     "node": (b",0,[2,0,", b",0,[2,0,4"),
@@ -61,7 +61,7 @@ DAMAGE = {
     "a tag": (b"]\n1", b']\n{"$t":"what","v":1}'),
     "one line more": (b"]\n1", b"]\n1\n1"),
     "one line less": (b"]\n1", b"]"),
-    "no structure": (b"[3,", b"{3,"),
+    "no structure": (b"[4,", b"{4,"),
 }
 
 
@@ -94,7 +94,7 @@ def test_changed_row_is_refused(tmp_path: Path, what: str, chain: bool) -> None:
 
 
 def changed_time(text: bytes) -> bytes:
-    return text.replace(b"[3,1", b"[3,2", 1)
+    return text.replace(b"[4,1", b"[4,2", 1)
 
 
 def changed_value(text: bytes) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 import typing_extensions as te
 from pydantic import BaseModel, ConfigDict
 
-from graphrt import END, START, Overwrite, Runtime
+from graphrt import END, START, Limits, Overwrite, Runtime
 from graphrt.errors import InputError, UpdateError
 from graphrt.reducers import append, ephemeral, untracked
 from graphrt.stores import open_store
@@ -264,7 +264,8 @@ def test_what_is_deep_inside_is_found(local, value, path):
 def test_a_large_value_is_stored_exactly_and_once(durable):
     """By content: the same 20 MB in two fields, an answer and an edit are stored once."""
     big = "x" * 20_000_000
-    runtime = durable.runtime(line(("a", lambda state: {"x": big}), ("q", ask("q"))))
+    graph = line(("a", lambda state: {"x": big}), ("q", ask("q")))
+    runtime = durable.runtime(graph, limits=Limits(max_input_bytes=32_000_000))
     runtime.run({"notes": []}, thread="t")
     runtime.update("t", {"y": big})
     runtime.resume("t", "ok")

@@ -188,9 +188,10 @@ def remote() -> CompiledGraph[State, Any]:
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
         place = f"{ctx.thread} {ctx.arg}"
-        ctx.effect("first", note, state.folder, f"{place} first {os.getpid()}")
+        # Named: the process is part of the arguments, and may be another one when the task is run again.
+        ctx.effect("first", note, state.folder, f"{place} first {os.getpid()}", key="first")
         time.sleep(state.pause_s)
-        ctx.effect("second", note, state.folder, f"{place} second {os.getpid()}")
+        ctx.effect("second", note, state.folder, f"{place} second {os.getpid()}", key="second")
         return {"log": [int(ctx.arg)], "parts": 1}
 
     g.add_node("split", lambda state: None)

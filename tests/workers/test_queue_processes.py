@@ -86,7 +86,7 @@ def test_a_stopped_worker_that_wakes_up_late_records_nothing(workers: Workers, t
         assert result.state.log == [0]
         assert done(tmp_path)[0][2:] == ("first", first.pid)
         assert done(tmp_path)[1][2:] == ("second", second.pid)
-        assert recorded(runtime, thread) == {("2.0:work", "first#0"): 1, ("2.0:work", "second#0"): 1}
+        assert recorded(runtime, thread) == {("2.0:work", "first#key=first"): 1, ("2.0:work", "second#key=second"): 1}
         assert runtime.state(thread).status == "completed"
         assert runtime.due() == ()
 

@@ -212,7 +212,7 @@ def test_a_failed_sub_call_is_told_and_the_others_count() -> None:
 def test_a_failure_that_no_model_can_mend_fails_the_run_and_retry_repeats_that_call_alone() -> None:
     broken = [True]
 
-    def piece(request: ModelRequest) -> str:
+    async def piece(request: ModelRequest) -> str:
         if "otter" in request.text and broken:
             broken.clear()
             raise AuthenticationError("the key has expired")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, get_type_hints
 
+from graphrt._arguments import is_mapping
 from graphrt.testing.exploring._scheduled_run import Scheduled
 from graphrt.testing.exploring._user_functions import FunctionError, NoAnswerError
 from graphrt.testing.exploring._values import differs, fields_of
@@ -88,12 +89,13 @@ def _changed_nodes(first: Scheduled, other: Scheduled) -> list[str]:
 def _mutating_reducers(run: Scheduled) -> Iterator[Bug]:
     for step in run.steps:
         before: Any = step.before
-        if not isinstance(step.update, Mapping) or before is None:
+        if not is_mapping(step.update) or before is None:
             continue
+        written: Mapping[str, Any] = step.update
         reducers = _reducers(before.__class__)
-        for name in step.update.keys() & reducers.keys():
+        for name in written.keys() & reducers.keys():
             current = deepcopy(fields_of(before).get(name))
-            incoming = deepcopy(step.update[name])
+            incoming = deepcopy(written[name])
             given = deepcopy((current, incoming))
             try:
                 reducers[name](current, incoming)
