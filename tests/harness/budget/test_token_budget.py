@@ -364,9 +364,9 @@ def test_an_input_with_a_budget_below_nothing_is_refused_where_the_run_begins(st
     g.add_edge(START, ask)
     runtime = Runtime(g.compile(), store=store, harness=agent(calls))
     for value in (-1, -1000):
-        with pytest.raises(InputError, match=f"'token_budget' is {value}") as caught:
+        with pytest.raises(InputError, match=f"'token_budget' cannot be {value}") as caught:
             runtime.run({"token_budget": value}, **({"thread": "t"} if store else {}))
-        assert (caught.value.code, caught.value.field) == ("bad-input", "token_budget")
+        assert (caught.value.code, caught.value.field) == ("input", "token_budget")
 
     assert calls.made == 0
     assert runtime.run({}, **({"thread": "t"} if store else {})).state.token_budget == 190
