@@ -109,7 +109,7 @@ def clean_failure(
         kind=type(error).__name__,
         what=redactor.text(error.what),
         code=error.code,
-        where=redactor.text(error.where),
+        where=redactor.text(str(vars(error).get("where", ""))),
         known=redactor.text(error.known),
         fix=redactor.text(error.fix),
         data={name: redactor.data(value) for name, value in known.items() if _is_json(value)},
