@@ -41,9 +41,9 @@ LIMIT := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 test: $(VENV)/.has-test
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto $(LIMIT) $(ARGS)
 
-# While you work. Two processes: each imports all tests anew, so that more of them pay little.
+# While you work. Three processes, since tests wait at times; each imports all tests anew, so that more pay little.
 quick: $(VENV)/.has-test
-	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 2 -m "not slow" $(LIMIT) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n 3 -m "not slow" $(LIMIT) $(ARGS)
 
 # Route coverage of the examples. No other tests run their graphs, so these are enough.
 ROUTES := --graphrt-cov=examples --graphrt-cov-fail-under=100
