@@ -55,11 +55,18 @@ def test_threads_are_conversations_of_their_own(tmp_path: Path) -> None:
     assert told(other.state)[-1] == "assistant: What would you like to know of our teapots and kettles?"
 
 
+CHANGED = 'A person changed the arguments of this call of \'order\' to {"item": "teapot", "count": 1}. The result is:\n'
+
+
 @pytest.mark.parametrize(
     ("answer", "orders", "last"),
     [
         (True, [("teapot", 2)], "Ordered: 2 of teapot."),
-        ({"approve": True, "arguments": {"item": "teapot", "count": 1}}, [("teapot", 1)], "Ordered: 1 of teapot."),
+        (
+            {"approve": True, "arguments": {"item": "teapot", "count": 1}},
+            [("teapot", 1)],
+            f"{CHANGED}Ordered: 1 of teapot.",
+        ),
     ],
 )
 def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders: list[Any], last: str) -> None:
@@ -70,8 +77,7 @@ def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders
     with runtime_on(tmp_path, shop) as runtime:
         done = runtime.resume("ann", answer=answer)
 
-    assert shop.orders == orders
-    assert done.state["messages"][-1].text.endswith(last)  # before it, that a person changed the arguments
+    assert (shop.orders, done.state["messages"][-1].text) == (orders, last)
 
 
 def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path: Path) -> None:

@@ -23,6 +23,24 @@ def closed_connections() -> Iterator[None]:
         adapter.close()
 
 
+@pytest.fixture(params=wires.CROSSED)
+def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
+    wire, way = request.param
+    return wire, way
+
+
+@pytest.fixture
+def wire(crossed: tuple[str, str]) -> str:
+    """A wire format, crossed with `way`; some modules have a fixture of this name of their own."""
+    return crossed[0]
+
+
+@pytest.fixture
+def way(crossed: tuple[str, str]) -> str:
+    """How a model is asked: whole or streamed."""
+    return crossed[1]
+
+
 @pytest.fixture(autouse=True)
 def loaded_litellm(request: pytest.FixtureRequest) -> None:
     """Import litellm before a test that needs it.

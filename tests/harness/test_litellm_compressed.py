@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from tests.harness.wires import CROSSED, EVENTS, ask, model_for, request
+from tests.harness.wires import EVENTS, ask, model_for, request
 
 from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
 from graphrt.harness.litellm import _http_exchange
@@ -22,22 +22,6 @@ BOMB_BYTES: Final = 128 * 2**20
 MOST_BYTES: Final = 64 * 2**20
 """Far below the bomb, and above the bound of 16 MiB with what a client keeps beside it."""
 ASKED: Final = ChatRequest(method="POST", path="/", headers={}, body={})
-
-
-@pytest.fixture(params=CROSSED)
-def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
-    wire, way = request.param
-    return wire, way
-
-
-@pytest.fixture
-def wire(crossed: tuple[str, str]) -> str:
-    return crossed[0]
-
-
-@pytest.fixture
-def way(crossed: tuple[str, str]) -> str:
-    return crossed[1]
 
 
 def gzipped(begin: bytes, filler: bytes) -> bytes:

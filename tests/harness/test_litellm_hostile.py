@@ -13,7 +13,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from tests.harness.wires import CROSSED, EVENTS, ask, model_for, request
+from tests.harness.wires import EVENTS, ask, model_for, request
 
 from graphrt import RetryPolicy
 from graphrt.errors import (
@@ -38,22 +38,6 @@ LONG = 2_000_000 if os.environ.get("GRAPHRT_FULL") == "1" else 100_000
 """Litellm alone takes seconds to look through two million letters."""
 HTML = {"Content-Type": "text/html"}
 OVERLOADED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
-
-
-@pytest.fixture(params=CROSSED)
-def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
-    wire, way = request.param
-    return wire, way
-
-
-@pytest.fixture
-def wire(crossed: tuple[str, str]) -> str:
-    return crossed[0]
-
-
-@pytest.fixture
-def way(crossed: tuple[str, str]) -> str:
-    return crossed[1]
 
 
 @pytest.fixture(autouse=True, scope="module")

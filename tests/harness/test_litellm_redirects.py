@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.harness.wires import CROSSED, address, ask, model_for, request
+from tests.harness.wires import address, ask, model_for, request
 
 from graphrt.errors import BadRequestError, InputError
 from graphrt.harness import Agent, LiteLLMModel
@@ -16,22 +16,6 @@ from graphrt.testing import ChatAnswer, FakeChatServer
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
 STATUSES = (301, 302, 303, 307, 308)
-
-
-@pytest.fixture(params=CROSSED)
-def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
-    wire, way = request.param
-    return wire, way
-
-
-@pytest.fixture
-def wire(crossed: tuple[str, str]) -> str:
-    return crossed[0]
-
-
-@pytest.fixture
-def way(crossed: tuple[str, str]) -> str:
-    return crossed[1]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ STEPS = [
     pytest.param(graphs.talk, 20, id="append"),
 ]
 TASKS = [
-    pytest.param(graphs.fan_out, 28, id="sync"),
+    pytest.param(graphs.fan_out, 27, id="sync"),
     pytest.param(graphs.async_fan_out, 70, id="async"),
 ]
 Prepare = Callable[[int], graphs.Run]

@@ -301,7 +301,7 @@ class ParallelTasks:
                     task = self.queue.popleft()  # without the lock: atomic
                 except IndexError:
                     return None
-                if not is_over(task):
+                if task.ends_s is None or not is_over(task):
                     return task
                 self._too_late(task)
             return None
@@ -314,7 +314,7 @@ class ParallelTasks:
                 if limit is not None and not limit.take(self._room):  # `take` only keeps `_room`: it does not call it
                     return None
                 task = queue.popleft()
-                over = is_over(task)
+                over = task.ends_s is not None and is_over(task)
                 if not over and not task.node.is_async:
                     if helper is not None:
                         helper.task, helper.execution = task, task.execution
