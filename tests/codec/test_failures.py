@@ -11,7 +11,8 @@ import pytest
 
 from graphrt import errors
 from graphrt._codec import Codec, RecordedError
-from graphrt.errors import DefinitionError, GraphrtError, HarnessError, NodeError, Problem, StoreError
+from graphrt.errors import DefinitionError, GraphrtError, HarnessError, NodeError, Problem, RefusalError, StoreError
+from graphrt.events import Usage
 
 CODEC = Codec()
 
@@ -74,6 +75,14 @@ def test_every_error_of_graphrt_comes_back_with_its_attributes() -> None:
         assert vars(back) == vars(error)
         assert back.args == error.args
     assert count > 20
+
+
+def test_what_a_failed_call_was_billed_comes_back() -> None:
+    error = RefusalError("no", billed=True, usage=Usage(input_tokens=1500, calls=1, cost_usd=0.5))
+
+    for back in (again(error), copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert (back.billed, back.usage) == (True, error.usage)
+    assert (again(RefusalError("no")).billed, again(RefusalError("no")).usage) == (False, None)
 
 
 def test_problems_of_a_definition_come_back() -> None:

@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 from tests.harness.cassettes import ask, counting, read, record, refused, req
 
-from graphrt.errors import AgentLimitError, InputError, RateLimitError, ScriptError
+from graphrt.errors import AgentLimitError, InputError, RateLimitError, RefusalError, ScriptError
+from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     FunctionModel,
@@ -38,7 +39,8 @@ def path(tmp_path: Path) -> Path:
 def test_errors_of_models_are_replayed_as_what_they_were(path: Path) -> None:
     error = RateLimitError("slow down", retry_after_s=1.5, status_code=429, model="m", known="k")
     limit = AgentLimitError("too many", limit="model_calls", messages=(UserMessage(text="hi"),))
-    for failure in (error, limit):
+    refusal = RefusalError("no", billed=True, usage=Usage(input_tokens=1500, calls=1))
+    for failure in (error, limit, refusal):
         for mode in ("rewrite", "replay"):
             cassette = Cassette(path, mode=mode)  # type: ignore[arg-type]
             with pytest.raises(type(failure)) as caught:

@@ -44,6 +44,7 @@ def test_name_of_the_request_is_in_the_error(wire: str, way: str, answer: ChatAn
 
     assert error.request_id == "req_0123"
     assert "request 'req_0123'" in error.where
+    assert error.billed is (answer.status == 200)
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -31,7 +31,7 @@ Only exceptions live here, with the text template they share. A node that pauses
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphrt.errors import _words
 from graphrt.errors._values import Problem as Problem
@@ -44,6 +44,9 @@ from graphrt.errors._words import closest as closest
 from graphrt.errors._words import count as count
 from graphrt.errors._words import names as names
 from graphrt.errors._words import said as said
+
+if TYPE_CHECKING:
+    from graphrt._usage.usage import Usage
 
 __all__ = [
     "AgentLimitError",
@@ -318,6 +321,12 @@ class HarnessError(GraphrtError):
     """A model call failed. `status_code`, `retry_after_s` (seconds), `provider`, `model` and `request_id` may be known."""
 
     default_code = "harness"
+    _data_attributes = ATTRIBUTES | {"billed", "usage"}
+    billed: bool = False
+    """Whether the provider answered with status 200, or began a stream, before the failure. Providers charge such calls:
+    trackers and budgets count them, and an unknown `usage` counts against budgets as all that the call reserved."""
+    usage: Usage | None = None
+    """What the provider reported for the failed call; None if it reported nothing. Only billed calls have one."""
 
 
 class AuthenticationError(HarnessError):

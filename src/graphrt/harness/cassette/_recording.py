@@ -16,12 +16,13 @@ from graphrt import errors
 from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import GraphrtError, HarnessError, LimitError, ScriptError
 from graphrt.errors._codes.cassettes import OUTPUT_WITHOUT_JSON
+from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._redaction import Redactor
 from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply
 
-_SAID: Final = frozenset({"what", "code", "where", "known", "fix", "messages"})
+_SAID: Final = frozenset({"what", "code", "where", "known", "fix", "messages", "usage"})
 """Attributes of an error that have a field of their own in `Failure`."""
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
@@ -41,11 +42,13 @@ class Failure:
     """Its other attributes, as far as they are JSON data."""
     messages: tuple[Message, ...] = ()
     """0..n messages of the conversation, where the error carries them."""
+    usage: Usage | None = None
+    """What the provider reported for the failed call; None if it reported nothing."""
 
     def error(self) -> GraphrtError:
         """Return a new exception."""
         kind: type[GraphrtError] = getattr(errors, self.kind)
-        data = {**self.data, "messages": self.messages} if self.messages else self.data
+        data = {**self.data, "messages": self.messages or None, "usage": self.usage}  # what is None is left out
         return kind(self.what, code=self.code, where=self.where, known=self.known, fix=self.fix, **data)
 
 
@@ -105,6 +108,7 @@ def clean_failure(
     """Return the recording of a call that failed, without secrets."""
     known = {name: value for name, value in vars(error).items() if name not in _SAID and value is not None}
     messages: Any = vars(error).get("messages") or ()
+    usage: Any = vars(error).get("usage")
     failure = Failure(
         kind=type(error).__name__,
         what=redactor.text(error.what),
@@ -114,6 +118,7 @@ def clean_failure(
         fix=redactor.text(error.fix),
         data={name: redactor.data(value) for name, value in known.items() if _is_json(value)},
         messages=tuple(redactor.message(message) for message in messages if isinstance(message, _MESSAGES)),
+        usage=usage if isinstance(usage, Usage) else None,
     )
     return Recording(
         request=request,

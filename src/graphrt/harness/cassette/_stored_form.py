@@ -83,6 +83,7 @@ def _many(form: Any) -> Any:
 
 _Call: Final = _many(_form_of(ToolCall))
 _Block: Final = _many(_form_of(ThinkingBlock))
+_Usage: Final = _form_of(Usage)
 _Message: Final = _many(
     Annotated[
         _form_of(SystemMessage)
@@ -95,7 +96,7 @@ _Message: Final = _many(
 _Reply: Final = _form_of(
     AgentReply,
     tool_calls=_Call,
-    usage=_form_of(Usage) | None,
+    usage=_Usage | None,
     thinking_blocks=_Block,
     output=Any,
     messages=_Message,
@@ -131,7 +132,7 @@ _PARTS: Final[Any] = {
     "request": (_RequestForm, ...),
     "pieces": (_many(str | _Thought | _form_of(ToolCallDelta)) | None, None),
     "reply": (_Reply | None, None),
-    "failure": (_form_of(Failure, messages=_Message) | None, None),
+    "failure": (_form_of(Failure, messages=_Message, usage=_Usage | None) | None, None),
 }
 _Entry: Final[Any] = create_model("_Entry", __config__=_STRICT, **_PARTS)
 

@@ -317,7 +317,12 @@ class _Call:
         return self.told(_error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent))
 
     def told(self, error: HarnessError) -> HarnessError:
-        """Return *error* with the provider's id of the request, which the provider's support asks for first."""
+        """Return *error* with what the head of the provider's answer says about the call.
+
+        `billed` follows from the status. `request_id` is the provider's id, which its support asks for first.
+        """
+        if self.exchange.status is not None and 200 <= self.exchange.status < 300:
+            error.billed = True
         if self.exchange.request_id is not None:
             name = self.clean(self.exchange.request_id)
             error.__dict__["request_id"] = name  # part of the error's data, as its other attributes
