@@ -18,6 +18,7 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AssistantMessage,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
@@ -139,7 +140,9 @@ def said(text: str, value: Any) -> AssistantMessage:
     made = ToolCall(id=text, name="look", arguments={}, arguments_text="{")  # damaged, as models write it
     object.__setattr__(made, "arguments", {"x": value})  # what is not JSON is as good here
     calls = (made, ToolCall(id="2", name="look", arguments={"n": 1}))
-    return AssistantMessage(text=text, tool_calls=calls, thinking=(ThinkingBlock(text=text, signature="s"),))
+    thinking = (ThinkingBlock(text=text, signature="s"), ThinkingBlock(provider="openai", id=text, data={text: [1]}))
+    parts = (ProviderPart(provider="openai", type=text, data={"a": text}),)
+    return AssistantMessage(text=text, tool_calls=calls, thinking=thinking, provider_parts=parts)
 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

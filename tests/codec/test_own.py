@@ -19,6 +19,7 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AssistantMessage,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
@@ -33,6 +34,9 @@ OWN = [
     AssistantMessage(tool_calls=(ToolCall(id="1", name="look"),)),
     AssistantMessage(text="so", thinking=(ThinkingBlock(text="hm", signature="s"), ThinkingBlock(redacted="r"))),
     ThinkingBlock(text="hm", signature="s"),
+    ThinkingBlock(provider="openai", id="rs_1", data={"summary": [{"text": "hm"}]}),
+    AssistantMessage(provider_parts=(ProviderPart(provider="openai", type="url_citation", data={"url": "u"}),)),
+    ProviderPart(provider="google", type="grounding", data={"chunks": [1, None]}),
     ToolMessage(tool_call_id="1", text="seen"),
     ToolCall(id="1", name="look", arguments={"at": 1}),
     Usage(calls=1),

@@ -20,6 +20,7 @@ from graphrt.harness import (
     AgentReply,
     AssistantMessage,
     FunctionModel,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
@@ -147,11 +148,29 @@ TEXTS = st.text(max_size=20)
 CALLS = st.builds(ToolCall, id=TEXTS, name=st.sampled_from("tu"), arguments=OBJECTS) | st.builds(
     ToolCall, id=TEXTS, name=st.sampled_from("tu"), arguments_text=TEXTS
 )
-BLOCKS = st.lists(st.builds(ThinkingBlock, text=TEXTS, signature=TEXTS, redacted=TEXTS), max_size=2).map(tuple)
+BLOCKS = st.lists(
+    st.builds(
+        ThinkingBlock,
+        text=TEXTS,
+        signature=TEXTS,
+        redacted=TEXTS,
+        provider=st.sampled_from(["anthropic", "openai"]),
+        id=TEXTS,
+        data=OBJECTS,
+    ),
+    max_size=2,
+).map(tuple)
+PARTS = st.lists(st.builds(ProviderPart, provider=TEXTS, type=TEXTS, data=OBJECTS), max_size=2).map(tuple)
 MESSAGES = st.one_of(
     st.builds(SystemMessage, text=TEXTS),
     st.builds(UserMessage, text=TEXTS, id=st.none() | TEXTS),
-    st.builds(AssistantMessage, text=TEXTS, tool_calls=st.lists(CALLS, max_size=3).map(tuple), thinking=BLOCKS),
+    st.builds(
+        AssistantMessage,
+        text=TEXTS,
+        tool_calls=st.lists(CALLS, max_size=3).map(tuple),
+        thinking=BLOCKS,
+        provider_parts=PARTS,
+    ),
     st.builds(ToolMessage, tool_call_id=TEXTS, text=TEXTS, error=st.booleans()),
 )
 REQUESTS = st.builds(
@@ -178,6 +197,7 @@ REPLIES = st.builds(
     model=st.none() | st.text(min_size=1, max_size=5),
     thinking=TEXTS,
     thinking_blocks=BLOCKS,
+    provider_parts=PARTS,
     output=JSON,
     messages=st.lists(MESSAGES, max_size=2).map(tuple),
     stopped=st.none() | TEXTS,

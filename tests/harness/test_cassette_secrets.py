@@ -13,6 +13,7 @@ from graphrt.harness import (
     AgentReply,
     AssistantMessage,
     FunctionModel,
+    ProviderPart,
     SystemMessage,
     TextDelta,
     ThinkingBlock,
@@ -56,6 +57,10 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "from-the-environment-1234")
 
 
+def item(secret: str) -> ThinkingBlock:
+    return ThinkingBlock(provider="openai", id=secret, data={"summary": [{"text": secret}]})
+
+
 def full(secret: str) -> ModelRequest:
     call = ToolCall(id="c1", name="t", arguments={"x": [secret]})
     return ModelRequest(
@@ -65,7 +70,8 @@ def full(secret: str) -> ModelRequest:
             AssistantMessage(
                 text=secret,
                 tool_calls=(call, ToolCall(id="c2", name="t", arguments_text=f"{{ {secret}")),
-                thinking=(ThinkingBlock(text=secret, signature="s"),),
+                thinking=(ThinkingBlock(text=secret, signature="s"), item(secret)),
+                provider_parts=(ProviderPart(provider="openai", type="call", data={"x": [secret]}),),
             ),
             ToolMessage(tool_call_id="c1", text=secret),
         ),
@@ -82,7 +88,8 @@ def answer(request: ModelRequest) -> AgentReply:
     return AgentReply(
         text=f"{secret} and {secret}",
         thinking=secret,
-        thinking_blocks=(ThinkingBlock(text=secret, signature=secret), ThinkingBlock(redacted=secret)),
+        thinking_blocks=(ThinkingBlock(text=secret, signature=secret), ThinkingBlock(redacted=secret), item(secret)),
+        provider_parts=(ProviderPart(provider="openai", type="call", data={secret: secret}),),
         tool_calls=(call, ToolCall(id="c4", name="t", arguments_text=f"[{secret}")),
         output={"x": [secret]},
         messages=(UserMessage(text=secret),),

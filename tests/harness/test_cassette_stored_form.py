@@ -14,6 +14,7 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AssistantMessage,
+    ProviderPart,
     SystemMessage,
     TextDelta,
     ThinkingBlock,
@@ -42,7 +43,7 @@ CONVERSATION: Final = (
     AssistantMessage(text="", tool_calls=CALLS[:1], thinking=(ThinkingBlock(text="hm\nwell", signature="s"),)),
     ToolMessage(tool_call_id="c1", text="none\nleft", error=True),
     ToolMessage(tool_call_id="c2", text="one", id="m4"),
-    AssistantMessage(text="No."),
+    AssistantMessage(text="No.", provider_parts=(ProviderPart(provider="google", type="grounding"),)),
 )
 REQUEST: Final = {
     "harness": "shop",
@@ -71,7 +72,12 @@ RECORDINGS: Final[Sequence[Recording]] = (
             finish_reason="length",
             model="m-1",
             thinking="first\nthen",
-            thinking_blocks=(ThinkingBlock(text="x"), ThinkingBlock(redacted="r")),
+            thinking_blocks=(
+                ThinkingBlock(text="x"),
+                ThinkingBlock(redacted="r"),
+                ThinkingBlock(provider="openai", id="rs_1", data={"type": "reasoning", "summary": ["a\nb"]}),
+            ),
+            provider_parts=(ProviderPart(provider="openai", type="url_citation", data={"url": "u", "at": [1, 2.5]}),),
             output={"text": ["a", "b"], "deep": [[[]]], "none": None, "number": 1e300, "word": "\ud800"},
             messages=CONVERSATION,
             stopped="model_calls",
@@ -153,6 +159,7 @@ def test_every_output_comes_back_unchanged(output: object) -> None:
         ({"tool_calls": {"id": "c"}}, "reply.tool_calls"),
         ({"tool_calls": [{"id": "c"}]}, "reply.tool_calls.0.name"),
         ({"thinking_blocks": [{"sealed": True}]}, "reply.thinking_blocks.0.sealed"),
+        ({"provider_parts": [{"type": "x"}]}, "reply.provider_parts.0.provider"),
         ({"text": ["a", 5]}, "reply.text"),
         ({"text": None}, "reply.text"),
         ({"finish_reason": "tired"}, "reply.finish_reason"),
@@ -168,6 +175,13 @@ def test_what_people_leave_out_has_its_default_and_empty_lists_are_empty() -> No
     data = {
         "request": {"messages": []},
         "pieces": [],
-        "reply": {"text": [], "tool_calls": [], "messages": [], "thinking_blocks": [], "usage": {}},
+        "reply": {
+            "text": [],
+            "tool_calls": [],
+            "messages": [],
+            "thinking_blocks": [],
+            "provider_parts": [],
+            "usage": {},
+        },
     }
     assert load(data, 3) == Recording(request={"messages": []}, reply=AgentReply(usage=Usage()), pieces=(), line=3)

@@ -18,6 +18,7 @@ from graphrt.harness import (
     AssistantMessage,
     Message,
     MockHarness,
+    ProviderPart,
     ScriptedModel,
     SystemMessage,
     TextPart,
@@ -191,6 +192,19 @@ def test_message_and_reply_have_parts(made) -> None:
     assert [part.kind for part in made.parts] == ["text"]
     assert replace(made, text="other").parts == (TextPart(text="other"),)
     assert replace(made, text="").parts == ()
+
+
+@pytest.mark.parametrize(
+    "made", [AssistantMessage(text="t"), AgentReply(text="t")], ids=lambda made: type(made).__name__
+)
+def test_parts_of_a_provider_follow_the_text(made) -> None:
+    cited = ProviderPart(provider="openai", type="url_citation", data={"url": "u"})
+    with_part = replace(made, provider_parts=(cited,))
+
+    assert with_part.parts == (TextPart(text="t"), cited)
+    assert [part.kind for part in with_part.parts] == ["text", "provider"]
+    assert replace(with_part, text="").parts == (cited,)
+    assert not isinstance(with_part, AgentReply) or with_part.message.provider_parts == (cited,)
 
 
 def test_parts_are_not_stored_with_a_message():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from graphrt.harness import (
     MockHarness,
     ModelProfile,
     ModelRequest,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ThinkingDelta,
@@ -41,14 +43,24 @@ from graphrt.reducers import messages
 from .cassettes import ask, read
 
 CALL = ToolCall(id="c", name="n", arguments={"x": 1})
-BLOCKS = (ThinkingBlock(text="hm", signature="s"), ThinkingBlock(redacted="d"))
+ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
+BLOCKS = (
+    ThinkingBlock(text="hm", signature="s"),
+    ThinkingBlock(redacted="d"),
+    ThinkingBlock(provider="openai", id="rs_1", data=ITEM),
+)
+CITED = ProviderPart(provider="openai", type="url_citation", data={"url": "https://example.org", "at": [1, 2.5]})
 BEFORE: tuple[Message, ...] = (
     SystemMessage(text="s"),
     UserMessage(text="u"),
     AssistantMessage(text="t", tool_calls=(CALL,)),
     ToolMessage(tool_call_id="c", text="r"),
 )
-AFTER = (*BEFORE[:2], AssistantMessage(text="t", tool_calls=(CALL,), thinking=BLOCKS), BEFORE[3])
+AFTER = (
+    *BEFORE[:2],
+    AssistantMessage(text="t", tool_calls=(CALL,), thinking=BLOCKS, provider_parts=(CITED,)),
+    BEFORE[3],
+)
 
 
 # ------------------------------------------------------------------------------------------------------------ values
@@ -58,6 +70,35 @@ def test_message_of_a_reply_has_the_sealed_blocks() -> None:
     reply = AgentReply(text="t", thinking_blocks=(ThinkingBlock(text="seen only"), *BLOCKS))
 
     assert reply.message == AssistantMessage(text="t", thinking=BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("block", "sealed"),
+    [
+        (ThinkingBlock(text="hm"), False),
+        (ThinkingBlock(text="hm", signature="s"), True),
+        (ThinkingBlock(redacted="d"), True),
+        (ThinkingBlock(provider="deepseek", text="hm"), True),
+        (ThinkingBlock(provider="openai", data=ITEM), True),
+        (ThinkingBlock(provider="openai", id="rs_1"), False),
+    ],
+)
+def test_block_is_sealed_if_its_provider_wants_it_back(block: ThinkingBlock, sealed: bool) -> None:
+    assert block.sealed is sealed
+
+
+@pytest.mark.parametrize("made", [BLOCKS[2], CITED], ids=lambda made: type(made).__name__)
+def test_data_of_a_provider_is_a_copy_that_is_json(made: ThinkingBlock | ProviderPart) -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    given: Any = {"list": [1, ("a",)], 3: "\ud800", "none": object(), "inf": float("inf"), "loop": loop}
+    taken = replace(made, data=given)
+    given["list"].append("later")
+    loop = taken.data["loop"]
+
+    assert {**taken.data, "loop": 0} == {"list": [1, ["a"]], "3": "\ufffd", "none": None, "inf": None, "loop": 0}
+    assert json.dumps(loop).endswith("null" + "}" * (json.dumps(loop).count("{")))
+    assert replace(made, data=None).data == {}  # type: ignore[arg-type]  # what a careless program gives
 
 
 def test_message_with_blocks_goes_through_json() -> None:
@@ -83,12 +124,18 @@ def test_stored_message_comes_back_with_its_blocks() -> None:
 
 
 def test_remembered_reply_has_its_blocks() -> None:
-    reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS)
+    reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS, provider_parts=(CITED,))
     data = reply_to(reply)
 
     assert json.loads(json.dumps(data)) == data
     assert reply_from(data, None, None) == reply
-    assert data["thinking_blocks"] == [{"text": "hm", "signature": "s"}, {"redacted": "d"}]
+    assert data["thinking_blocks"] == [
+        {"text": "hm", "signature": "s"},
+        {"redacted": "d"},
+        {"provider": "openai", "id": "rs_1", "data": ITEM},
+    ]
+    assert data["parts"][1] == {"kind": "provider", "provider": "openai", "type": "url_citation", "data": CITED.data}
+    assert data["parts"][1]["data"] is not CITED.data
 
 
 # ------------------------------------------------------------------------------------------------------ names of calls
@@ -110,7 +157,13 @@ def test_key_of_a_recorded_call_without_blocks_is_what_it_was() -> None:
 
 def test_seals_that_providers_draw_do_not_matter() -> None:
     drawn = AssistantMessage(
-        text="t", tool_calls=(CALL,), thinking=(ThinkingBlock(text="hm", signature="x"), ThinkingBlock(redacted="y"))
+        text="t",
+        tool_calls=(CALL,),
+        thinking=(
+            ThinkingBlock(text="hm", signature="x"),
+            ThinkingBlock(redacted="y"),
+            ThinkingBlock(provider="openai", id="rs_2", data={"id": "rs_2"}),
+        ),
     )
     forms = [canonical(ModelRequest(messages=said), Redactor()) for said in (AFTER, (*BEFORE[:2], drawn, BEFORE[3]))]
 
@@ -122,7 +175,7 @@ def test_seals_that_providers_draw_do_not_matter() -> None:
 
 def test_cassette_keeps_blocks_and_pieces_of_thinking(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    reply = AgentReply(text="a b", thinking="so\nso", thinking_blocks=BLOCKS, messages=AFTER)
+    reply = AgentReply(text="a b", thinking="so\nso", thinking_blocks=BLOCKS, provider_parts=(CITED,), messages=AFTER)
     asked = ModelRequest(messages=AFTER)
     recorded = asyncio.run(read(Cassette(path, mode="record").model(FunctionModel(lambda _: reply)).stream(asked)))
     replayed = asyncio.run(read(Cassette(path).model(FunctionModel(lambda _: "live")).stream(asked)))
@@ -174,4 +227,12 @@ def test_response_whose_blocks_are_none_is_refused(blocks: Any) -> None:
     model = FunctionModel(lambda _: AgentReply(text="t", thinking_blocks=blocks))
 
     with pytest.raises(BadResponseError, match="thinking blocks"):
+        asyncio.run(Agent(model, retry=None).run("hi"))
+
+
+def test_response_whose_provider_parts_are_none_is_refused() -> None:
+    wrong: Any = [CITED]
+    model = FunctionModel(lambda _: AgentReply(text="t", provider_parts=wrong))
+
+    with pytest.raises(BadResponseError, match="provider parts"):
         asyncio.run(Agent(model, retry=None).run("hi"))

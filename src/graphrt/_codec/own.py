@@ -25,6 +25,7 @@ _NAMES: Final = frozenset(
         "ToolMessage",
         "ToolCall",
         "ThinkingBlock",
+        "ProviderPart",
         "AgentReply",
         "Usage",
     }

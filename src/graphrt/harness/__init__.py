@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Message,
         Part,
         Prompt,
+        ProviderPart,
         SystemMessage,
         TextPart,
         ThinkingBlock,
@@ -112,6 +113,7 @@ __all__ = [
     "OutputSpec",
     "Part",
     "Prompt",
+    "ProviderPart",
     "ResponseCache",
     "RunOptions",
     "ScriptedModel",
@@ -145,8 +147,8 @@ __all__ = [
 ]
 
 _MESSAGES: Final = (
-    "AssistantMessage Message Part Prompt SystemMessage TextPart ThinkingBlock ToolCall ToolMessage ToolSpec "
-    "UserMessage"
+    "AssistantMessage Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock ToolCall ToolMessage "
+    "ToolSpec UserMessage"
 )
 _PROTOCOL: Final = (
     "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness "

@@ -6,15 +6,19 @@ journals are read by this module too, so fields may be added, but not renamed or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from graphrt.errors._codes.journal import REPLY_NEWER
 from graphrt.events import Usage
-from graphrt.harness.messages import ThinkingBlock, ToolCall
+from graphrt.harness._surrogates import json_copy
+from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
 
 __all__ = ["is_plain", "reply_from", "reply_to", "usage_from", "usage_to"]
+
+_BLOCK: Final[Mapping[str, Any]] = {name: getattr(ThinkingBlock(), name) for name in ThinkingBlock.__slots__}
+"""Fields of a thinking block and their defaults, which are not stored."""
 
 
 def usage_to(usage: Usage) -> dict[str, Any]:
@@ -36,7 +40,11 @@ def is_plain(reply: Any) -> bool:
 
 def reply_to(reply: ModelResponse) -> dict[str, Any]:
     """Return a model's reply as plain data, without usage, model, empty fields and what an agent adds (`output` ...)."""
-    parts = [{"kind": part.kind, "text": part.text} for part in reply.parts]
+    parts: list[dict[str, Any]] = [{"kind": "text", "text": reply.text}] if reply.text else []
+    parts += [
+        {"kind": part.kind, "provider": part.provider, "type": part.type, "data": json_copy(part.data)}
+        for part in reply.provider_parts
+    ]
     data: dict[str, Any] = {"parts": parts, "finish_reason": reply.finish_reason}
     if reply.tool_calls:
         data["tool_calls"] = [
@@ -46,36 +54,33 @@ def reply_to(reply: ModelResponse) -> dict[str, Any]:
         data["thinking"] = reply.thinking
     if reply.thinking_blocks:
         data["thinking_blocks"] = [
-            {name: value for name in ThinkingBlock.__slots__ if (value := getattr(block, name))}
+            {name: json_copy(value) for name, default in _BLOCK.items() if (value := getattr(block, name)) != default}
             for block in reply.thinking_blocks
         ]
     return data
 
 
 def reply_from(data: Mapping[str, Any], usage: Usage | None, model: str | None) -> ModelResponse:
-    """Return the reply that `reply_to` turned into *data*, with its usage and the name of its model."""
+    """Return the reply that `reply_to` turned into *data*, with its usage and the name of its model.
+
+    Raises:
+        StoreError: A part is of another kind, which a newer graphrt wrote (`store-newer`).
+    """
+    parts: Sequence[Any] = data["parts"]
+    for part in parts:
+        if part["kind"] not in ("text", "provider"):
+            raise REPLY_NEWER(kind=part["kind"])
     calls = [
         ToolCall(id=call["id"], name=call["name"], arguments_text=call["arguments"])
         for call in data.get("tool_calls", ())
     ]
     return AgentReply(
-        text="".join(map(_text, data["parts"])),
+        text="".join(part["text"] for part in parts if part["kind"] == "text"),
         tool_calls=tuple(calls),
         usage=usage,
         finish_reason=data["finish_reason"],
         model=model,
         thinking=data.get("thinking", ""),
         thinking_blocks=tuple(ThinkingBlock(**block) for block in data.get("thinking_blocks", ())),
+        provider_parts=tuple(ProviderPart(**part) for part in parts if part["kind"] == "provider"),
     )
-
-
-def _text(part: Mapping[str, Any]) -> str:
-    """Return the text of a stored part.
-
-    Raises:
-        StoreError: The part is of another kind, which a newer graphrt wrote (`store-newer`).
-    """
-    if part["kind"] != "text":
-        raise REPLY_NEWER(kind=part["kind"])
-    text: str = part["text"]
-    return text

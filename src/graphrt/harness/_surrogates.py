@@ -1,4 +1,4 @@
-"""Replacement of lone surrogates in texts of models, which no UTF-8 file, database or socket accepts.
+"""Repair of texts and data of models: lone surrogates, which no UTF-8 file, database or socket accepts, and non-JSON.
 
 A JSON escape can name half of a surrogate pair (U+D83D alone), so answers may contain one. An answer is repaired and
 not refused, because it is paid for (decision 0037). Pure functions over texts and plain values.
@@ -6,10 +6,15 @@ not refused, because it is paid for (decision 0037). Pure functions over texts a
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, Final
+
+from graphrt._arguments import is_list, is_mapping, is_tuple
 
 _HIGH: Final = ("\ud800", "\udbff")
 """First and last of the high surrogates, with which a pair begins."""
+_LEVELS: Final = 100
+"""Levels of nesting that are kept of a provider's data. The items that providers send have fewer than ten."""
 
 
 def whole(text: str) -> str:
@@ -33,6 +38,27 @@ def whole_values(value: Any) -> Any:
     if issubclass(type(value), dict):
         return {whole_values(key): whole_values(item) for key, item in value.items()}
     return [whole_values(item) for item in value] if issubclass(type(value), list) else value
+
+
+def json_copy(value: Any, levels: int = _LEVELS) -> Any:
+    """Return a copy of *value* as JSON data that shares no container with it; texts and keys are made `whole`.
+
+    What JSON cannot express becomes null: objects, infinite numbers, and whatever is nested more than *levels* deep,
+    as a value that contains itself is. A key that is not a text becomes one.
+    """
+    if isinstance(value, str):
+        return whole(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if not levels:
+        return None
+    if is_mapping(value):
+        return {whole(str(key)): json_copy(item, levels - 1) for key, item in value.items()}
+    if is_list(value) or is_tuple(value):
+        return [json_copy(item, levels - 1) for item in value]
+    return None
 
 
 class Whole:

@@ -16,13 +16,14 @@ from graphrt.errors._codes.requests import (
     BAD_CONVERSATION,
     BAD_TOOL_ARGUMENTS,
 )
-from graphrt.harness._surrogates import whole, whole_values
+from graphrt.harness._surrogates import json_copy, whole, whole_values
 
 __all__ = [
     "AssistantMessage",
     "Message",
     "Part",
     "Prompt",
+    "ProviderPart",
     "SystemMessage",
     "TextPart",
     "ThinkingBlock",
@@ -175,13 +176,43 @@ class TextPart:
     kind: Literal["text"] = "text"
 
 
-Part: TypeAlias = TextPart
-"""Any part of a message. `kind` distinguishes them, in Python and in stored JSON; today all parts are text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderPart:
+    """A part of a model's reply in the provider's own form that is not text: a citation, the call of a hosted tool.
+
+    Journals and cassettes keep it. It is never sent to another provider.
+    """
+
+    provider: str
+    """Whose form `data` has: "openai", "google", "anthropic", ..."""
+    type: str
+    """What it is, in the provider's words: "url_citation", "web_search_call", ..."""
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """The part as JSON data, as the provider sent it. A copy: what JSON cannot express becomes null."""
+    kind: Literal["provider"] = "provider"
+
+    def __post_init__(self) -> None:
+        _clean(self, "provider", "type")
 
 
-def parts_of(text: str) -> tuple[Part, ...]:
-    """Return the parts of what is said by *text* alone: none if it is empty."""
-    return (TextPart(text=text),) if text else ()
+def _clean(value: Any, *texts: str) -> None:
+    """Make the given texts of a new *value* whole, and its `data` a copy of its own that is JSON."""
+    put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
+    for name in texts:
+        text: Any = getattr(value, name)
+        if isinstance(text, str) and not text.isascii():
+            put(value, name, whole(text))
+    data: Any = json_copy(value.data)
+    put(value, "data", data if isinstance(data, dict) else {})
+
+
+Part: TypeAlias = TextPart | ProviderPart
+"""Any part of a message. `kind` distinguishes them, in Python and in stored JSON."""
+
+
+def parts_of(text: str, others: tuple[ProviderPart, ...] = ()) -> tuple[Part, ...]:
+    """Return the parts of what is said by *text*, none if it is empty, and then the *others*."""
+    return (TextPart(text=text), *others) if text else others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,23 +247,40 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingBlock:
-    """A part of the model's thinking, with the provider's proof that the model wrote it.
+    """A part of the model's thinking, in the form in which its provider wants it back.
 
-    While thinking is enabled, a model that called tools must get its blocks back unchanged, with the tools' results:
-    Claude refuses the request otherwise (decision 0034).
+    A model that called tools while it was thinking must get its blocks back unchanged, with the results of the tools:
+    Claude refuses the request otherwise, and other models forget why they called. Blocks are sent to the provider that
+    they came from, and to no other.
     """
 
     text: str = ""
     """The readable text; empty if the provider shows none."""
     signature: str = ""
-    """The provider's signature, opaque; empty if it gave none."""
+    """The provider's signature or encrypted thinking, opaque; empty if it gave none."""
     redacted: str = ""
-    """The whole block as opaque data if the provider hides its text; `text` and `signature` are then empty."""
+    """The whole block as opaque data if Anthropic hides its text; `text` and `signature` are then empty."""
+    provider: str = "anthropic"
+    """Whose form the block is in: "anthropic", "openai", "google", "deepseek", "openrouter", ..."""
+    id: str = ""
+    """The provider's id of the item; empty if it has none."""
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """The whole item as JSON data in the provider's form, where `text` and `signature` do not say all of it; else
+    empty. A copy: what JSON cannot express becomes null."""
+
+    def __post_init__(self) -> None:
+        _clean(self, "text", "signature", "redacted", "provider", "id")
 
     @property
     def sealed(self) -> bool:
-        """Whether the provider can verify the block as its own; only such blocks are sent back."""
-        return bool(self.signature or self.redacted)
+        """Whether the provider wants the block back; only such blocks are sent.
+
+        Anthropic wants what it can verify as its own: a signature or hidden data. Of other providers, a block exists
+        only because they want it back.
+        """
+        if self.provider == "anthropic":
+            return bool(self.signature or self.redacted)
+        return bool(self.text or self.signature or self.redacted or self.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +291,9 @@ class AssistantMessage:
     tool_calls: tuple[ToolCall, ...] = ()
     """0..n calls, in the order the model made them."""
     thinking: tuple[ThinkingBlock, ...] = ()
-    """0..n blocks that preceded the text and the calls; sent only to providers that seal such blocks."""
+    """0..n blocks that preceded the text and the calls; each is sent only to the provider that it came from."""
+    provider_parts: tuple[ProviderPart, ...] = ()
+    """0..n parts in the provider's own form, such as citations and calls of hosted tools."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     partial: bool = False
@@ -252,8 +302,8 @@ class AssistantMessage:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the message says, part by part: 0..n, none for an empty text."""
-        return parts_of(self.text)
+        """What the message says, part by part: 0..n. The text is first, if there is one, then come `provider_parts`."""
+        return parts_of(self.text, self.provider_parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from graphrt.harness.messages import (
     Message,
     Part,
     Prompt,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
@@ -77,6 +78,9 @@ class AgentReply(Generic[OutputT_co]):
     """The readable part of the model's thinking before the answer; empty if the provider shows none."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
     """0..n blocks that the provider wants back unchanged in later requests; `message` has the sealed ones."""
+    provider_parts: tuple[ProviderPart, ...] = ()
+    """0..n parts in the provider's own form that are not text, in its order: citations, calls and results of hosted
+    tools."""
     output: OutputT_co = field(default=_NO_OUTPUT, hash=False)
     """The value of the text, if `output=` was given; parsed and checked by an Agent, or by a graph for the harnesses of
     its nodes. None without `output=`, with tool calls, and if a limit ended the run."""
@@ -97,14 +101,19 @@ class AgentReply(Generic[OutputT_co]):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the model said, part by part: 0..n, none for an empty text. Thinking and tool calls are no parts."""
-        return parts_of(self.text)
+        """What the model said, part by part: 0..n, without thinking and tool calls.
+
+        The text is first, if there is one, then come `provider_parts`.
+        """
+        return parts_of(self.text, self.provider_parts)
 
     @property
     def message(self) -> AssistantMessage:
         """The reply as a message, to continue the conversation with."""
         sealed = tuple(block for block in self.thinking_blocks if block.sealed)
-        return AssistantMessage(text=self.text, tool_calls=self.tool_calls, thinking=sealed)
+        return AssistantMessage(
+            text=self.text, tool_calls=self.tool_calls, thinking=sealed, provider_parts=self.provider_parts
+        )
 
     @property
     def new_messages(self) -> tuple[Message, ...]:

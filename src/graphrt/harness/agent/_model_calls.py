@@ -25,7 +25,7 @@ from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import recount, spend
 from graphrt.harness.budget._prices import priced
-from graphrt.harness.messages import ThinkingBlock, ToolCall
+from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, TextDelta
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
@@ -210,6 +210,9 @@ def _problem(response: Any) -> str | None:
     blocks: Any = response.thinking_blocks
     if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
         return "a response whose thinking blocks are not a tuple of ThinkingBlocks"
+    parts: Any = response.provider_parts
+    if not issubclass(type(parts), tuple) or any(type(part) is not ProviderPart for part in parts):
+        return "a response whose provider parts are not a tuple of ProviderParts"
     return usage_problem(response.usage)
 
 

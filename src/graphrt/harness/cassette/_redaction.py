@@ -16,7 +16,7 @@ from graphrt._arguments import is_mapping, is_sequence
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolCall
+from graphrt.harness.messages import AssistantMessage, Message, ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
@@ -89,16 +89,28 @@ class Redactor:
 
     def block(self, block: ThinkingBlock) -> ThinkingBlock:
         """Return *block* without secrets. If it had some, its text no longer fits the provider's signature."""
-        return ThinkingBlock(
-            text=self.text(block.text), signature=self.text(block.signature), redacted=self.text(block.redacted)
+        return replace(
+            block,
+            text=self.text(block.text),
+            signature=self.text(block.signature),
+            redacted=self.text(block.redacted),
+            id=self.text(block.id),
+            data=self.data(block.data),
         )
+
+    def part(self, part: ProviderPart) -> ProviderPart:
+        """Return *part* without secrets."""
+        return replace(part, data=self.data(part.data))
 
     def message(self, message: Message) -> Message:
         """Return *message* without secrets."""
         if isinstance(message, AssistantMessage):
             calls = tuple(self.call(call) for call in message.tool_calls)
             thinking = tuple(self.block(block) for block in message.thinking)
-            return replace(message, text=self.text(message.text), tool_calls=calls, thinking=thinking)
+            parts = tuple(self.part(part) for part in message.provider_parts)
+            return replace(
+                message, text=self.text(message.text), tool_calls=calls, thinking=thinking, provider_parts=parts
+            )
         return replace(message, text=self.text(message.text))
 
     def reply(self, reply: AgentReply) -> AgentReply:
@@ -108,6 +120,7 @@ class Redactor:
             text=self.text(reply.text),
             thinking=self.text(reply.thinking),
             thinking_blocks=tuple(self.block(block) for block in reply.thinking_blocks),
+            provider_parts=tuple(self.part(part) for part in reply.provider_parts),
             tool_calls=tuple(self.call(call) for call in reply.tool_calls),
             messages=tuple(self.message(message) for message in reply.messages),
         )

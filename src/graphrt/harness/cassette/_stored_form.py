@@ -21,6 +21,7 @@ from graphrt.harness.cassette._canonical import NAMES, plain
 from graphrt.harness.cassette._recording import Failure, Recording, recordable_kind
 from graphrt.harness.messages import (
     AssistantMessage,
+    ProviderPart,
     SystemMessage,
     ThinkingBlock,
     ToolCall,
@@ -84,11 +85,12 @@ def _many(form: Any) -> Any:
 _Call: Final = _many(_form_of(ToolCall))
 _Block: Final = _many(_form_of(ThinkingBlock))
 _Usage: Final = _form_of(Usage)
+_Part: Final = _many(_form_of(ProviderPart))
 _Message: Final = _many(
     Annotated[
         _form_of(SystemMessage)
         | _form_of(UserMessage)
-        | _form_of(AssistantMessage, tool_calls=_Call, thinking=_Block)
+        | _form_of(AssistantMessage, tool_calls=_Call, thinking=_Block, provider_parts=_Part)
         | _form_of(ToolMessage),
         Discriminator("role"),
     ]
@@ -98,6 +100,7 @@ _Reply: Final = _form_of(
     tool_calls=_Call,
     usage=_Usage | None,
     thinking_blocks=_Block,
+    provider_parts=_Part,
     output=Any,
     messages=_Message,
     output_type=str,  # belongs to the recording
@@ -173,7 +176,7 @@ def _brief(value: Any) -> Any:
         given = getattr(value, field.name)
         if field.name == "role":
             found = {"role": given, **found}
-        elif field.default is MISSING or given != field.default:
+        elif given != (field.default if field.default_factory is MISSING else field.default_factory()):
             found[field.name] = _split(given) if field.name in _TEXTS and isinstance(given, str) else _brief(given)
     return found
 
