@@ -52,6 +52,22 @@ def test_all_questions_of_a_turn_are_asked_at_once(way):
     assert len(model.asked) == 2
 
 
+def test_nobody_is_asked_about_calls_of_a_reply_that_was_cut_off(way):
+    """The second run of the node begins with replies that the journal has."""
+    counts: list[int] = []
+    cut = says(*(call("note", f"c{x}", x=x) for x in (1, 2)), finish_reason="length")
+    model, agent = asking(counts, cut, call("note", x=3))
+
+    with way.runtime(way.graph(telling(), tools=("note",)), harness=agent) as runtime:
+        paused = way(runtime, "run", {}, thread="t")
+        assert [one.payload["arguments"] for one in paused.interrupts] == [{"x": 3}]
+        result = way(runtime, "resume", "t", answer=True)
+
+    assert [said.partition(":")[0] for said in result.state.said] == ["This call was not made"] * 2 + ["noted 3"]
+    assert counts == [3]
+    assert len(model.asked) == 3
+
+
 @every_way
 def test_answers_may_come_one_by_one(way):
     counts: list[int] = []

@@ -11,7 +11,7 @@ from graphrt.errors import AgentLimitError, BadRequestError, InputError, ToolErr
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, tool
 
-from .fakes import AT_ONCE, USED, Model, call, counting, heard, run, says, told
+from .fakes import AT_ONCE, USED, Model, call, counting, heard, kinds, run, says, told, watch
 
 
 def test_an_agent_asks_again_until_there_are_no_tool_calls():
@@ -345,11 +345,50 @@ def test_answer_that_was_cut_off_is_an_error_where_the_limits_say_so(output: Any
     assert len(model.asked) == 2
 
 
-def test_tool_calls_that_were_cut_off_are_told_to_the_model():
-    cut = ToolCall(id="1", name="note", arguments_text='{"x": ')
-    model = Model(says(cut, finish_reason="length"), "done")
+CUT = says(call("note", "1", x=1), ToolCall(id="2", name="note", arguments_text="{}"), finish_reason="length")
+"""A reply that was cut off within its second call, which the provider closed."""
 
-    assert run(Agent(model, tools=[counting([])], limits=AgentLimits(on_length="raise"))).text == "done"
+
+@pytest.mark.parametrize("seen", [run, watch])
+def test_no_tool_call_of_a_reply_that_was_cut_off_is_made(seen: Any, caplog):
+    counts: list[int] = []
+
+    @tool
+    def note(x: int = 0) -> str:
+        counts.append(x)
+        return "noted"
+
+    model = Model(CUT, call("note", x=3), "done")
+    agent = Agent(model, tools=[note], max_tokens=9, limits=AgentLimits(tool_calls=1))
+    items = seen(agent) if seen is watch else [seen(agent)]
+    results = [said for said in items[-1].messages if isinstance(said, ToolMessage)]
+
+    assert counts == [3]
+    assert [(said.tool_call_id, said.error) for said in results] == [("1", True), ("2", True), ("id-note", False)]
+    assert results[0].text.startswith("This call was not made: the reply was cut off at max_tokens=9.")
+    assert [record.getMessage().count("which were not made") for record in caplog.records] == [1]
+    assert kinds(items).count("ToolStarted") == kinds(items).count("ToolEnded") == (3 if seen is watch else 0)
+
+
+def test_model_that_is_always_cut_off_ends_at_the_limit_of_model_calls():
+    model = Model(fn=lambda _: CUT)
+
+    with pytest.raises(AgentLimitError) as caught:
+        run(Agent(model, tools=[counting([])], limits=AgentLimits(model_calls=3)))
+
+    assert (caught.value.code, len(model.asked)) == ("agent-limit", 3)
+
+
+def test_tool_calls_that_were_cut_off_are_an_error_where_the_limits_say_so():
+    counts: list[int] = []
+    model = Model(CUT)
+
+    with pytest.raises(AgentLimitError) as caught:
+        run(Agent(model, tools=[counting(counts)], limits=AgentLimits(on_length="raise")))
+
+    assert caught.value.code == "answer-cut-off"
+    assert caught.value.messages[-1] == CUT.message
+    assert counts == []
 
 
 def test_on_length_is_checked():

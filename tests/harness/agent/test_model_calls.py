@@ -55,6 +55,16 @@ def test_what_cannot_succeed_is_never_repeated(error):
     assert len(model.asked) == 1
 
 
+def test_empty_response_that_ends_in_tool_calls_is_asked_for_again():
+    lost = says(finish_reason="tool_calls")
+    model = Model(lost, "done", lost)
+
+    assert run(Agent(model, retry=AT_ONCE)).text == "done"
+    with pytest.raises(BadResponseError, match="ends in tool calls and has none") as caught:
+        run(Agent(model, retry=1))
+    assert (caught.value.billed, caught.value.usage) == (True, lost.usage)
+
+
 def test_attempts_are_counted_for_each_call_anew():
     model = Model(TransientModelError("1"), call("note", x=1), *[TransientModelError("2")] * 4)
 

@@ -52,7 +52,8 @@ ANSWER_CUT_OFF = ErrorCode(
     "answer-cut-off",
     AgentLimitError,
     "{problem}",
-    fix='Raise max_tokens, or ask for less; on_length="return" returns what there is.',
+    fix='Raise max_tokens, or ask for less; with on_length="return" an answer is returned as it is, and the model makes '
+    "its tool calls anew.",
     where="agent {name!r}",
 )
 

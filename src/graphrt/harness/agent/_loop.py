@@ -76,7 +76,7 @@ class Loop:
         If an answer does not have the required form, the model is told why and answers once more.
 
         Raises:
-            AgentLimitError: A limit was reached, or the answer was cut off, and the limits make that an error.
+            AgentLimitError: A limit was reached, or a reply was cut off, and the limits make that an error.
             BadResponseError: The second answer did not have the required form either.
             HarnessError: A call failed.
         """
@@ -89,6 +89,9 @@ class Loop:
             response = self._unique(await self._ask(replace(self._request, messages=self.said)))
             self._count(response.usage)
             self._said.add(response.message)
+            if response.tool_calls and response.finish_reason == "length":
+                self._said.add(*self._cut_calls(response.tool_calls))
+                continue
             if response.tool_calls:
                 if self._tools + len(response.tool_calls) > self._limits.tool_calls:
                     return self.stopped("tool_calls")
@@ -96,7 +99,7 @@ class Loop:
                 self._said.add(*await self._tooling.turn(response.tool_calls))
                 continue
             if response.finish_reason == "length":
-                self._cut_off()
+                self._cut_off(f"The answer of agent {self._name!r}")
             if self._form is None:
                 return self._reply(response)
             try:
@@ -164,18 +167,32 @@ class Loop:
             prompt_messages=len(self._request.messages),
         )
 
-    def _cut_off(self) -> None:
-        """Log that `max_tokens` cut the answer off, or raise.
+    def _cut_calls(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
+        """Return a result for each call of a reply that `max_tokens` cut off: the call is not made.
+
+        Nobody can tell how a call was meant to go on. Providers close the arguments of a cut call, as `{}`, which many
+        tools accept, and calls that are complete may make no sense without those that are missing.
+
+        Raises:
+            AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
+        """
+        bound = self._cut_off(f"A reply with tool calls of agent {self._name!r}, which were not made,")
+        text = f"This call was not made: the reply was cut off at {bound}. Make shorter calls, or fewer at once."
+        return self._tooling.not_made(calls, text)
+
+    def _cut_off(self, subject: str) -> str:
+        """Log that `max_tokens` cut *subject* off, and return the bound in words; or raise.
 
         Raises:
             AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
         """
         most = self._request.max_tokens
         bound = "the bound of its model" if most is None else f"max_tokens={most}"
-        what = f"The answer of agent {self._name!r} was cut off at {bound}."
+        problem = f"{subject} was cut off at {bound}."
         if self._limits.on_length == "raise":
-            raise ANSWER_CUT_OFF(problem=what, name=self._name, limit=most, messages=self.said)
-        _log.warning("%s AgentLimits(on_length='raise') makes it an error.", what)
+            raise ANSWER_CUT_OFF(problem=problem, name=self._name, limit=most, messages=self.said)
+        _log.warning("%s AgentLimits(on_length='raise') makes it an error.", problem)
+        return bound
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
         """Return an answer for each tool call without one: providers refuse a conversation with unanswered calls."""

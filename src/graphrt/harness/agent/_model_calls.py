@@ -186,15 +186,34 @@ class Caller:
             finally:
                 if hasattr(items, "aclose"):
                     await items.aclose()
-        problem = _problem(response)
-        if problem is not None:
-            raise NOT_A_RESPONSE(model=model.profile.name, problem=problem)
-        reply: ModelResponse = response
+        reply = _checked(response, model)
         if reply.usage is None:
             return reply
         # A model that reports tokens only has made one call all the same.
         usage = priced(reply.usage if reply.usage.calls else reply.usage + Usage(calls=1), model.profile)
         return reply if usage is reply.usage else replace(reply, usage=usage)
+
+
+def _checked(response: Any, model: ChatModel) -> ModelResponse:
+    """Return *response* if an agent can go on with it.
+
+    Raises:
+        BadResponseError: It cannot.
+    """
+    problem = _problem(response)
+    if problem is not None:
+        raise NOT_A_RESPONSE(model=model.profile.name, problem=problem)
+    reply: ModelResponse = response
+    if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
+        # Its calls were lost on the way. As an answer it would end the run with an empty text.
+        raise NOT_A_RESPONSE(
+            model=model.profile.name,
+            problem="an empty response that ends in tool calls and has none",
+            fix="Ask again. If it comes again, the model or its server cannot call tools.",
+            billed=True,
+            usage=reply.usage,
+        )
+    return reply
 
 
 def _problem(response: Any) -> str | None:

@@ -111,12 +111,23 @@ class Tooling:
         messages: list[ToolMessage] = []
         for call, one in zip(calls, admitted, strict=True):
             result = done[call.id] if isinstance(one, Ready) else one
-            if not isinstance(one, Ready) and self._emit is not None:
-                self._emit(ToolStarted(call=call))
-                self._emit(ToolEnded(call=call, text=result.text, error=True))
+            if not isinstance(one, Ready):
+                self._show(call, result.text)
             text = as_read(call, one, result.text) if isinstance(one, Ready) else result.text
             messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
         return messages
+
+    def not_made(self, calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
+        """Return results that say *why* the calls of one answer were not made, in the order of *calls*."""
+        for call in calls:
+            self._show(call, why)
+        return [ToolMessage(tool_call_id=call.id, text=why, error=True) for call in calls]
+
+    def _show(self, call: ToolCall, text: str) -> None:
+        """Emit the events of a call that was not made, for the reason *text*."""
+        if self._emit is not None:
+            self._emit(ToolStarted(call=call))
+            self._emit(ToolEnded(call=call, text=text, error=True))
 
     # -- admission -----------------------------------------------------------------------------------------------
 

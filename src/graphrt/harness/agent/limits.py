@@ -14,7 +14,7 @@ __all__ = ["AgentLimits"]
 OnLimit: TypeAlias = Literal["raise", "stop"]
 """Reaction to a limit that was reached."""
 OnLength: TypeAlias = Literal["raise", "return"]
-"""Reaction to an answer that `max_tokens` cut off."""
+"""Reaction to a reply that `max_tokens` cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,9 @@ class AgentLimits:
         seconds: Wall time of the run. None: no limit.
         on_limit: "raise" raises AgentLimitError; "stop" returns the last text and names the limit in
             `AgentReply.stopped`.
-        on_length: What happens to an answer that `max_tokens` cut off. "return" returns it with a `finish_reason` of
-            "length" and logs a warning (logger `graphrt.harness`); "raise" raises AgentLimitError (`answer-cut-off`).
+        on_length: What happens to a reply that `max_tokens` cut off. Its tool calls are never made. "return" returns an
+            answer with a `finish_reason` of "length", tells the model that its calls were not made, and logs a warning
+            (logger `graphrt.harness`); "raise" raises AgentLimitError (`answer-cut-off`).
 
     Raises:
         InputError: A limit is not a number, or is too small (`bad-limit`).
