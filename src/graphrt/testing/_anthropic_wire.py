@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from graphrt.events import Usage
 from graphrt.testing._anthropic_thinking import blocks_of, wire_block
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
@@ -72,9 +73,14 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
         return
     end: dict[str, Any] = {"delta": {"stop_reason": _reason(answer), "stop_sequence": None}}
     if usage is not None:
-        end["usage"] = {"output_tokens": usage["output_tokens"]}
+        end["usage"] = {"output_tokens": usage.get("output_tokens", 0)}
     yield _event("message_delta", **end)
     yield _event("message_stop")
+
+
+def error_event(answer: ChatAnswer, request: ChatRequest, place: int) -> bytes:  # noqa: ARG001 - as for each format
+    """Return the event that ends a stream with the error of *answer*."""
+    return b"event: error\ndata: %s\n\n" % failure(answer)
 
 
 def _blocks(answer: ChatAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -104,8 +110,8 @@ def _event(kind: str, **body: Any) -> bytes:
 
 def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
     usage = spent(answer, request)
-    if usage is None:
-        return None
+    if not isinstance(usage, Usage):
+        return None if usage is None else dict(usage)
     return {
         "input_tokens": usage.input_tokens - usage.cached_tokens,  # Anthropic counts cached tokens separately
         "cache_read_input_tokens": usage.cached_tokens,

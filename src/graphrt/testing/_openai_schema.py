@@ -1,4 +1,6 @@
-"""Check of `response_format` in requests to POST /v1/chat/completions: the schemas that OpenAI's strict mode refuses.
+"""Check of the output's schema in requests to OpenAI: what strict mode refuses.
+
+Chat completions have the schema in `response_format`, Responses in `text.format`.
 
 The messages have OpenAI's wording. Pure functions over request bodies; `_openai_wire` sends the refusal.
 """
@@ -26,10 +28,11 @@ def refusal_of(body: Mapping[str, Any]) -> str | None:
     Source:
         https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
     """
-    wanted: Any = body.get("response_format")
+    text: Any = body.get("text")
+    wanted: Any = body.get("response_format", text.get("format") if _is_object(text) else None)
     if not _is_object(wanted) or wanted.get("type") != "json_schema":
         return None
-    form: Any = wanted.get("json_schema")
+    form: Any = wanted.get("json_schema", wanted)
     if not _is_object(form) or not form.get("strict"):
         return None
     schema: Any = form.get("schema")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from graphrt._usage.usage import reported_form
+from graphrt._usage.usage import Usage, reported_form
 from graphrt.harness.messages import ToolCall
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
@@ -50,8 +50,8 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
         yield delta(reasoning_content=piece)
     for piece in cut(answer.text, answer.pieces):
         yield delta(content=piece)
-    if answer.refusal is not None:
-        yield delta(refusal=answer.refusal)
+    for piece in cut(answer.refusal or "", answer.pieces):
+        yield delta(refusal=piece)
     for index, call in enumerate(answer.tool_calls):
         yield delta(tool_calls=[{"index": index, **_wire_call(call, "")}])
         for piece in cut(call.arguments_text, answer.pieces):
@@ -65,11 +65,16 @@ def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
+def error_event(answer: ChatAnswer, request: ChatRequest, place: int) -> bytes:  # noqa: ARG001 - as for each format
+    """Return the event that ends a stream with the error of *answer*."""
+    return b"data: %s\n\n" % failure(answer)
+
+
 def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
     usage = spent(answer, request)
     if usage is None:
         return None
-    return dict(reported_form(usage))
+    return dict(reported_form(usage) if isinstance(usage, Usage) else usage)
 
 
 def _wants_usage(options: Any) -> bool:

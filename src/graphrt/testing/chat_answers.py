@@ -1,7 +1,7 @@
 """`ChatAnswer` and `ChatRequest`: what a fake chat server answers, and what it was asked, for every wire format.
 
-Values only, and the reading of scripts into them. `_openai_wire` and `_anthropic_wire` encode answers; `chat_server`
-sends them.
+Values only, and the reading of scripts into them. The modules `_..._wire` encode answers, one for each format;
+`chat_server` sends them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
-from graphrt.harness.messages import ThinkingBlock, ToolCall
+from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.script import Expectation, show_pattern
 
@@ -36,15 +36,18 @@ class ChatRequest:
 
     @property
     def text(self) -> str:
-        """Text of the last message; empty without one."""
-        messages = self._messages()
-        return _text(messages[-1].get("content")) if messages else ""
+        """Text of the last message, or of the last result of a tool; empty without one."""
+        said = conversation(self.body)
+        return said[-1][1] if said else ""
 
     @property
     def system(self) -> str | None:
-        """The instructions: the texts of system messages, or of Anthropic's `system`; None without instructions."""
-        texts = [_text(self.body.get("system"))]
-        texts += [_text(one.get("content")) for one in self._messages() if one.get("role") in ("system", "developer")]
+        """The instructions; None without.
+
+        The texts of system messages, of Anthropic's `system`, and of `instructions` in the format of Responses.
+        """
+        texts = [_text(self.body.get(key)) for key in ("system", "instructions")]
+        texts += [text for role, text in conversation(self.body) if role in ("system", "developer")]
         return "\n".join(text for text in texts if text) or None
 
     @property
@@ -52,38 +55,60 @@ class ChatRequest:
         """Name of the requested model, without its provider; empty without a model."""
         return str(self.body.get("model") or "")
 
-    def _messages(self) -> list[Mapping[str, Any]]:
-        given: Any = self.body.get("messages")
-        several = issubclass(type(given), list)
-        return [one for one in given if issubclass(type(one), Mapping)] if several else []
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
     """How the server answers one request. The class methods make the usual kinds of failures.
 
-    A request with `"stream": true` gets the answer as server-sent events, unless it is an error or `raw`.
+    A request with `"stream": true` gets the answer as server-sent events, unless it is `raw` or an error without
+    `error_after`.
     """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     """0..n tool calls. `arguments_text` is sent as it is, so that broken arguments can be sent."""
-    usage: Usage | Literal["words"] | None = "words"
-    """Token usage to report. "words" counts the words of request and answer; None sends no usage."""
+    usage: Usage | Mapping[str, Any] | Literal["words"] | None = field(default="words", hash=False)
+    """Token usage to report. "words" counts the words of request and answer; None sends no usage. A mapping is sent as
+    it is, for fields that only one provider has."""
     finish_reason: str | None = None
-    """Finish reason in OpenAI's words; other words are sent as they are. None: `tool_calls` if there are any, else
-    `stop`."""
+    """Finish reason in the words of OpenAI's chat completions, which the other formats translate: `length` is
+    `max_tokens` for Anthropic, and `status: incomplete` with `max_output_tokens` in Responses. Other words are sent as
+    they are. None: `tool_calls` if there are any, else `stop`."""
     refusal: str | None = None
     """Text of the model's refusal; None if it does not refuse."""
     thinking: str = ""
     """The model's thinking, sent before the text."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
-    """The thinking in blocks, for Anthropic's format. A block without a signature gets one from the server. If empty,
-    `thinking` is sent as one block."""
+    """The thinking in blocks. If empty, `thinking` is sent as one block.
+
+    For Anthropic, a block without a signature gets one from the server. In OpenAI's Responses, each block is a reasoning
+    item before the answer: `text` is its summary, `signature` its `encrypted_content`. As the API does, the server
+    sends `encrypted_content` (its own, if there is no signature) only if `include` of the request asks for it. The
+    `data` of a block with `provider="openai"` are further fields, such as a summary of several parts, or the readable
+    reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`.
+    """
+    parts: tuple[ProviderPart, ...] = field(default=(), hash=False)
+    """Citations, and calls of tools that the provider makes itself, in the form of the API. Only those with the
+    `provider` of the requested format are sent.
+
+    OpenAI's Responses (`provider="openai"`): an annotation of the text, such as
+    `ProviderPart(provider="openai", type="url_citation", data={"url": "...", "title": "...", "start_index": 0,
+    "end_index": 4})`; or an item of its own before the message, such as type `web_search_call` with `{"action":
+    {"type": "search", "query": "..."}}`. What `data` does not have of `id`, `type` and `status` is filled in.
+    """
     status: int = 200
     """HTTP status."""
     error: Mapping[str, Any] | None = field(default=None, hash=False)
     """Body of an error: `message`, `type`, `code`; None for an answer."""
+    error_after: int | None = None
+    """Number of events of a stream before the error. The stream has status 200, and ends with the error in the form of
+    the API. None sends the error with its status, in place of an answer.
+
+    In OpenAI's Responses the error is the event `response.failed`, and a whole answer is then a document of status 200
+    with `"status": "failed"`.
+    """
+    error_event: bool = False
+    """In streams of OpenAI's Responses, send the error as the event `error` in place of `response.failed`."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """Further HTTP headers."""
     raw: bytes | None = None
@@ -94,10 +119,16 @@ class ChatAnswer:
     """Seconds between the pieces of the body."""
     pieces: int = 4
     """Maximum number of pieces that a streamed text, or the arguments of a streamed call, is cut into."""
+    stream_detail: Literal["deltas", "done", "items", "end"] = "deltas"
+    """Which events a stream of OpenAI's Responses has: all; "done": all but the deltas; "items": of those, only finished
+    items and the end; "end": only the first and the last one, `response.completed`. OpenAI sends all, and some
+    compatible servers do not."""
+    comment: str = ""
+    """Text of a comment before each event of a stream, as servers and proxies send to keep a connection open."""
     drop_after: int | None = None
     """Number of pieces after which the connection is cut; 0 sends nothing, not even a status line. None never cuts."""
     unfinished: bool = False
-    """Leave out the end of a stream: `[DONE]`, or the events `message_delta` and `message_stop`.
+    """Leave out the end of a stream: `[DONE]`, the events `message_delta` and `message_stop`, or `response.completed`.
 
     The client then has a part of an answer, for which graphrt's models raise TransientModelError.
     """
@@ -111,6 +142,7 @@ class ChatAnswer:
         type: str = "error",
         code: str | None = None,
         retry_after: float | str | None = None,
+        after: int | None = None,
     ) -> ChatAnswer:
         """Return an error in the form of the wire format.
 
@@ -120,10 +152,12 @@ class ChatAnswer:
             type: Type of the error. Anthropic's format replaces "error" by the usual type of the status.
             code: Code of the error, for OpenAI's format.
             retry_after: Value of the header Retry-After: seconds or an HTTP date; None leaves it out.
+            after: Number of events of a stream before the error (`error_after`), of the answer "one two three four".
         """
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
         error = {"message": message, "type": type, "code": code, "param": None}
-        return cls(status=status, error=error, headers=headers)
+        text = "" if after is None else "one two three four"
+        return cls(text=text, status=status, error=error, error_after=after, headers=headers)
 
     @classmethod
     def malformed(cls) -> ChatAnswer:
@@ -237,6 +271,7 @@ def answer_of(item: Any, where: str) -> ChatAnswer:
                 finish_reason=item.finish_reason,
                 thinking=item.thinking,
                 thinking_blocks=item.thinking_blocks,
+                parts=item.provider_parts,
             )
         case _:
             raise INVALID_ARGUMENT(
@@ -248,8 +283,18 @@ def answer_of(item: Any, where: str) -> ChatAnswer:
             )
 
 
+def conversation(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the messages of a request in any format: role and text of each, 0..n. Results of tools are messages too."""
+    if isinstance(body.get("input"), str):
+        return [("user", body["input"])]
+    given: Any = body.get("messages", body.get("input"))
+    several = issubclass(type(given), list)
+    items: list[Mapping[str, Any]] = [one for one in given if issubclass(type(one), Mapping)] if several else []
+    return [(str(one.get("role") or ""), _text(one.get("content") or one.get("output"))) for one in items]
+
+
 def _text(content: Any) -> str:
-    """Return the text of a message's content in either format: a text, or blocks, of which tool results nest more."""
+    """Return the text of a message's content in any format: a text, or blocks, of which tool results nest more."""
     if isinstance(content, str):
         return content
     several = issubclass(type(content), list)
@@ -258,19 +303,13 @@ def _text(content: Any) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | None:
-    """Return the usage to report for *answer*, before it is encoded; None reports no usage."""
+def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any] | None:
+    """Return the usage to report for *answer*, before it is encoded; a mapping as it is; None reports no usage."""
     if answer.usage != "words":
         return answer.usage
-    asked = sum(_words(message.get("content")) for message in request.body.get("messages", ()))
+    asked = sum(len(text.split()) for _, text in conversation(request.body))
     told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
     return Usage(input_tokens=asked, output_tokens=told)
-
-
-def _words(content: Any) -> int:
-    if content is None or isinstance(content, str):
-        return len((content or "").split())
-    return sum(_words(block.get("text")) for block in content)
 
 
 def cut(value: T, most: int) -> list[T]:

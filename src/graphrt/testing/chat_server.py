@@ -1,7 +1,7 @@
 """`FakeChatServer`: a scripted chat server on the loopback interface, for tests of code that calls models over HTTP.
 
-The path of a request decides the wire format (OpenAI's chat completions or Anthropic's messages); the script decides
-the answer. Each request is served on a worker thread of its own. Only the standard library is used.
+The path of a request decides the wire format (OpenAI's chat completions or Responses, or Anthropic's messages); the
+script decides the answer. Each request is served on a worker thread of its own. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from select import select
 from socket import MSG_PEEK, SHUT_RDWR, socket
@@ -29,7 +30,15 @@ from graphrt.harness._doubles.script_items import Book
 from graphrt.harness._doubles.unused import note
 from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.script import Expectation
-from graphrt.testing import _anthropic_thinking, _anthropic_wire, _openai_schema, _openai_wire
+from graphrt.testing import (
+    _anthropic_thinking,
+    _anthropic_wire,
+    _openai_schema,
+    _openai_wire,
+    _responses_input,
+    _responses_wire,
+)
+from graphrt.testing._responses_input import SentResponse
 from graphrt.testing.chat_answers import (
     Answering,
     ChatAnswer,
@@ -44,7 +53,11 @@ from graphrt.testing.chat_answers import (
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
-_WIRES: Final[Mapping[str, ModuleType]] = {"/chat/completions": _openai_wire, "/v1/messages": _anthropic_wire}
+_WIRES: Final[Mapping[str, ModuleType]] = {
+    "/chat/completions": _openai_wire,
+    "/responses": _responses_wire,
+    "/v1/messages": _anthropic_wire,
+}
 """End of a path to the module that encodes its answers."""
 _MOST_TOLD: Final = 12
 """How many unused items of a script an error lists."""
@@ -68,8 +81,11 @@ class FakeChatServer:
     raises if there was such a request, or if answers are left over.
 
     A request that the real API would refuse gets status 400 too, and no answer of the script. In Anthropic's format it
-    is one that does not return thinking blocks as they were sent. In OpenAI's format it is one whose `response_format`
-    is strict, with a schema that strict mode does not support.
+    is one that does not return thinking blocks as they were sent. In OpenAI's formats it is one that asks for a strict
+    output with a schema that strict mode does not support. In that of Responses it is also one with a call that has no
+    result, or a result that has no call; with an item that lacks a field; or with a reasoning item that was changed, or
+    that is without the item that followed it; an item that is sent with its id needs the reasoning before it. An
+    unstored reasoning item without its `encrypted_content` gets status 404.
 
     Args:
         script: 0..n answers, the mapping of rules, or a function from a `ChatRequest` to an answer. A text, a `ToolCall` or an `AgentReply` is made into an answer.
@@ -84,7 +100,7 @@ class FakeChatServer:
         InputError: An item of the script cannot be made into an answer.
 
     Source:
-        The wire formats are those of POST /v1/chat/completions and POST /v1/messages.
+        The wire formats are those of POST /v1/chat/completions, POST /v1/responses and POST /v1/messages.
     """
 
     def __init__(
@@ -109,6 +125,7 @@ class FakeChatServer:
         self._check_calls = check_calls
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
+        self._responses: list[SentResponse] = []
         self._lock = threading.RLock()  # a rule may read `requests` while it is asked
         self._arrived = threading.Condition(self._lock)
         self._left = threading.Event()
@@ -127,7 +144,7 @@ class FakeChatServer:
 
     @property
     def url(self) -> str:
-        """The `api_base` for OpenAI's wire format; it ends in `/v1`."""
+        """The `api_base` for OpenAI's wire formats; it ends in `/v1`."""
         return f"{self.anthropic_url}/v1"
 
     @property
@@ -214,13 +231,8 @@ class FakeChatServer:
         with self._lock:
             self._requests.append(request)
             self._arrived.notify_all()
-            refusal = None
-            if wire is _anthropic_wire:
-                refusal = _anthropic_thinking.refusal_of(request.body, self._sealed)
-            elif wire is _openai_wire and self._strict_schemas:
-                refusal = _openai_schema.refusal_of(request.body)
-            if refusal is not None:
-                return ChatAnswer.failure(400, refusal, type="invalid_request_error")
+            if (refusal := self._refusal(wire, request.body)) is not None:
+                return refusal
             self._book.calls.append(request)
             try:
                 found = self._book.take(request) if wire is not None else _no_chat(request)
@@ -236,7 +248,21 @@ class FakeChatServer:
                 return ChatAnswer.failure(400, told, type="script")
             if wire is _anthropic_wire:
                 self._sealed += _anthropic_thinking.blocks_of(answer)
+            elif wire is _responses_wire:
+                items = _responses_wire.output(answer, request)
+                self._responses.append(SentResponse(output=items, stored=request.body.get("store") is not False))
         return answer
+
+    def _refusal(self, wire: ModuleType | None, body: Mapping[str, Any]) -> ChatAnswer | None:
+        """Return the error with which the API of *wire* would refuse a request; None if it would accept it."""
+        why = None
+        if wire is _anthropic_wire:
+            why = _anthropic_thinking.refusal_of(body, self._sealed)
+        elif wire in (_openai_wire, _responses_wire) and self._strict_schemas:
+            why = _openai_schema.refusal_of(body)
+        if why is not None:
+            return ChatAnswer.failure(400, why, type="invalid_request_error")
+        return _responses_input.refusal_of(body, self._responses) if wire is _responses_wire else None
 
     def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
         """Return the answer of the script's item *found*. A function is called without the lock, since it may wait."""
@@ -322,14 +348,16 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     answer = owner._take(request)  # pyright: ignore[reportPrivateUsage]  # one module, two halves of one server
     pause = owner._wait  # pyright: ignore[reportPrivateUsage]  # as above
     pause(answer.delay_s, http.connection)
-    streamed = bool(request.body.get("stream")) and answer.error is None and answer.raw is None
     wire: Any = _wire_of(request) or _openai_wire
-    pieces: list[bytes] = list(wire.events(answer, request)) if streamed else _document(wire, answer, request)
+    inside = answer.error is None or answer.error_after is not None  # in an answer, or in place of one
+    streamed = bool(request.body.get("stream")) and inside and answer.raw is None
+    pieces = _events(wire, answer, request) if streamed else _document(wire, answer, request)
+    status = 200 if inside and (streamed or wire is _responses_wire) else answer.status
     if answer.drop_after == 0:
         http.close_connection = True
         return
     kind = "text/event-stream" if streamed else "application/json"
-    http.send_response(answer.status)
+    http.send_response(status)
     sent = {"Content-Type": kind, **answer.headers}
     sent |= {"Content-Length": str(sum(map(len, pieces)))} if not streamed else {"Transfer-Encoding": "chunked"}
     for name, value in sent.items():
@@ -353,12 +381,25 @@ def _schemas(body: Mapping[str, Any]) -> dict[str, Any]:
     return {tool.get("name"): tool.get("parameters", tool.get("input_schema")) for tool in tools if _is_object(tool)}
 
 
+def _events(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
+    """Return the server-sent events of a streamed answer, each with its comment."""
+    if answer.error is None:
+        pieces: list[bytes] = list(wire.events(answer, request))
+    else:
+        pieces = list(wire.events(replace(answer, error=None, unfinished=True), request))[: answer.error_after]
+        pieces.append(wire.error_event(answer, request, len(pieces)))
+    comment = b": %s\n\n" % answer.comment.encode() if answer.comment else b""
+    return [comment + piece for piece in pieces]
+
+
 def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
     """Return the body of an answer that is not streamed; in several pieces if it has a gap or a cut."""
     if answer.raw is not None:
         data = answer.raw
+    elif answer.error is None or (answer.error_after is not None and wire is _responses_wire):
+        data = wire.document(answer, request)
     else:
-        data = wire.document(answer, request) if answer.error is None else wire.failure(answer)
+        data = wire.failure(answer)
     return cut(data, answer.pieces if answer.gap_s or answer.drop_after else 1)
 
 
