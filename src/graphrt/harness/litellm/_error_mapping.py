@@ -44,6 +44,8 @@ from graphrt.errors._codes.models import (
 )
 from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
+from graphrt.harness.litellm._wire._failures import Failure
+from graphrt.harness.litellm._wire._seen import Seen
 
 _TEXT_CHARS: Final = 500
 """Longest text of a provider in an error, in characters."""
@@ -107,6 +109,7 @@ def harness_error(
     model: str,
     secrets: tuple[str, ...] = (),
     sent: int | None = None,
+    seen: Seen | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> HarnessError:
     """Return the HarnessError for *error*.
@@ -118,6 +121,7 @@ def harness_error(
         model: The model that was called.
         secrets: Texts that must not appear in the result, besides those that look like credentials.
         sent: HTTP status of the provider's latest answer, seen below the client; None if unknown.
+        seen: What was read of the answer below the client.
         now: Reads the clock; called only if a Retry-After is a date.
 
     Returns:
@@ -127,6 +131,11 @@ def harness_error(
     redirected = next((cause for cause in chain if isinstance(cause, RedirectedError)), None)
     if redirected is not None:
         return _redirect(redirected, error, model)
+    if seen is not None and seen.is_document:
+        return _no_stream(seen, error, model, secrets)
+    told = None if seen is None else seen.failure
+    if told is not None and (told.text or told.names):
+        return _reported(told, error, chain, model=model, secrets=secrets, now=now)
     if sent is not None and 200 <= sent < 300 and _is_misread(chain):
         status = None  # the answer was a success, and litellm failed to read it: ignore the status that it made up
         declared: ErrorCode[HarnessError] = BAD_RESPONSE
@@ -136,10 +145,10 @@ def harness_error(
     waits = declared.error in (RateLimitError, TransientModelError)
     retry_after_s = _retry_after_s(chain, now) if waits else None
     plain = (cause for cause in chain if type(cause) is ValueError or isinstance(cause, UnreadableAnswerError))
-    told = next(plain, error) if status is None else error  # libraries wrap these, and only say "Connection error"
+    cause = next(plain, error) if status is None else error  # libraries wrap these, and only say "Connection error"
     # Redact twice: a credential that was escaped within the text only shows once the text has been unescaped.
-    what = redact(_said(redact(str(told), secrets)), secrets) or type(error).__name__
-    if any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain):
+    what = redact(_said(redact(str(cause), secrets)), secrets) or type(error).__name__
+    if any(isinstance(one, _OUT_OF_BOUNDS) for one in chain):
         declared = ANSWER_OUT_OF_BOUNDS.variant(
             declared.what, error=declared.error, fix=declared.fix, where=declared.where
         )
@@ -149,6 +158,48 @@ def harness_error(
         known="" if retry_after_s is None else f"the provider asks to wait {retry_after_s:g} s",
         status_code=status,
         retry_after_s=retry_after_s,
+        model=model,
+        provider=getattr(error, "llm_provider", None) or None,
+    )
+
+
+def _reported(
+    told: Failure,
+    error: Exception,
+    chain: list[BaseException],
+    *,
+    model: str,
+    secrets: tuple[str, ...],
+    now: Callable[[], datetime],
+) -> HarnessError:
+    """Return the error for a failure that the provider reported in its own words."""
+    found = _by_words(type(error).__name__, told.text, set(told.names), told.status, answered=True)
+    if found is None and told.status in (400, 404) and ("model_not_found" in told.names or _NO_MODEL.search(told.text)):
+        found = UNKNOWN_MODEL
+    kinds = (declared for statuses, declared in _KINDS if told.status in statuses)
+    words = (declared for names, declared in _NAMES if not names.isdisjoint(told.names))
+    by_status = next(kinds, None) if told.status is not None else next(words, TRANSIENT_MODEL)
+    declared: ErrorCode[HarnessError] = found or by_status or BAD_MODEL_REQUEST
+    waits = declared.error in (RateLimitError, TransientModelError)
+    asked_s = _retry_after_s(chain, now) if waits else None
+    wait_s = asked_s if asked_s is not None or not waits else told.retry_after_s
+    return declared(
+        with_status="" if told.status is None else f" with status {told.status}",
+        reason=_clip(redact(redact(told.text, secrets), secrets)) or ", ".join(sorted(told.names)),
+        known="" if wait_s is None else f"the provider asks to wait {wait_s:g} s",
+        status_code=told.status,
+        retry_after_s=wait_s,
+        model=model,
+        provider=getattr(error, "llm_provider", None) or None,
+    )
+
+
+def _no_stream(seen: Seen, error: Exception, model: str, secrets: tuple[str, ...]) -> HarnessError:
+    """Return the error for a document in place of a stream."""
+    start = redact(seen.start.decode(errors="replace"), secrets)
+    return BAD_RESPONSE(
+        with_status="",
+        reason=f"a stream was asked for, and the answer is one document: {_clip(start)}",
         model=model,
         provider=getattr(error, "llm_provider", None) or None,
     )
@@ -179,6 +230,14 @@ _KINDS: Final[tuple[tuple[Container[int], ErrorCode[HarnessError]], ...]] = (
     (range(500, 1000), TRANSIENT_MODEL),
 )
 """Status codes with their errors."""
+
+
+_NAMES: Final[tuple[tuple[frozenset[str], ErrorCode[HarnessError]], ...]] = (
+    (frozenset({"authentication_error", "invalid_api_key", "permission_error"}), CALL_UNAUTHORIZED),
+    (frozenset({"rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"}), RATE_LIMITED),
+    (frozenset({"invalid_request_error", "INVALID_ARGUMENT", "not_found_error"}), BAD_MODEL_REQUEST),
+)
+"""Types and codes of errors within streams, which have no status, with their errors; all others are transient."""
 
 
 def _kind(error: Exception, chain: list[BaseException], status: int | None) -> ErrorCode[HarnessError]:

@@ -7,24 +7,27 @@ The transports of httpx, and litellm's own over aiohttp, are wrapped, for calls 
   the clients decompress in one step: 291 KB became 300 MB and blocked the event loop for seconds.
 - The size of an answer is bounded, after decompression.
 
-Answers are interpreted elsewhere. The caller bounds the time, so no step here may block for long.
+What then goes on to the client is read and corrected in `_wire`. The caller bounds the time, so no step here may block
+for long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import zlib
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-Kind: TypeAlias = Literal["whole", "stream"]
-"""Whether an answer is read as one document or as a stream of events."""
+from graphrt.harness.litellm._wire._body import Body, body_of
+from graphrt.harness.litellm._wire._seen import Seen
+
 _WHOLE_BYTES: Final = 16 * 2**20
 """Most bytes of a document."""
 _STREAM_BYTES: Final = 256 * 2**20
@@ -36,10 +39,8 @@ _LINE_BYTES: Final = 4 * 2**20
 """Longest line of a stream. A client assembles each line in memory, piece by piece."""
 _PIECE_BYTES: Final = 64 * 2**10
 """Most bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
-_END_MARK: Final = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]")
-"""The event that ends a stream of chat completions."""
-_MARK_BYTES: Final = 16
-"""Last bytes of a chunk in which an end mark may begin that the next chunk completes."""
+_ASKS_FOR_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
+"""What the body of a request for a stream contains, among others."""
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
 """Headers with the provider's id of the request; the first one that is present counts."""
 _ID_CHARS: Final = 128
@@ -77,17 +78,16 @@ class RedirectedError(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    """One running call of graphrt: how its answer is read, and what was seen of the answer below the client."""
+    """One running call of graphrt, and what was seen of its answer below the client."""
 
-    kind: Kind
     status: int | None = None
     """HTTP status of the latest answer, before any library interprets it; None before the first."""
     request_id: str | None = None
     """The provider's id of the request, from the headers of the latest answer; None if there is none."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers to send in addition, such as those that carry the caller's trace."""
-    ends: list[bytes] = field(default_factory=list[bytes])
-    """The `[DONE]` marks seen in a stream; no library passes them on."""
+    seen: Seen = field(default_factory=Seen)
+    """What was read of the latest answer."""
 
 
 def install(current: ContextVar[Exchange | None]) -> None:
@@ -113,11 +113,11 @@ def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) ->
         request.headers.update(exchange.headers)
         response = await handle(self, request)
         try:
-            pieces = _opened(exchange, request, response)
+            passage = _opened(exchange, request, response)
         except BaseException:
             await response.aclose()
             raise
-        response.stream = bounded(response.stream, pieces)
+        response.stream = bounded(response.stream, passage)
         return response
 
     transport.handle_async_request = handle_async_request
@@ -135,11 +135,11 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
         request.headers.update(exchange.headers)
         response = handle(self, request)
         try:
-            pieces = _opened(exchange, request, response)
+            passage = _opened(exchange, request, response)
         except BaseException:
             response.close()
             raise
-        response.stream = bounded(response.stream, pieces)
+        response.stream = bounded(response.stream, passage)
         return response
 
     transport.handle_request = handle_request
@@ -151,15 +151,18 @@ def _asynchronous() -> dict[str, Any]:
     The class is made from them in `install`, because httpx is not imported before.
     """
 
-    def begin(self: Any, inner: Any, pieces: Pieces) -> None:
-        self.inner, self.pieces = inner, pieces
+    def begin(self: Any, inner: Any, passage: _Passage) -> None:
+        self.inner, self.passage = inner, passage
 
     async def iterate(self: Any) -> AsyncGenerator[bytes, None]:
         async with aclosing(aiter(self.inner)) as chunks:
             async for chunk in chunks:
-                for piece in self.pieces(chunk):
-                    yield piece
+                for piece in self.passage.add(chunk):
+                    if piece:
+                        yield piece
                     await asyncio.sleep(0)  # data that has arrived is read without suspending: let timeouts act
+        for piece in self.passage.end():
+            yield piece
 
     async def aclose(self: Any) -> None:
         await self.inner.aclose()
@@ -170,12 +173,13 @@ def _asynchronous() -> dict[str, Any]:
 def _synchronous() -> dict[str, Any]:
     """Return the methods of a sync httpx stream, as `_asynchronous`."""
 
-    def begin(self: Any, inner: Any, pieces: Pieces) -> None:
-        self.inner, self.pieces = inner, pieces
+    def begin(self: Any, inner: Any, passage: _Passage) -> None:
+        self.inner, self.passage = inner, passage
 
     def iterate(self: Any) -> Generator[bytes, None, None]:
         for chunk in self.inner:
-            yield from self.pieces(chunk)
+            yield from self.passage.add(chunk)
+        yield from self.passage.end()
 
     def close(self: Any) -> None:
         self.inner.close()
@@ -183,12 +187,8 @@ def _synchronous() -> dict[str, Any]:
     return {"__init__": begin, "__iter__": iterate, "close": close}
 
 
-Pieces: TypeAlias = Callable[[bytes], Generator[bytes, None, None]]
-"""Turns a chunk of the body into 0..n decoded pieces, and counts them."""
-
-
-def _opened(exchange: Exchange, request: Any, response: Any) -> Pieces:
-    """Check the head of *response* and return how to read its body.
+def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
+    """Check the head of *response* and return how its body passes on.
 
     Raises:
         RedirectedError: It is a redirect.
@@ -200,21 +200,32 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> Pieces:
     exchange.request_id = None if told is None else told[:_ID_CHARS]
     if 300 <= status < 400:
         raise RedirectedError(status, _origin(str(request.url), headers.get("location", "")))
+    exchange.seen = Seen()
+    asked = _asks_for_stream(request)
+    streamed = asked and status < 400  # an error is a document, even if a stream was requested
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = body_of(exchange.seen, url=str(request.url), status=status, media_type=media_type, streamed=asked)
+    bounds = _StreamBounds() if streamed else _Bounds()
     coding = headers.get("content-encoding", "identity").strip().lower()
-    streamed = exchange.kind == "stream" and status < 400  # an error is a document, even if a stream was requested
-    count = _StreamCount(exchange) if streamed else _Count()
     if coding in ("", "identity"):
-        return count.pieces
+        return _Passage(body, bounds)
     headers.pop("content-encoding", None)  # otherwise httpx would decode too, a whole chunk in one step
     if coding in _INFLATED and not streamed:
-        return _Inflation(count).pieces
+        return _Inflation(body, bounds)
     if status >= 400:
-        return _nothing  # the status is enough to report the failure
+        return _Nothing(body, bounds)  # the status is enough to report the failure
     raise UnreadableAnswerError(f"The answer is compressed ({coding[:40]}), and the request asked for it as it is.")
 
 
-def _nothing(_: bytes) -> Generator[bytes, None, None]:
-    yield from ()
+def _asks_for_stream(request: Any) -> bool:
+    """Return whether *request* asks for a stream: in its body, or, for Google and Amazon, by its path."""
+    if "stream" in str(request.url.path).rpartition("/")[2].lower():
+        return True
+    content: bytes = request.content
+    if not _ASKS_FOR_STREAM.search(content):
+        return False
+    asked: Any = json.loads(content)
+    return isinstance(asked, dict) and asked.get("stream") is True
 
 
 def _origin(asked: str, location: str) -> str:
@@ -235,58 +246,82 @@ def _origin(asked: str, location: str) -> str:
     return f"{parts.scheme}://{host}" if port is None else f"{parts.scheme}://{host}:{port}"
 
 
-class _Count:
-    """Counts the bytes of one document."""
+class _Bounds:
+    """Bounds the bytes of one document."""
 
     def __init__(self) -> None:
         self._total = 0
 
-    def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
-        """Count *chunk* and yield it.
+    def count(self, piece: bytes) -> None:
+        """Count *piece*.
 
         Raises:
             ResponseTooLongError: It makes the document too long.
         """
-        self._total += len(chunk)
+        self._total += len(piece)
         if self._total > _WHOLE_BYTES:
             raise ResponseTooLongError(f"The answer has more than {_WHOLE_BYTES:,} bytes.")
-        yield chunk
 
 
-class _StreamCount:
-    """Counts the bytes and lines of one stream of events, and looks for its end mark."""
+class _StreamBounds(_Bounds):
+    """Bounds the bytes and lines of one stream of events."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange: Final = exchange
-        self._total = self._lines = self._line = 0
-        self._tail = b""
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = self._line = 0
 
-    def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
-        """Count *chunk* and yield it.
+    def count(self, piece: bytes) -> None:
+        """Count *piece*.
 
         Raises:
             ResponseTooLongError: It makes the stream, or a line of it, too long.
         """
-        start = chunk.rfind(b"\n") + 1
-        self._total += len(chunk)
-        self._lines += chunk.count(b"\n")
-        self._line = len(chunk) - start if start else self._line + len(chunk)
+        start = piece.rfind(b"\n") + 1
+        self._total += len(piece)
+        self._lines += piece.count(b"\n")
+        self._line = len(piece) - start if start else self._line + len(piece)
         if self._total > _STREAM_BYTES or self._lines > _STREAM_LINES or self._line > _LINE_BYTES:
             raise ResponseTooLongError("The stream, or one line of it, is longer than any model writes.")
-        self._exchange.ends += _END_MARK.findall(self._tail + chunk)
-        self._tail = (self._tail + chunk)[-_MARK_BYTES:]
-        yield chunk
 
 
-class _Inflation:
+class _Passage:
+    """The way of one body to the client: counted, then read."""
+
+    def __init__(self, body: Body, bounds: _Bounds) -> None:
+        self._body: Final = body
+        self._bounds: Final = bounds
+
+    def add(self, chunk: bytes) -> Iterator[bytes]:
+        """Take the next *chunk* of the body and yield the 0..n pieces that go on.
+
+        Raises:
+            ResponseTooLongError: The body is too long.
+        """
+        self._bounds.count(chunk)
+        yield from self._body.add(chunk)
+
+    def end(self) -> Iterator[bytes]:
+        """Take the end of the body and yield the rest: 0..n pieces."""
+        yield from self._body.end()
+
+
+class _Nothing(_Passage):
+    """Lets nothing of a body pass."""
+
+    def add(self, chunk: bytes) -> Iterator[bytes]:
+        self._bounds.count(chunk)
+        yield from ()
+
+
+class _Inflation(_Passage):
     """Decompresses gzip and deflate, at most 64 KiB at a time."""
 
-    def __init__(self, count: _Count | _StreamCount) -> None:
-        self._count: Final = count
+    def __init__(self, body: Body, bounds: _Bounds) -> None:
+        super().__init__(body, bounds)
         self._inflater = _inflater()
 
-    def pieces(self, chunk: bytes) -> Generator[bytes, None, None]:
-        """Yield the content of *chunk* in counted pieces.
+    def add(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what of the content of *chunk* goes on, in pieces that may be empty.
 
         Raises:
             UnreadableAnswerError: The data is damaged.
@@ -303,7 +338,8 @@ class _Inflation:
             if self._inflater.eof:  # a gzip file may consist of several members
                 rest, self._inflater, more = self._inflater.unused_data, _inflater(), False
             if piece:
-                yield from self._count.pieces(piece)
+                yield from super().add(piece)
+                yield b""  # a document is held back, and its decompression must not be one step
 
 
 def _inflater() -> Any:

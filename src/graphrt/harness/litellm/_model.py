@@ -27,7 +27,7 @@ from graphrt.events import Usage
 from graphrt.harness import real_requests
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
-from graphrt.harness.litellm._http_exchange import Exchange, Kind
+from graphrt.harness.litellm._http_exchange import Exchange
 from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
@@ -155,7 +155,7 @@ class LiteLLMModel:
 
     async def _invoke(self, request: ModelRequest) -> ModelResponse:
         litellm = _client.load()
-        call = self._call(request, "whole")
+        call = self._call(request)
         try:
             with _client.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
@@ -175,7 +175,7 @@ class LiteLLMModel:
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         litellm = _client.load()
-        call = self._call(request, "stream")
+        call = self._call(request)
         builder = _openai_format.ReplyBuilder(clean=call.clean)
         more: Final = {"stream": True, "stream_options": {"include_usage": True}}
         stream: Any = None
@@ -191,7 +191,8 @@ class LiteLLMModel:
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm's own estimate: unknown usage stays unknown
                 spent = self._priced(_openai_format.read_usage(usage), lambda: _price(litellm, call.model, usage))
-                reply = builder.reply(usage=spent, finished=_has_reason(stream), ended=bool(call.exchange.ends))
+                finished, ended = call.end_of(stream)
+                reply = builder.reply(usage=spent, finished=finished, ended=ended)
                 reply = self._with_blocks_kept(reply, request)
                 yield replace(reply, finish_reason=call.reason(reply.finish_reason))
             return
@@ -207,7 +208,7 @@ class LiteLLMModel:
                     await stream.aclose()
         raise failure
 
-    def _call(self, request: ModelRequest, kind: Kind) -> _Call:
+    def _call(self, request: ModelRequest) -> _Call:
         """Begin a call: check its options, and mark this context as a call of graphrt for the guards on litellm."""
         secrets = self._secrets
         if request.options:
@@ -218,7 +219,7 @@ class LiteLLMModel:
         _check_seconds(timeout_s)
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
-        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(kind, headers=headers))
+        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(headers=headers))
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
@@ -302,6 +303,14 @@ class _Call:
         """Return "unknown" for a reason that litellm did not know and turned into "stop"; else *told*."""
         return "unknown" if told == "stop" and self.unmapped else told
 
+    def end_of(self, stream: Any) -> tuple[bool, bool]:
+        """Return whether the provider said why the model stopped, and whether the stream came to its end.
+
+        litellm makes a reason up if there is none. What it says counts only for APIs that are not read below it.
+        """
+        seen = self.exchange.seen
+        return (_has_reason(stream), False) if seen.api is None else (seen.reason is not None, seen.ended)
+
     async def in_time(self, work: Awaitable[Any]) -> Any:
         async with asyncio.timeout(self._timeout_s):
             return await work
@@ -313,8 +322,10 @@ class _Call:
         return self.told(_error_mapping.timed_out(self.model, self._timeout_s, what=what))
 
     def failure(self, error: Exception) -> HarnessError:
-        sent = self.exchange.status
-        return self.told(_error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent))
+        sent, seen = self.exchange.status, self.exchange.seen
+        return self.told(
+            _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
+        )
 
     def told(self, error: HarnessError) -> HarnessError:
         """Return *error* with what the head of the provider's answer says about the call.

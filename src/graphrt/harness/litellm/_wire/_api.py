@@ -1,0 +1,56 @@
+"""`Api`: how the answers of one API are read. Each module beside this one has a subclass for an API.
+
+A whole answer goes through `document`, a stream through `event`, one event at a time. Both note facts in `seen`, and may
+correct what litellm would misread. A correction says what litellm does wrong, and has a test that tells when it can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._failures import ReportedError, failure_of, reports_error
+from graphrt.harness.litellm._wire._seen import Seen
+
+
+class Api:
+    """An API of which nothing is known: its answers pass unchanged, except that errors within them are reported."""
+
+    name: ClassVar[str | None] = None
+    """Name of the API; None if nothing is known of it, so that litellm decides whether a stream is complete."""
+    paths: ClassVar[tuple[str, ...]] = ()
+    """Ends of the paths of its requests."""
+    named_events: ClassVar[bool] = True
+    """Whether its events have types that clients need. Others are passed on without."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Read a whole answer, which has status 200; return it as litellm is to read it.
+
+        Raises:
+            ReportedError: It is an error.
+        """
+        if reports_error(body):
+            raise ReportedError(failure_of(body))
+        return body
+
+    def event(self, event: Event, value: Any) -> Iterable[Event]:
+        """Read one event of a stream; return the 0..n events that litellm is to read in its place.
+
+        Args:
+            event: The event.
+            value: The JSON value of its data; None if it is none.
+
+        Raises:
+            ReportedError: It is an error.
+        """
+        if event.name == "error" or reports_error(value):
+            raise ReportedError(failure_of(event.data if value is None else value, streamed=True))
+        return (event,)
+
+    def end(self) -> Iterable[Event]:
+        """Return the 0..n events that litellm is to read after the last one of a stream that has ended."""
+        return ()

@@ -1,0 +1,193 @@
+"""The body of one answer on its way to litellm: bytes go in, bytes that litellm reads right come out.
+
+A document is kept until it is complete. A stream goes on event by event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from graphrt.harness.litellm._wire._api import Api
+from graphrt.harness.litellm._wire._events import Event, EventReader
+from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
+from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire.chat import Chat
+from graphrt.harness.litellm._wire.gemini import Gemini
+from graphrt.harness.litellm._wire.messages import Messages
+from graphrt.harness.litellm._wire.responses import Responses
+
+_APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini)
+_START_BYTES: Final = 300
+"""Length of the part of a body that is kept for errors."""
+_ERROR_BYTES: Final = 2**20
+"""Longest body of an error that is read as JSON."""
+
+
+class UnexpectedDocumentError(Exception):
+    """An answer to a request for a stream is a document, and no error of the provider."""
+
+
+class Body(Protocol):
+    """Passes a body on."""
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        """Take the next piece and yield what can go on: 0..n pieces."""
+        ...
+
+    def end(self) -> Iterator[bytes]:
+        """Take the end of the body and yield the rest: 0..n pieces."""
+        ...
+
+
+def body_of(seen: Seen, *, url: str, status: int, media_type: str, streamed: bool) -> Body:
+    """Return how to read the body of an answer.
+
+    Args:
+        seen: Where facts are noted.
+        url: Address of the request.
+        status: Status of the answer.
+        media_type: Media type of the answer; empty if it names none.
+        streamed: Whether the request asked for a stream.
+    """
+    if status >= 400:
+        return _Error(seen, status)
+    path = urlsplit(url).path
+    api = next((one for one in _APIS if path.endswith(one.paths)), Api)(seen)
+    seen.api = api.name
+    if not streamed:
+        return _Document(api)
+    if media_type.startswith("application/") and media_type != "application/json":
+        return _Unread(seen)  # frames of Amazon, lines of Ollama: no events
+    return _Stream(api)
+
+
+class _Unread:
+    """A body in a form that is not read here."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen: Final = seen
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._seen, piece)
+        yield piece
+
+    def end(self) -> Iterator[bytes]:
+        yield from ()
+
+
+class _Document:
+    """A whole answer."""
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+        self._pieces: Final[list[bytes]] = []
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._api.seen, piece)
+        self._pieces.append(piece)
+        yield from ()
+
+    def end(self) -> Iterator[bytes]:
+        whole = b"".join(self._pieces)
+        body = _parsed(whole)
+        if isinstance(body, dict):
+            with _noting(self._api.seen):
+                corrected = self._api.document(body)
+            if corrected is not body:
+                whole = json.dumps(corrected, ensure_ascii=False).encode(errors="surrogatepass")
+        if whole:
+            yield whole
+
+
+class _Stream:
+    """A stream of events. A document in its place is read when it is complete."""
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+        self._events: Final = EventReader()
+        self._held: Final[list[bytes]] = []
+        """The pieces of what may be a document."""
+        self._is_stream: bool | None = None
+        """None as long as nothing but white space has arrived."""
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._api.seen, piece)
+        if not self._is_stream:
+            self._held.append(piece)
+            if self._is_stream is None:
+                start = b"".join(self._held).removeprefix(b"\xef\xbb\xbf").lstrip()
+                self._is_stream = start[:1] not in b"{[<" if start else None  # no line of a stream begins like this
+            if not self._is_stream:
+                return
+            piece = b"".join(self._held)
+        yield from self._passed(self._events.add(piece))
+
+    def end(self) -> Iterator[bytes]:
+        if self._is_stream is False:
+            body = _parsed(b"".join(self._held))
+            if isinstance(body, dict):
+                with _noting(self._api.seen):
+                    self._api.document(body)  # an error, or the usage of an answer that was billed
+            self._api.seen.is_document = True
+            raise UnexpectedDocumentError
+        yield from self._passed(self._events.end())
+        for event in self._api.end():
+            yield self._written(event)
+
+    def _passed(self, events: Iterable[Event]) -> Iterator[bytes]:
+        for event in events:
+            with _noting(self._api.seen):
+                read = self._api.event(event, event.parsed())
+            for one in read:
+                yield self._written(one)
+
+    def _written(self, event: Event) -> bytes:
+        return (event if self._api.named_events else Event(event.data)).written()
+
+
+class _Error:
+    """The body of an answer that is an error: noted, and passed on."""
+
+    def __init__(self, seen: Seen, status: int) -> None:
+        self._seen: Final = seen
+        self._status: Final = status
+        self._kept = b""
+        seen.failure = failure_of(None, status=status)
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._seen, piece)
+        self._kept = (self._kept + piece)[:_ERROR_BYTES]
+        yield piece
+
+    def end(self) -> Iterator[bytes]:
+        body = _parsed(self._kept)
+        told = self._kept[:_START_BYTES].decode(errors="replace") if body is None else body
+        self._seen.failure = failure_of(told, status=self._status)
+        yield from ()
+
+
+def _note(seen: Seen, piece: bytes) -> None:
+    seen.begun = seen.begun or bool(piece)
+    if len(seen.start) < _START_BYTES:
+        seen.start = (seen.start + piece)[:_START_BYTES]
+
+
+@contextmanager
+def _noting(seen: Seen) -> Generator[None, None, None]:
+    """Note the error of the provider that is found within."""
+    try:
+        yield
+    except ReportedError as error:
+        seen.failure = error.failure
+        raise
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,99 @@
+"""Server-sent events: parsed out of pieces of bytes, and written again in the one form that every client reads.
+
+Clients differ in what they tolerate. litellm stops at a comment or an `event:` line of Gemini, takes a byte order mark
+for a part of the first event, and reads an event of two `data:` lines as two. What it gets is always clean.
+
+Source:
+    The format is that of the HTML standard, section "Server-sent events" (event stream interpretation).
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+DONE: Final = "[DONE]"
+"""The data of the event that ends a stream of chat completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a stream."""
+
+    data: str
+    """The lines of its data, joined by line feeds."""
+    name: str = ""
+    """Its type; empty if the stream gives none."""
+
+    def parsed(self) -> Any:
+        """Return the JSON value of the data; None if it is none."""
+        try:
+            return json.loads(self.data)
+        except (ValueError, RecursionError):
+            return None
+
+    def with_value(self, value: Any) -> Event:
+        """Return the event with another JSON *value* as its data."""
+        return Event(json.dumps(value, ensure_ascii=False, separators=(",", ":")), self.name)
+
+    def written(self) -> bytes:
+        """Return the event as bytes: at most one line `event:`, one line `data:` for each line of data, a blank line."""
+        lines = [f"event: {self.name}"] if self.name else []
+        lines += [f"data: {line}" for line in self.data.split("\n")]
+        return ("\n".join(lines) + "\n\n").encode(errors="surrogatepass")
+
+
+@dataclass(slots=True)
+class EventReader:
+    """Reads events out of a stream's bytes, however they are cut into pieces."""
+
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    )
+    """Decodes UTF-8 and takes a byte order mark away."""
+    _rest: str = ""
+    """The beginning of a line whose end has not arrived."""
+    _name: str = ""
+    _data: list[str] = field(default_factory=list[str])
+
+    def add(self, piece: bytes) -> Iterator[Event]:
+        """Yield the 0..n events that *piece* completes."""
+        text = self._rest + self._decoder.decode(piece)
+        if text.endswith("\r"):  # the line feed that belongs to it may be in the next piece
+            text, held = text[:-1], "\r"
+        else:
+            held = ""
+        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest = rest + held
+        for line in lines:
+            yield from self._line(line)
+
+    def end(self) -> Iterator[Event]:
+        """Yield the last event, 0 or 1, of a stream that ended without its blank line.
+
+        The standard drops it. Servers that write no blank line after `[DONE]` or after the last JSON document are read
+        nevertheless; a part of a document never is.
+        """
+        last, self._rest = self._rest.rstrip("\r"), ""
+        yield from self._line(last)
+        event = Event("\n".join(self._data), self._name)
+        self._name, self._data = "", []
+        if event.data.strip() == DONE or isinstance(event.parsed(), dict):
+            yield event
+
+    def _line(self, line: str) -> Iterator[Event]:
+        """Take one line; yield the event that a blank one ends."""
+        if not line:
+            if self._data:
+                yield Event("\n".join(self._data), self._name)
+            self._name, self._data = "", []
+            return
+        key, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if key == "data":
+            self._data.append(value)
+        elif key == "event":
+            self._name = value

@@ -1,0 +1,34 @@
+"""`Seen`: what was read of one answer below litellm. It wins over what litellm says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphrt.harness.litellm._wire._failures import Failure
+
+
+@dataclass(slots=True)
+class Seen:
+    """Facts about the latest answer of one call."""
+
+    api: str | None = None
+    """Name of the API whose form was read, the module in this room; None if the form is none that is known."""
+    begun: bool = False
+    """Whether a part of the body arrived."""
+    start: bytes = b""
+    """The first bytes of the body, for an error about an answer that cannot be read."""
+    ended: bool = False
+    """Whether a stream came to the end that its API prescribes."""
+    reason: str | None = None
+    """Why the model stopped, in the provider's word; None if it did not say."""
+    refusal: str = ""
+    """What the model said when it refused; empty if it did not."""
+    usage: Any = None
+    """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None if none."""
+    is_document: bool = False
+    """Whether a document came where a stream was asked for, and no error in it."""
+    failure: Failure | None = None
+    """The error that the provider reported; None if it reported none."""
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else the module of the API keeps between events."""
