@@ -160,11 +160,7 @@ class LiteLLMModel:
             with _client.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
                 reply = _openai_format.read_reply(response, clean=call.clean)
-                return replace(
-                    self._with_blocks_kept(reply, request),
-                    usage=self._priced(reply.usage, lambda: _known_cost(response)),
-                    finish_reason=call.reason(reply.finish_reason),
-                )
+                return self._completed(reply, request, call, lambda: _known_cost(response))
         except HarnessError as error:
             raise call.told(error) from None
         except TimeoutError:
@@ -190,11 +186,9 @@ class LiteLLMModel:
                         yield item
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm's own estimate: unknown usage stays unknown
-                spent = self._priced(_openai_format.read_usage(usage), lambda: _price(litellm, call.model, usage))
                 finished, ended = call.end_of(stream)
-                reply = builder.reply(usage=spent, finished=finished, ended=ended)
-                reply = self._with_blocks_kept(reply, request)
-                yield replace(reply, finish_reason=call.reason(reply.finish_reason))
+                reply = builder.reply(usage=_openai_format.read_usage(usage), finished=finished, ended=ended)
+                yield self._completed(reply, request, call, lambda: _price(litellm, call.model, usage))
             return
         except HarnessError as error:
             raise call.told(error) from None
@@ -263,6 +257,20 @@ class LiteLLMModel:
     def _options(self, request: ModelRequest) -> dict[str, Any]:
         return {**self._defaults.options, **request.options}
 
+    def _completed(
+        self, reply: ModelResponse, request: ModelRequest, call: _Call, known_cost: Callable[[], float | None]
+    ) -> ModelResponse:
+        """Return what litellm read, completed and corrected by what was seen of the answer below it."""
+        seen, kept = call.exchange.seen, self._with_blocks_kept(reply, request)
+        usage = kept.usage if seen.usage is None else _openai_format.read_usage(seen.usage)
+        return replace(
+            kept,
+            usage=self._priced(usage, known_cost),
+            finish_reason=call.reason(kept.finish_reason),
+            thinking_blocks=(*kept.thinking_blocks, *seen.blocks),
+            provider_parts=tuple(seen.parts),
+        )
+
     def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
         """Return *reply*, without its thinking blocks unless the model wants them back."""
         if not reply.thinking_blocks:
@@ -300,7 +308,12 @@ class _Call:
         self.exchange: Final = exchange
 
     def reason(self, told: FinishReason) -> FinishReason:
-        """Return "unknown" for a reason that litellm did not know and turned into "stop"; else *told*."""
+        """Return why the model stopped: as the provider said it, else as litellm read it in *told*.
+
+        litellm turns a reason that it does not know into "stop".
+        """
+        if self.exchange.seen.finish is not None:
+            return self.exchange.seen.finish
         return "unknown" if told == "stop" and self.unmapped else told
 
     def end_of(self, stream: Any) -> tuple[bool, bool]:
@@ -334,6 +347,7 @@ class _Call:
         """
         if self.exchange.status is not None and 200 <= self.exchange.status < 300:
             error.billed = True
+            error.usage = error.usage or _openai_format.read_usage(self.exchange.seen.usage)
         if self.exchange.request_id is not None:
             name = self.clean(self.exchange.request_id)
             error.__dict__["request_id"] = name  # part of the error's data, as its other attributes

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrt.harness.litellm._wire._failures import Failure
+from graphrt.harness.messages import ProviderPart, ThinkingBlock
+from graphrt.harness.protocol import FinishReason
 
 
 @dataclass(slots=True)
@@ -22,10 +24,16 @@ class Seen:
     """Whether a stream came to the end that its API prescribes."""
     reason: str | None = None
     """Why the model stopped, in the provider's word; None if it did not say."""
+    finish: FinishReason | None = None
+    """The same in our words; None leaves it to litellm."""
     refusal: str = ""
     """What the model said when it refused; empty if it did not."""
     usage: Any = None
     """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None if none."""
+    blocks: list[ThinkingBlock] = field(default_factory=list[ThinkingBlock])
+    """0..n blocks of reasoning that the provider wants back, in its order."""
+    parts: list[ProviderPart] = field(default_factory=list[ProviderPart])
+    """0..n parts that are neither text nor calls nor thinking, in the provider's order."""
     is_document: bool = False
     """Whether a document came where a stream was asked for, and no error in it."""
     failure: Failure | None = None

@@ -1,30 +1,141 @@
-"""Gemini, of Google AI Studio and of Vertex AI."""
+"""Gemini, of Google AI Studio and of Vertex AI.
+
+litellm takes a stream that was cut for a whole one, since it makes up a reason to stop for each piece, and reads nothing
+after a comment or a line `event:` (`ModelResponseIterator`). An answer without `usageMetadata`, and a call without
+`args`, are errors to it. Of a whole answer that a filter stopped it drops the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._failures import Failure, ReportedError
+from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
+from graphrt.harness.messages import ProviderPart, ThinkingBlock
+from graphrt.harness.protocol import FinishReason
+
+_PROVIDER: Final = "google"
+_FILTERED: Final = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"}
+    | {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
+)
+"""Reasons of filters."""
+_REASONS: Final[Mapping[str, FinishReason]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+"""The other reasons that are known; all others are "unknown"."""
+_MISCALLED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"})
+"""Reasons for which Gemini holds back a call that the model wrote."""
+_OWN_PARTS: Final[Mapping[str, str]] = {
+    "executableCode": "executable_code",
+    "codeExecutionResult": "code_execution_result",
+    "inlineData": "inline_data",
+    "fileData": "file_data",
+    "toolCall": "tool_call",
+    "toolResponse": "tool_response",
+}
+"""Parts that are no text and no call of ours, with their types."""
+_ABOUT: Final[Mapping[str, str]] = {
+    "groundingMetadata": "grounding_metadata",
+    "citationMetadata": "citation_metadata",
+    "urlContextMetadata": "url_context_metadata",
+}
+"""What a candidate tells about its sources, with its types. A stream may repeat and extend it."""
 
 
 class Gemini(Api):
-    """POST .../models/{model}:generateContent and :streamGenerateContent."""
+    """POST .../models/{model}:generateContent and :streamGenerateContent.
+
+    Source:
+        https://ai.google.dev/api/generate-content
+    """
 
     name: ClassVar[str | None] = "gemini"
     paths: ClassVar[tuple[str, ...]] = (":generateContent", ":streamGenerateContent")
-    # litellm reads nothing after a line `event:` of Gemini, which proxies add.
     named_events: ClassVar[bool] = False
+
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        body = super().document(body)
+        read = self._read({"usageMetadata": {}, **body})
+        reason = self.seen.reason
+        if reason in _FILTERED and self.seen.notes.get("answered"):
+            first = {**read["candidates"][0], "finishReason": "STOP"}  # else litellm drops the text
+            return {**read, "candidates": [first]}
+        return read
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        if isinstance(value, dict):
-            candidates: Any = value.get("candidates")
-            for candidate in candidates if isinstance(candidates, list) else ():
-                if isinstance(candidate, dict) and candidate.get("finishReason"):
-                    self.seen.reason, self.seen.ended = str(candidate["finishReason"]), True
-            feedback: Any = value.get("promptFeedback")
-            if isinstance(feedback, dict) and feedback.get("blockReason"):
-                self.seen.ended = True
-        return events
+        return [event.with_value(self._read(value))] if isinstance(value, dict) else events
+
+    def _read(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Note the facts in a whole answer or a piece of one, and return it as litellm is to read it."""
+        counted = mapping(body.get("usageMetadata"))
+        if counted:
+            self.seen.usage = _usage(counted)
+        blocked = mapping(body.get("promptFeedback")).get("blockReason")
+        if blocked:
+            self.seen.reason, self.seen.finish, self.seen.ended = str(blocked), "content_filter", True
+        candidates = mappings(body.get("candidates"))
+        if not candidates:
+            return body
+        first = dict(candidates[0])
+        for name, kind in _ABOUT.items():
+            if isinstance(first.get(name), dict):
+                self._tell(kind, first[name])
+        content = mapping(first.get("content"))
+        if "parts" in content:
+            first["content"] = {**content, "parts": [self._part(part) for part in mappings(content["parts"])]}
+        if first.get("finishReason"):
+            first["finishReason"] = self._reason(str(first["finishReason"]), text(first.get("finishMessage")))
+        return {**body, "candidates": [first]}  # an answer is one candidate, as in all of graphrt
+
+    def _reason(self, reason: str, message: str) -> str:
+        """Note why the model stopped, and return a reason that litellm maps to the same as ours.
+
+        Raises:
+            ReportedError: Gemini held back a call, and there is nothing else.
+        """
+        seen = self.seen
+        seen.reason, seen.ended = reason, True
+        seen.finish = "content_filter" if reason in _FILTERED else _REASONS.get(reason, "unknown")
+        if reason in _MISCALLED and not seen.notes.get("answered"):
+            raise ReportedError(
+                Failure(text=message or "Gemini held back a call that the model wrote", names=frozenset({reason}))
+            )
+        return "SAFETY" if reason in _FILTERED else reason
+
+    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Note the facts in one part of the content, and return it as litellm is to read it."""
+        seen = self.seen
+        call, signature = part.get("functionCall"), text(part.get("thoughtSignature"))
+        thought = part.get("thought") is True
+        if isinstance(call, Mapping):
+            seen.notes["answered"] = True
+            return part if isinstance(call.get("args"), dict) else {**part, "functionCall": {**call, "args": {}}}
+        for name, kind in _OWN_PARTS.items():
+            if name in part:
+                seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=mapping(part[name])))
+        if signature:
+            said = text(part.get("text")) if thought else ""
+            seen.blocks.append(ThinkingBlock(provider=_PROVIDER, text=said, signature=signature))
+        if part.get("text") and not thought:
+            seen.notes["answered"] = True
+        return part
+
+    def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Note what a candidate tells about its sources: what came last."""
+        self.seen.parts[:] = [part for part in self.seen.parts if part.type != kind]
+        self.seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=data))
+
+
+def _usage(counted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of tokens. Those of Gemini's own tools are a part of what was sent.
+
+    `candidatesTokenCount` contains the thoughts on Vertex AI alone, which the total tells.
+    """
+    sent = added(counted.get("promptTokenCount"), counted.get("toolUsePromptTokenCount"))
+    written, thoughts = counted.get("candidatesTokenCount"), counted.get("thoughtsTokenCount")
+    if added(sent, written) != counted.get("totalTokenCount"):
+        written = added(written, thoughts)
+    return usage(sent=sent, written=written, cached=counted.get("cachedContentTokenCount"), reasoning=thoughts)

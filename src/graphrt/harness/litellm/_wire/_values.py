@@ -1,0 +1,47 @@
+"""Small readings of JSON that providers sent: what has another form than expected counts as absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_NONE: Mapping[str, Any] = {}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return *value* if it is an object; else an empty one."""
+    return value if isinstance(value, Mapping) else _NONE
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects in the array *value*; none if it is no array."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return [one for one in value if isinstance(one, Mapping)] if several else []
+
+
+def text(value: Any) -> str:
+    """Return *value* if it is a text; else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def usage(*, sent: Any, written: Any, cached: Any = None, reasoning: Any = None) -> dict[str, Any]:
+    """Return a report of tokens in the form of OpenAI's chat completions.
+
+    Args:
+        sent: Tokens of the prompt, those from a cache included.
+        written: Tokens of the answer, those of its reasoning included.
+        cached: The part of *sent* that came from a cache; None if the provider did not say.
+        reasoning: The part of *written* that was reasoning; None if the provider did not say.
+    """
+    return {
+        "prompt_tokens": sent,
+        "completion_tokens": written,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+def added(*counts: Any) -> Any:
+    """Return the sum of what a provider counted apart; a count that is no number is the result, for it to be refused."""
+    strange = [count for count in counts if count is not None and not isinstance(count, int)]
+    return strange[0] if strange else sum(count or 0 for count in counts)
