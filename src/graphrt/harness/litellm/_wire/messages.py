@@ -1,26 +1,130 @@
-"""Anthropic's messages."""
+"""Anthropic's messages.
+
+litellm estimates the tokens of thinking where Claude reports none (`_build_completion_token_details`), takes a turn that
+was paused for one that was cut off (`_FINISH_REASON_MAP`), and drops citations and the blocks of hosted tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
+from graphrt.harness.messages import ProviderPart
+from graphrt.harness.protocol import FinishReason
+
+_PROVIDER: Final = "anthropic"
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""Stop reasons; all others, `pause_turn` among them, are "unknown"."""
+_OURS: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+"""Types of blocks that litellm reads."""
+_SENT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""Counts of what was sent, each apart."""
 
 
 class Messages(Api):
-    """POST /v1/messages."""
+    """POST /v1/messages.
+
+    Source:
+        https://platform.claude.com/docs/en/api/messages
+    """
 
     name: ClassVar[str | None] = "messages"
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
 
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        body = super().document(body)
+        self._stopped(body.get("stop_reason"))
+        self._counted(body.get("usage"))
+        for block in mappings(body.get("content")):
+            self._note(block)
+        return body
+
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        kind: Any = value.get("type") if isinstance(value, dict) else None
-        delta: Any = value.get("delta") if kind == "message_delta" else None
-        if isinstance(delta, dict) and delta.get("stop_reason"):
-            self.seen.reason, self.seen.ended = str(delta["stop_reason"]), True
-        if kind == "message_stop":
-            self.seen.ended = True
+        told = mapping(value)
+        match told.get("type"):
+            case "message_start":
+                self._counted(mapping(told.get("message")).get("usage"))
+            case "content_block_start":
+                self._open[told.get("index")] = {**mapping(told.get("content_block")), "citations": []}
+            case "content_block_delta":
+                self._extend(self._open.get(told.get("index")), mapping(told.get("delta")))
+            case "content_block_stop":
+                self._close(self._open.pop(told.get("index"), None))
+            case "message_delta":
+                self._counted(told.get("usage"))
+                self._stopped(mapping(told.get("delta")).get("stop_reason"))
+            case "message_stop":
+                self.seen.ended = True
+            case _:
+                pass
         return events
+
+    @property
+    def _open(self) -> dict[Any, dict[str, Any]]:
+        """The blocks of a stream that are not complete, by their index."""
+        blocks: dict[Any, dict[str, Any]] = self.seen.notes.setdefault("open", {})
+        return blocks
+
+    def _extend(self, block: dict[str, Any] | None, delta: Mapping[str, Any]) -> None:
+        if block is None:
+            return
+        match delta.get("type"):
+            case "citations_delta":
+                block["citations"].append(delta.get("citation"))
+            case "input_json_delta":
+                block["written"] = block.get("written", "") + text(delta.get("partial_json"))
+            case _:
+                pass
+
+    def _close(self, block: dict[str, Any] | None) -> None:
+        if block is None:
+            return
+        written = Event(block.pop("written", "")).parsed()
+        if not block["citations"]:
+            del block["citations"]
+        self._note(block if written is None else {**block, "input": written})
+
+    def _note(self, block: Mapping[str, Any]) -> None:
+        """Note a complete block that is no text, thinking or call of ours, and the citations of a text."""
+        kind = text(block.get("type"))
+        told = [block] if kind and kind not in _OURS else mappings(block.get("citations")) if kind == "text" else []
+        self.seen.parts += [
+            ProviderPart(provider=_PROVIDER, type=text(one.get("type")) or kind, data=one) for one in told
+        ]
+
+    def _stopped(self, reason: Any) -> None:
+        if text(reason):
+            self.seen.reason, self.seen.ended = reason, True
+            self.seen.finish = _REASONS.get(reason, "unknown")
+
+    def _counted(self, report: Any) -> None:
+        """Note a report of tokens. Those of a stream complete each other: its end repeats what has changed."""
+        notes = self.seen.notes
+        told = {name: value for name, value in mapping(report).items() if value is not None}
+        if told:
+            notes["counts"] = {**notes.get("counts", {}), **told}
+            self.seen.usage = _usage(notes["counts"])
+
+
+def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of tokens: of all iterations, if an answer took several requests on Anthropic's side."""
+    rounds = mappings(counts.get("iterations")) or [counts]
+    thoughts = [mapping(one.get("output_tokens_details")).get("thinking_tokens") for one in rounds]
+    reported = [count for count in thoughts if count is not None]
+    return usage(
+        sent=added(*(one.get(name) for one in rounds for name in _SENT)),
+        written=added(*(one.get("output_tokens") for one in rounds)),
+        cached=added(*(one.get("cache_read_input_tokens") for one in rounds)),
+        reasoning=added(*reported) if reported else None,
+    )
