@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from graphrt.events import Usage
 from graphrt.testing._anthropic_thinking import blocks_of, wire_block
-from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, parsed_arguments, spent
 
 _REASONS: Final[Mapping[str, str]] = {
     "stop": "end_turn",
@@ -48,7 +48,7 @@ def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
     if answer.text:
         content.append({"type": "text", "text": answer.text})
     content += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _parsed(call.arguments_text)}
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": parsed_arguments(call)}
         for call in answer.tool_calls
     ]
     body = {**_head(request), "content": content, "stop_reason": _reason(answer), "stop_sequence": None}
@@ -125,13 +125,6 @@ def _reason(answer: ChatAnswer) -> str:
         return "refusal"
     said = answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
     return _REASONS.get(said, said)
-
-
-def _parsed(arguments_text: str) -> Any:
-    try:
-        return json.loads(arguments_text)
-    except ValueError:
-        return arguments_text  # deliberately broken arguments are sent as a text, where an object belongs
 
 
 def _head(request: ChatRequest) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
@@ -44,16 +46,19 @@ class ChatRequest:
     def system(self) -> str | None:
         """The instructions; None without.
 
-        The texts of system messages, of Anthropic's `system`, and of `instructions` in the format of Responses.
+        The texts of system messages, of Anthropic's `system`, of `instructions` in the format of Responses, and of
+        Gemini's `systemInstruction`.
         """
         texts = [_text(self.body.get(key)) for key in ("system", "instructions")]
+        texts += [_parts_text(self.body.get(key)) for key in ("systemInstruction", "system_instruction")]
         texts += [text for role, text in conversation(self.body) if role in ("system", "developer")]
         return "\n".join(text for text in texts if text) or None
 
     @property
     def model(self) -> str:
-        """Name of the requested model, without its provider; empty without a model."""
-        return str(self.body.get("model") or "")
+        """Name of the requested model, without its provider; empty without a model. Gemini has it in the path."""
+        in_path = re.search(r"/models/([^/:?]+):", self.path)
+        return in_path[1] if in_path else str(self.body.get("model") or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +77,12 @@ class ChatAnswer:
     it is, for fields that only one provider has."""
     finish_reason: str | None = None
     """Finish reason in the words of OpenAI's chat completions, which the other formats translate: `length` is
-    `max_tokens` for Anthropic, and `status: incomplete` with `max_output_tokens` in Responses. Other words are sent as
-    they are. None: `tool_calls` if there are any, else `stop`."""
+    `max_tokens` for Anthropic, `MAX_TOKENS` for Gemini, and `status: incomplete` with `max_output_tokens` in Responses.
+    Other words, such as Gemini's `MALFORMED_FUNCTION_CALL`, are sent as they are; an empty text sends none. None:
+    `tool_calls` if there are any, else `stop`."""
     refusal: str | None = None
-    """Text of the model's refusal; None if it does not refuse."""
+    """Text of the model's refusal; None if it does not refuse. For Gemini, the prompt is then blocked, without a
+    candidate: `finish_reason` is the `blockReason` (None: SAFETY), the text its message."""
     thinking: str = ""
     """The model's thinking, sent before the text."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
@@ -86,6 +93,10 @@ class ChatAnswer:
     sends `encrypted_content` (its own, if there is no signature) only if `include` of the request asks for it. The
     `data` of a block with `provider="openai"` are further fields, such as a summary of several parts, or the readable
     reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`.
+
+    For Gemini, `text` is a part with `"thought": true`, and the last `signature` is the `thoughtSignature` of the first
+    call, or of the text if there are no calls. First calls without one are signed by the server, but not for models
+    whose names begin with gemini-1 or gemini-2. The `data` of a block with `provider="google"` are a whole part.
     """
     parts: tuple[ProviderPart, ...] = field(default=(), hash=False)
     """Citations, and calls of tools that the provider makes itself, in the form of the API. Only those with the
@@ -95,6 +106,10 @@ class ChatAnswer:
     `ProviderPart(provider="openai", type="url_citation", data={"url": "...", "title": "...", "start_index": 0,
     "end_index": 4})`; or an item of its own before the message, such as type `web_search_call` with `{"action":
     {"type": "search", "query": "..."}}`. What `data` does not have of `id`, `type` and `status` is filled in.
+
+    Gemini (`provider="google"`): a field of the candidate, whose type ends in `Metadata` (`groundingMetadata`,
+    `citationMetadata`, `urlContextMetadata`); or a part of the content before the text, such as type `executableCode`
+    with `{"language": "PYTHON", "code": "..."}`.
     """
     status: int = 200
     """HTTP status."""
@@ -128,7 +143,8 @@ class ChatAnswer:
     drop_after: int | None = None
     """Number of pieces after which the connection is cut; 0 sends nothing, not even a status line. None never cuts."""
     unfinished: bool = False
-    """Leave out the end of a stream: `[DONE]`, the events `message_delta` and `message_stop`, or `response.completed`.
+    """Leave out the end of a stream: `[DONE]`, the events `message_delta` and `message_stop`, `response.completed`, or Gemini's document
+    with `finishReason`.
 
     The client then has a part of an answer, for which graphrt's models raise TransientModelError.
     """
@@ -149,9 +165,11 @@ class ChatAnswer:
         Args:
             status: HTTP status.
             message: Text of the error.
-            type: Type of the error. Anthropic's format replaces "error" by the usual type of the status.
-            code: Code of the error, for OpenAI's format.
-            retry_after: Value of the header Retry-After: seconds or an HTTP date; None leaves it out.
+            type: Type of the error. The formats of Anthropic and Gemini replace "error" by the usual type of the status.
+            code: Code of the error, for OpenAI's formats; for Gemini the reason of an `ErrorInfo`, such as
+                API_KEY_INVALID.
+            retry_after: Value of the header Retry-After: seconds or an HTTP date; None leaves it out. Gemini has it as
+                the `retryDelay` of a `RetryInfo`, in place of the header.
             after: Number of events of a stream before the error (`error_after`), of the answer "one two three four".
         """
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
@@ -287,18 +305,37 @@ def conversation(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the messages of a request in any format: role and text of each, 0..n. Results of tools are messages too."""
     if isinstance(body.get("input"), str):
         return [("user", body["input"])]
-    given: Any = body.get("messages", body.get("input"))
-    several = issubclass(type(given), list)
-    items: list[Mapping[str, Any]] = [one for one in given if issubclass(type(one), Mapping)] if several else []
-    return [(str(one.get("role") or ""), _text(one.get("content") or one.get("output"))) for one in items]
+    given: Any = body.get("messages", body.get("input", body.get("contents")))
+    items: list[Mapping[str, Any]] = [one for one in given if is_mapping(one)] if is_list(given) else []
+    return [(str(one.get("role") or ""), _message_text(one)) for one in items]
+
+
+def _message_text(message: Mapping[str, Any]) -> str:
+    if "parts" in message:
+        return _parts_text(message)
+    return _text(message.get("content") or message.get("output"))
+
+
+def _parts_text(content: Any) -> str:
+    """Return the text of a content in Gemini's format: texts, and values of the responses of functions."""
+    parts: Any = content.get("parts") if is_mapping(content) else None
+    texts: list[str] = []
+    for part in parts if is_list(parts) else ():
+        if not is_mapping(part):
+            continue
+        texts.append(str(part.get("text") or ""))
+        result: Any = part.get("functionResponse", part.get("function_response"))
+        response: Any = result.get("response") if is_mapping(result) else None
+        values = response.values() if is_mapping(response) else ()
+        texts += [value if isinstance(value, str) else json.dumps(value) for value in values]
+    return "\n".join(text for text in texts if text)
 
 
 def _text(content: Any) -> str:
     """Return the text of a message's content in any format: a text, or blocks, of which tool results nest more."""
     if isinstance(content, str):
         return content
-    several = issubclass(type(content), list)
-    blocks: list[Any] = [one for one in content if issubclass(type(one), Mapping)] if several else []
+    blocks: list[Any] = [one for one in content if is_mapping(one)] if is_list(content) else []
     texts = [_text(one.get("text") or one.get("content")) for one in blocks]
     return "\n".join(text for text in texts if text)
 
@@ -310,6 +347,17 @@ def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any]
     asked = sum(len(text.split()) for _, text in conversation(request.body))
     told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
     return Usage(input_tokens=asked, output_tokens=told)
+
+
+def parsed_arguments(call: ToolCall) -> Any:
+    """Return the arguments of *call* for a format that has them as an object.
+
+    Arguments that are broken on purpose are sent as a text, where an object belongs.
+    """
+    try:
+        return json.loads(call.arguments_text)
+    except ValueError:
+        return call.arguments_text
 
 
 def cut(value: T, most: int) -> list[T]:

@@ -1,7 +1,7 @@
 """`FakeChatServer`: a scripted chat server on the loopback interface, for tests of code that calls models over HTTP.
 
-The path of a request decides the wire format (OpenAI's chat completions or Responses, or Anthropic's messages); the
-script decides the answer. Each request is served on a worker thread of its own. Only the standard library is used.
+The path of a request decides the wire format (OpenAI's chat completions or Responses, Anthropic's messages, or Gemini's
+generateContent); the script decides the answer. Each request is served on a worker thread of its own. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from socket import MSG_PEEK, SHUT_RDWR, socket
 from types import ModuleType
 from typing import Any, Final, Self
 
-from graphrt._arguments import is_list
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.testing_doubles import (
     NOT_A_CHAT_REQUEST,
@@ -33,6 +33,8 @@ from graphrt.harness.script import Expectation
 from graphrt.testing import (
     _anthropic_thinking,
     _anthropic_wire,
+    _gemini_contents,
+    _gemini_wire,
     _openai_schema,
     _openai_wire,
     _responses_input,
@@ -57,6 +59,8 @@ _WIRES: Final[Mapping[str, ModuleType]] = {
     "/chat/completions": _openai_wire,
     "/responses": _responses_wire,
     "/v1/messages": _anthropic_wire,
+    ":generateContent": _gemini_wire,
+    ":streamGenerateContent": _gemini_wire,
 }
 """End of a path to the module that encodes its answers."""
 _MOST_TOLD: Final = 12
@@ -85,7 +89,9 @@ class FakeChatServer:
     output with a schema that strict mode does not support. In that of Responses it is also one with a call that has no
     result, or a result that has no call; with an item that lacks a field; or with a reasoning item that was changed, or
     that is without the item that followed it; an item that is sent with its id needs the reasoning before it. An
-    unstored reasoning item without its `encrypted_content` gets status 404.
+    unstored reasoning item without its `encrypted_content` gets status 404. In Gemini's format it is one whose function
+    calls and responses do not follow each other, that has an empty part, or that does not return the signature of the
+    first call of a step of the current turn.
 
     Args:
         script: 0..n answers, the mapping of rules, or a function from a `ChatRequest` to an answer. A text, a `ToolCall` or an `AgentReply` is made into an answer.
@@ -100,7 +106,8 @@ class FakeChatServer:
         InputError: An item of the script cannot be made into an answer.
 
     Source:
-        The wire formats are those of POST /v1/chat/completions, POST /v1/responses and POST /v1/messages.
+        The wire formats are those of POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, and POST
+        /v1beta/models/{model}:generateContent and :streamGenerateContent?alt=sse.
     """
 
     def __init__(
@@ -126,6 +133,7 @@ class FakeChatServer:
         self._requests: list[ChatRequest] = []
         self._sealed: list[ThinkingBlock] = []
         self._responses: list[SentResponse] = []
+        self._parts: list[dict[str, Any]] = []
         self._lock = threading.RLock()  # a rule may read `requests` while it is asked
         self._arrived = threading.Condition(self._lock)
         self._left = threading.Event()
@@ -153,6 +161,11 @@ class FakeChatServer:
         if self._server is None:
             raise SERVER_NOT_RUNNING()
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def gemini_url(self) -> str:
+        """The `api_base` for Gemini's wire format; it ends in `/v1beta`."""
+        return f"{self.anthropic_url}/v1beta"
 
     @property
     def requests(self) -> list[ChatRequest]:
@@ -251,11 +264,16 @@ class FakeChatServer:
             elif wire is _responses_wire:
                 items = _responses_wire.output(answer, request)
                 self._responses.append(SentResponse(output=items, stored=request.body.get("store") is not False))
+            elif wire is _gemini_wire:
+                self._parts += _gemini_wire.sent_parts(answer, request)
         return answer
 
     def _refusal(self, wire: ModuleType | None, body: Mapping[str, Any]) -> ChatAnswer | None:
         """Return the error with which the API of *wire* would refuse a request; None if it would accept it."""
         why = None
+        if wire is _gemini_wire:
+            why = _gemini_contents.refusal_of(body, self._parts)
+            return None if why is None else ChatAnswer.failure(400, why)
         if wire is _anthropic_wire:
             why = _anthropic_thinking.refusal_of(body, self._sealed)
         elif wire in (_openai_wire, _responses_wire) and self._strict_schemas:
@@ -350,7 +368,7 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     pause(answer.delay_s, http.connection)
     wire: Any = _wire_of(request) or _openai_wire
     inside = answer.error is None or answer.error_after is not None  # in an answer, or in place of one
-    streamed = bool(request.body.get("stream")) and inside and answer.raw is None
+    streamed = _wants_stream(request) and inside and answer.raw is None
     pieces = _events(wire, answer, request) if streamed else _document(wire, answer, request)
     status = 200 if inside and (streamed or wire is _responses_wire) else answer.status
     if answer.drop_after == 0:
@@ -359,6 +377,8 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     kind = "text/event-stream" if streamed else "application/json"
     http.send_response(status)
     sent = {"Content-Type": kind, **answer.headers}
+    if wire is _gemini_wire:
+        sent.pop("Retry-After", None)  # Gemini has it in the body
     sent |= {"Content-Length": str(sum(map(len, pieces)))} if not streamed else {"Transfer-Encoding": "chunked"}
     for name, value in sent.items():
         http.send_header(name, value)
@@ -374,11 +394,37 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
         http.wfile.write(b"0\r\n\r\n")
 
 
+def _wants_stream(request: ChatRequest) -> bool:
+    """Return whether *request* asks for server-sent events. Gemini has it in the path, all others in the body."""
+    if _wire_of(request) is _gemini_wire:
+        return _gemini_wire.is_stream(request) and "alt=sse" in request.path.partition("?")[2].split("&")
+    return bool(request.body.get("stream"))
+
+
 def _schemas(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of the tools that a request offers, in either format, with the schemas of their arguments."""
+    """Return the names of the tools that a request offers, in any format, with the schemas of their arguments."""
     given: Any = body.get("tools")
-    tools: list[Any] = [tool.get("function", tool) for tool in given if _is_object(tool)] if is_list(given) else []
-    return {tool.get("name"): tool.get("parameters", tool.get("input_schema")) for tool in tools if _is_object(tool)}
+    listed: list[Any] = [tool for tool in given if is_mapping(tool)] if is_list(given) else []
+    tools: list[Any] = []
+    for tool in listed:
+        declared: Any = tool.get("functionDeclarations", tool.get("function_declarations"))
+        tools += declared if is_list(declared) else [tool.get("function", tool)]
+    return {str(tool.get("name")): _schema_of(tool) for tool in tools if is_mapping(tool)}
+
+
+def _schema_of(tool: Mapping[str, Any]) -> Any:
+    keys = ("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema")
+    schema: Any = next((tool[key] for key in keys if key in tool), None)
+    properties: Any = schema.get("properties") if is_mapping(schema) else None
+    if not is_mapping(properties):
+        return schema
+    # Gemini's own schemas have the names of types in capital letters.
+    return {**schema, "properties": {name: _lower_type(one) for name, one in properties.items()}}
+
+
+def _lower_type(schema: Any) -> Any:
+    kind: Any = schema.get("type") if is_mapping(schema) else None
+    return {**schema, "type": kind.lower()} if isinstance(kind, str) else schema
 
 
 def _events(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:

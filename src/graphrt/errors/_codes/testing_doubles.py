@@ -27,7 +27,7 @@ SERVER_FUNCTION_FAILED = SCRIPT_USED_UP.variant(
 NOT_A_CHAT_REQUEST = SCRIPT_UNEXPECTED_CALL.variant(
     "The FakeChatServer expected a chat request, but got {method} {url_path}.",
     known="POST to a path that ends in {paths}",
-    fix="Give the client server.url as its address, or server.anthropic_url for Anthropic's format.",
+    fix="Give the client server.url as its address, or server.anthropic_url or server.gemini_url for the formats of Anthropic and Gemini.",
     where="",
 )
 
